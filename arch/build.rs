@@ -8,7 +8,7 @@
 //!
 //! `cfg(asan)`, `cfg(tsan)`: the crate is built with AddressSanitizer or ThreadSanitizer, and tells it of green threads.
 //!
-//! `cfg(interposes)`: the crate has functions with libc's names, those without which green threads are not sound
+//! `cfg(interposes)`: the crate has functions with libc's names (`src/libc`), those without which green threads are not sound
 //! (`sys::names`). A sanitizer has functions with these names too, by
 //! which it learns what a program does, and one program has room for one of each. So they are its own where every
 //! thread is a kernel thread for its sake: with any sanitizer but those two (`src/engine/sys/sanitizer.rs`).
@@ -18,7 +18,7 @@
 //!
 //! `cfg(sanitized)`: with which sanitizer, for tests.
 //!
-//! `cfg(hooks)`: calls of libc that block can park green threads (`src/unmodified`).
+//! `cfg(hooks)`: calls of libc that block can park green threads (those modules of `src/libc` that need it).
 //!
 //! With GREENTHREAD_PERTURB it is a perturbed build (`src/engine/sys/perturb.rs`), as with
 //! `--cfg greenthread_perturb`, but nothing that the crate depends on is compiled again.

@@ -14,9 +14,7 @@ mod vfork;
 pub(crate) use float::FloatControl;
 pub(crate) use frame::Frame;
 pub(crate) use switch::{fresh_stack, switch};
-#[cfg(feature = "unmodified")]
-pub(crate) use unwinding::call_around;
-pub(crate) use unwinding::jump_where;
+pub(crate) use unwinding::{call_around, jump_where};
 pub(crate) use vfork::vfork;
 
 use core::arch::asm;

@@ -26,6 +26,12 @@ pub mod fs;
 pub mod future;
 #[cfg(green)]
 pub mod io;
+#[cfg(interposes)]
+#[allow(
+    unsafe_code,
+    reason = "functions with the names and the types of libc's"
+)]
+mod libc;
 #[cfg(all(green, feature = "net"))]
 pub mod net;
 pub mod observe;
@@ -40,12 +46,6 @@ pub mod signal;
 pub mod sync;
 pub mod thread;
 pub mod time;
-#[cfg(hooks)]
-#[allow(
-    unsafe_code,
-    reason = "functions with the names and the types of libc's"
-)]
-mod unmodified;
 
 #[cfg(all(not(green), feature = "net"))]
 pub use crate::engine::elsewhere::net;

@@ -7,12 +7,13 @@
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
 //! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
-//! | make a call of libc park the thread | [`is_hooked`], [`count_parked`], [`unhooked`]; [`addresses`], [`real`], [`unwinding`], [`word`] |
+//! | make a call of libc park the thread | [`is_hooked`], [`count_parked`], [`unhooked`]; [`unwinding`], [`word`] |
+//! | be a function of libc's, for which kernel threads are not alike | [`owner`], [`Who`], [`for_good`], [`mask_changed`], [`handlers`], [`unloaded_by`], [`before_vfork`] … |
 //! | wait for a descriptor | [`Source`] |
 //! | know a thread as libc's locks do | [`thread_id`] |
-//! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`guard_change`] |
+//! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
 //! | look at every runtime's figures | [`runtimes`] |
-//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `Resident`, `syscall_name` |
+//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `Resident` |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
@@ -27,57 +28,66 @@ pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
 #[cfg(green)]
 pub(crate) use super::backend::{BUCKETS, bucket};
-pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
+pub(crate) use super::backend::{Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes};
 pub use super::backend::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
 };
 #[cfg(green)]
 pub(crate) use super::driver::{
-    Direction, Limit, Source, closed, connect, file,
+    Direction, Limit, Operation, Source, closed, file, operate,
     source::{says_would_block, uninterrupted},
-    sync, wait_for_child, watch,
+    watch,
 };
 pub(crate) use super::green::Identity;
-#[cfg(hooks)]
-pub(crate) use super::green::current::mask_changed;
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
+#[cfg(interposes)]
+pub(crate) use super::green::current::{mask_changed, owner, reveal_all};
 #[cfg(feature = "tracing")]
 pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
+#[cfg(all(green, feature = "tracing"))]
+pub(crate) use super::report::syscalls::name as syscall_name;
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;
-#[cfg(hooks)]
-pub(crate) use super::sched::changes::guard as guard_change;
-#[cfg(hooks)]
+#[cfg(interposes)]
 pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
+#[cfg(interposes)]
+pub(crate) use super::sched::fork::{after_vfork, before_vfork};
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};
+#[cfg(interposes)]
+pub(crate) use super::sched::locked::for_good;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
-#[cfg(all(green, feature = "tracing"))]
-pub(crate) use super::sched::syscall_name;
+#[cfg(interposes)]
+pub(crate) use super::sched::pthreads::Who;
+#[cfg(interposes)]
+pub(crate) use super::sched::unload::unloaded_by;
 #[cfg(green)]
 pub(crate) use super::sched::{handlers, name};
-#[cfg(hooks)]
-pub(crate) use super::sys::call as kernel_call;
-#[cfg(all(green, feature = "unmodified"))]
-pub(crate) use super::sys::unwinding;
+#[cfg(interposes)]
+pub(crate) use super::stack::GUARD as GUARD_SIZE;
 pub(crate) use super::sys::{
     atomic_static::AtomicStatic, backoff, clock, die, kernel_thread, lock, perturb, variable, word,
 };
-#[cfg(green)]
+#[cfg(interposes)]
 pub(crate) use super::sys::{
-    calls, handler, mm, mm::page as page_size, names, real, sanitizer, signal,
+    call as kernel_call, kernel_thread::id as kernel_thread_id, unwinding,
 };
+#[cfg(green)]
+pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sanitizer, signal};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::wait::{
-    About, Clue, Facts, Subject, Waiter, addresses, claim, dependents, list, queue, subject, turns,
+    About, Clue, Facts, Subject, Waiter, claim, dependents, list, queue, subject, turns,
 };
+
+#[cfg(interposes)]
+pub(crate) use super::arch::vfork;
 
 use super::green::context::Action;
 use super::green::current;

@@ -196,5 +196,5 @@ fn call_name(number: u64) -> String {
 
 #[cfg(not(green))]
 fn call_name(number: u64) -> String {
-    format!("system call {number}")
+    format!("syscall {number}")
 }

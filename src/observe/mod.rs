@@ -20,14 +20,14 @@
 //! `GREENTHREAD_SCHEDTRACE=1000` makes any program say every 1000 ms, on standard error, what its scheduler does:
 //!
 //! ```text
-//! SCHED 1009ms: runtime=0 processors=2 idle=0 searching=0 kernelthreads=5 spare=2 blocked=1 threads=12 globalqueue=3 [0 4]
+//! SCHED 1009ms: runtime=0 live_threads=12 kernel_threads=5 parked_kernel_threads=2 global_queue_len=3 processors=2 idle=0 searching=0 blocked=1 [0 4]
 //! ```
 //!
-//! That is: the time since the first runtime was started; the number of the runtime; how many processors there
-//! are, how many of them sleep, and how many look for work; how many kernel threads run green threads, how many of
-//! these have nothing to do, and how many are blocked in the kernel (or compute) without a processor; how many
-//! threads were spawned and have not ended; how many ready threads wait in the global queue, and at each
-//! processor. For a runtime of kernel threads the line is short: `runtime=0 mode=kernel processors=2 threads=12`.
+//! That is: the time since the first runtime was started; the number of the runtime; the figures with the names that they
+//! have in [`Metrics`](crate::runtime::Metrics), `processors` being their number; how many processors sleep, and how many
+//! look for work; how many kernel threads are blocked in the kernel (or compute) without a processor; and how many ready
+//! threads wait at each processor. The line of a runtime of kernel threads has `mode=kernel` behind the number, and ends
+//! with `processors`.
 //!
 //! With the feature `metrics`, `publish_metrics` gives the figures to the recorder of the crate
 //! [metrics](https://docs.rs/metrics). With the feature `tracing`, `publish_events` tells the subscriber of the crate
@@ -54,16 +54,13 @@ mod dump;
 #[cfg(feature = "tracing")]
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 pub(crate) mod events;
-mod figures;
+mod export;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "memory of zero bytes")]
 mod kept;
 #[allow(unsafe_code, reason = "memory of zero bytes")]
 pub(crate) mod measure;
 mod observer;
-mod prometheus;
-#[cfg(feature = "metrics")]
-mod publish;
 mod queue;
 #[allow(
     unsafe_code,
@@ -74,8 +71,8 @@ pub(crate) mod trace;
 pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 #[cfg(feature = "tracing")]
 pub use self::events::publish_events;
-pub use self::measure::{is_measuring, measure};
-pub use self::prometheus::write_prometheus;
 #[cfg(feature = "metrics")]
-pub use self::publish::publish_metrics;
+pub use self::export::publish_metrics;
+pub use self::export::write_prometheus;
+pub use self::measure::{is_measuring, measure};
 pub use self::trace::{Trace, trace};

@@ -23,6 +23,7 @@ use crate::engine::probe::{Lost, Stop};
 /// Picks of every switch are told to it alone.
 pub(super) const MEASURE: u32 = probe::PICKS;
 pub(super) const TRACE: u32 = 2;
+#[cfg(feature = "tracing")]
 pub(super) const EVENTS: u32 = 4;
 
 static OBSERVER: Observer = Observer {

@@ -1,8 +1,8 @@
-//! Sends of several threads go to the kernel together (`sched::outbox`): what a program can see of
+//! Sends of several threads go to the kernel together (`driver::sends`): what a program can see of
 //! it, which should be nothing.
 //!
 //! The idea: on one processor a gate keeps everything busy until bytes for many connections have
-//! come. Their threads then run in one batch, and the outbox is filled. What such a thread does
+//! come. Their threads then run in one batch, and their sends are held back. What such a thread does
 //! after its neighbours have sent is what the tests differ in. Whether sends did go together, the
 //! kernel tells: it counts what its rings have completed.
 

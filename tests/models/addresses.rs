@@ -13,12 +13,9 @@ use crate::{
         Ordering::{Relaxed, SeqCst},
     },
     green,
+    libc::addresses::{ANY, Addresses, Buckets, Events, How, Waited, Waiting},
     sys::clock,
-    wait::{
-        something,
-        addresses::{ANY, Addresses, Buckets, Events, How, Waited, Waiting},
-        queue::Position,
-    },
+    wait::{queue::Position, something},
 };
 
 const ALL: usize = usize::MAX;

@@ -31,9 +31,9 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("local_queue", &[LOCAL_QUEUE]),
     ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
-    ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
+    ("readiness", &[CLAIM, LIST, QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
-    ("watch", &[WATCH, WATCH_CALL, WATCH_CLOSING]),
+    ("watch", &[WATCH]),
     ("channels", CHANNEL),
     ("select", CHANNEL),
     (

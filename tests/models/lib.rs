@@ -47,6 +47,8 @@ use std::{
 mod channel;
 #[path = "library/engine.rs"]
 mod engine;
+#[path = "library/libc.rs"]
+mod libc;
 #[path = "library/sync.rs"]
 mod sync;
 

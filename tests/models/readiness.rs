@@ -12,7 +12,7 @@ use crate::{
         AtomicBool, AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
-    driver::readiness::Readiness,
+    driver::registration::Readiness,
     green::fifo::Fifo,
     wait::{about, queue::Waited},
 };

@@ -17,7 +17,7 @@ use loom::thread::{self, JoinHandle};
 use crate::{
     driver::watch::{
         Call, Interest,
-        Purpose::{self, Poll, Read, Write},
+        Purpose::{self, Read, Write},
         closing, collect, look_again, wait_for_any,
     },
     green::{current::in_handler, fifo::Fifo},
@@ -132,8 +132,8 @@ fn poll(fd: RawFd) -> Result<(), i32> {
 }
 
 fn poll_once(fd: RawFd, deadline: Option<u64>) -> Result<bool, i32> {
-    let purpose = Poll(libc::EPOLLIN);
-    let come = wait_for_any(&[Interest { fd, purpose }], deadline);
+    let events = libc::EPOLLIN;
+    let come = wait_for_any(&[Interest { fd, events }], deadline);
     come.map_err(|error| error.raw_os_error().unwrap())
 }
 

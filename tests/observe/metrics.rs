@@ -360,7 +360,7 @@ fn schedtrace_writes_a_line_for_each_runtime() {
             let line = lines.next().unwrap().unwrap();
             writeln!(parent, "{line}").unwrap();
             let is_last = line.split(' ').any(|word| word == "runtime=1");
-            rounds += usize::from(is_last && line.split(' ').any(|word| word == "threads=1"));
+            rounds += usize::from(is_last && line.split(' ').any(|word| word == "live_threads=1"));
         }
         drop(stop);
         thread.join().unwrap();
@@ -393,7 +393,7 @@ fn schedtrace_writes_a_line_for_each_runtime() {
         // The thread that was spawned to be joined is on the default runtime, which starts last.
         let expected = [Some(2), Some(3), field("processors")][runtime as usize];
         assert_eq!(field("processors"), expected, "{line}");
-        assert!(field("threads").is_some(), "{line}");
+        assert!(field("live_threads").is_some(), "{line}");
         assert_eq!(line.contains(" mode=kernel "), !green(), "{line}");
         if green() {
             let begin = line.find('[').unwrap() + 1;
@@ -404,12 +404,15 @@ fn schedtrace_writes_a_line_for_each_runtime() {
                 "{line}"
             );
             assert!(field("idle") <= field("processors"), "{line}");
-            assert!(field("kernelthreads") >= field("spare"), "{line}");
+            assert!(
+                field("kernel_threads") >= field("parked_kernel_threads"),
+                "{line}"
+            );
             assert!(
                 field("searching").is_some() && field("blocked").is_some(),
                 "{line}"
             );
-            assert!(field("globalqueue").is_some(), "{line}");
+            assert!(field("global_queue_len").is_some(), "{line}");
         }
     }
     for runtime in ["runtime=0", "runtime=1"] {
@@ -418,11 +421,7 @@ fn schedtrace_writes_a_line_for_each_runtime() {
             .filter(|line| line.split(' ').any(|word| word == runtime));
         assert!(of.count() >= 2, "{text}");
     }
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.contains(" threads=1 ") || line.ends_with(" threads=1"))
-    );
+    assert!(lines.iter().any(|line| line.contains(" live_threads=1 ")));
     for bad in ["0", "3600001", "1.5", "10ms", ""] {
         let output = child_with(TEST, "bad", &[(VARIABLE, bad)]);
         let expected = "accepted is a number of milliseconds from 1 to 3600000 (an hour)";

@@ -2,7 +2,7 @@
 //! signal, starting a cluster, and reading its figures.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::config::{invalid, read};
@@ -13,10 +13,10 @@ use crate::engine::backend::handle;
 use crate::engine::driver;
 use crate::engine::green::{current, room};
 use crate::engine::policy::Policy;
+use crate::engine::report::syscalls;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample,
-    setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, preempt, sample, setxid,
 };
 use crate::engine::sys::{names, sanitizer, signal};
 use crate::engine::{debugger, stack, tls};
@@ -28,7 +28,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         None => choose_signal()?,
     };
     handlers::reserve(signal);
-    interpose::find();
     preempt::install(signal)?;
     debugger::prepare(signal);
     let config = Config {
@@ -39,7 +38,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         signal,
         max_kernel_threads: plan.max_kernel_threads,
         driver: driver::choose(plan.driver.map(Driver::kind)),
-        allows_rings: plan.driver != Some(Driver::Epoll),
         ideas: plan.ideas,
     };
     Cluster::start(config, policy, is_guest).map(Backend::Green)
@@ -50,37 +48,46 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
 /// open.
 pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
     static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if PREPARED.get().is_none() {
-        drop(std::thread::Builder::new().spawn(|| ())?.join());
+        let prepared = prepare_process(default_stack);
+        if prepared.is_err() {
+            // Perhaps because of that.
+            drop(std::thread::Builder::new().spawn(|| ())?.join());
+        }
+        PREPARED.get_or_init(|| prepared);
     }
-    Ok(PREPARED.get_or_init(|| {
-        // Beside one the crate has none of libc's names.
-        if let Some(name) = sanitizer::stranger() {
-            return Err(format!(
-                "{name} is in the program, and knows kernel threads alone"
-            ));
-        }
-        if !names::lead_here() {
-            return Err(
-                "calls of libc go past the crate: the library that it is in was loaded after libc"
-                    .into(),
-            );
-        }
-        sanitizer::learn()?;
-        tls::init()?;
-        current::learn()?;
-        if !crate::engine::sys::kernel_thread::register_barrier() {
-            return Err("the kernel has no expedited membarrier".into());
-        }
-        if !crate::engine::sys::signal::has_alternate_stacks() {
-            return Err("the system refuses stacks for signal handlers (sigaltstack)".into());
-        }
-        stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
-        stack::overflow::install(room::name_of);
-        setxid::wrap();
-        handle::install_panic_hook();
-        Ok(())
-    }))
+    Ok(PREPARED.get().expect("stored above"))
+}
+
+fn prepare_process(default_stack: usize) -> Result<(), String> {
+    // Beside one the crate has none of libc's names.
+    if let Some(name) = sanitizer::stranger() {
+        return Err(format!(
+            "{name} is in the program, and knows kernel threads alone"
+        ));
+    }
+    if !names::lead_here() {
+        return Err(
+            "calls of libc go past the crate: the library that it is in was loaded after libc"
+                .into(),
+        );
+    }
+    sanitizer::learn()?;
+    tls::init()?;
+    current::learn()?;
+    if !crate::engine::sys::kernel_thread::register_barrier() {
+        return Err("the kernel has no expedited membarrier".into());
+    }
+    if !crate::engine::sys::signal::has_alternate_stacks() {
+        return Err("the system refuses stacks for signal handlers (sigaltstack)".into());
+    }
+    stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
+    stack::overflow::install(room::name_of);
+    setxid::wrap();
+    handle::install_panic_hook();
+    Ok(())
 }
 
 impl Driver {
@@ -96,7 +103,7 @@ impl Driver {
 pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     match cluster.config.driver {
         Kind::Uring => Driver::IoUring,
-        Kind::Epoll => Driver::Epoll,
+        Kind::Epoll | Kind::Mixed => Driver::Epoll,
     }
 }
 
@@ -156,7 +163,7 @@ fn blocked_call(blocked: Blocked) -> BlockedCall {
         time: Duration::from_nanos(at.nanos),
     };
     BlockedCall {
-        name: blocked.name,
+        name: syscalls::name(blocked.call),
         count: blocked.count,
         places: blocked.places.into_iter().map(place).collect(),
     }

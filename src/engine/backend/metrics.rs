@@ -1,4 +1,8 @@
-//! [`Metrics`]: figures about a runtime.
+//! [`Metrics`]: figures about a runtime, and the table of those that are one number, or times ([`FIGURES`]).
+//!
+//! A figure has one name, that of its field, wherever it leaves the program: in Prometheus' text and for the crate metrics
+//! (`observe::export`), on the observation socket, and in a line of `schedtrace`. A new one is the counter, a field here
+//! that `metrics_of` fills in, and a row.
 
 use core::panic::Location;
 use core::time::Duration;
@@ -138,8 +142,8 @@ pub struct ProcessorMetrics {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockedCall {
-    /// The name of the system call, such as `flock`; for a call that is not known to block,
-    /// `system call` and its number.
+    /// The name of the system call, such as `flock` or `clock_nanosleep`; for one that is rarely met, `syscall` and its
+    /// number.
     pub name: String,
     /// The number of times that a thread in this call has lost its processor.
     pub count: u64,
@@ -172,26 +176,81 @@ pub struct BlockedPlace {
     pub time: Duration,
 }
 
+/// A row of [`FIGURES`]: a figure's name, what it means, and where it is.
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) value: Value,
+}
+
+pub(crate) enum Value {
+    /// It only grows.
+    Counter(fn(&Metrics) -> u64),
+    /// The present state.
+    Gauge(fn(&Metrics) -> u64),
+    /// Histograms; several have labels, which say from where a thread came.
+    Times(&'static [Part]),
+}
+
+pub(crate) type Part = (&'static str, fn(&Metrics) -> &Histogram);
+
+const fn counter(name: &'static str, help: &'static str, of: fn(&Metrics) -> u64) -> Figure {
+    let value = Value::Counter(of);
+    Figure { name, help, value }
+}
+
+const fn gauge(name: &'static str, help: &'static str, of: fn(&Metrics) -> u64) -> Figure {
+    let value = Value::Gauge(of);
+    Figure { name, help, value }
+}
+
+const fn times(name: &'static str, help: &'static str, parts: &'static [Part]) -> Figure {
+    let value = Value::Times(parts);
+    Figure { name, help, value }
+}
+
+#[rustfmt::skip]
+pub(crate) const FIGURES: &[Figure] = &[
+    counter("switches", "Times that a processor left a green thread.", |m| m.switches),
+    counter("steals", "Times that a processor took threads from another one.", |m| m.steals),
+    counter("steal_attempts", "Times that a processor looked for threads at the other ones.", |m| m.steal_attempts),
+    counter("preemptions", "Times that a thread was interrupted at the end of its time slice.", |m| m.preemptions),
+    counter("hand_offs", "Times that a processor was taken from a thread that was blocked in the kernel.", |m| m.hand_offs),
+    counter("parked_calls", "Blocking calls of libc that parked a green thread.", |m| m.parked_calls),
+    counter("spawns", "Threads that were started.", |m| m.spawns),
+    counter("wake_ups", "Times that a sleeping kernel thread was woken for work.", |m| m.wake_ups),
+    gauge("live_threads", "Threads that were started and have not ended.", |m| m.live_threads as u64),
+    gauge("kernel_threads", "Kernel threads for green threads.", |m| m.kernel_threads as u64),
+    gauge("parked_kernel_threads", "Kernel threads for green threads that are idle.", |m| m.parked_kernel_threads as u64),
+    gauge("global_queue_len", "Ready threads in the global queue.", |m| m.global_queue_len as u64),
+    gauge("processors", "Threads that can run at once.", |m| m.processors.len() as u64),
+    times("scheduling_latency", "Time from being ready to running.", &[("", |m| &m.scheduling_latency)]),
+    times("queue_wait", "The same, by where the processor found the thread.", &[
+        ("next_slot", |m| &m.queue_wait.next_slot),
+        ("queue", |m| &m.queue_wait.queue),
+        ("stolen", |m| &m.queue_wait.stolen),
+    ]),
+    times("run_time", "Time that a thread runs at a stretch.", &[("", |m| &m.run_time)]),
+    times("blocked_time", "Time that a blocked thread holds a kernel thread after it has lost its processor.",
+        &[("", |m| &m.blocked_time)]),
+];
+
 impl Metrics {
-    /// The figures as reports tell them.
+    /// The figures as reports tell them. The list of processors stands for their number.
     #[cfg(green)]
     pub(super) fn figures(self) -> Figures {
-        let calls = self.blocked_calls.into_iter();
+        let number = |figure: &Figure| match figure.value {
+            Value::Counter(of) | Value::Gauge(of) => Some((figure.name, of(&self))),
+            Value::Times(_) => None,
+        };
+        let numbers = FIGURES.iter().filter_map(number);
         Figures {
-            numbers: vec![
-                ("switches", self.switches),
-                ("steals", self.steals),
-                ("preemptions", self.preemptions),
-                ("hand_offs", self.hand_offs),
-                ("parked_calls", self.parked_calls),
-                ("spawns", self.spawns),
-                ("wake_ups", self.wake_ups),
-                ("live_threads", self.live_threads as u64),
-                ("kernel_threads", self.kernel_threads as u64),
-                ("parked_kernel_threads", self.parked_kernel_threads as u64),
-                ("global_queue", self.global_queue_len as u64),
-            ],
-            blocked_calls: calls.map(|call| (call.name, call.count)).collect(),
+            numbers: numbers.filter(|(name, _)| *name != "processors").collect(),
+            blocked_calls: self
+                .blocked_calls
+                .into_iter()
+                .map(|call| (call.name, call.count))
+                .collect(),
         }
     }
 

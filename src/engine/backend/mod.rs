@@ -41,6 +41,7 @@ pub(crate) use self::histogram::{BUCKETS, bucket};
 pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
+pub(crate) use self::metrics::{FIGURES, Figure, Value};
 pub(crate) use self::spawn::{Job, Kernel, Wishes};
 pub(crate) use self::start::Knobs;
 use crate::engine::atomic::Ordering;

@@ -2,20 +2,20 @@
 //! spirit of Go's `GODEBUG=schedtrace`:
 //!
 //! ```text
-//! SCHED 1009ms: runtime=0 processors=2 idle=1 searching=0 kernelthreads=5 spare=2 blocked=1 threads=12 globalqueue=3 [0 4]
+//! SCHED 1009ms: runtime=0 live_threads=12 kernel_threads=5 parked_kernel_threads=2 global_queue_len=3 processors=2 idle=1 searching=0 blocked=1 [0 4]
 //! ```
 //!
 //! | field | meaning |
 //! |---|---|
 //! | `1009ms` | since the first runtime was started |
 //! | `runtime` | its number, in the order of the starts |
-//! | `processors`, `idle`, `searching` | how many there are; those that sleep; those that look for work |
-//! | `kernelthreads`, `spare`, `blocked` | how many there are for green threads; those that have nothing to do; those whose threads are blocked in the kernel, or burn CPU time, without a processor |
-//! | `threads` | how many were spawned and have not ended |
-//! | `globalqueue`, `[0 4]` | how many ready threads wait in the global queue, and at each processor |
+//! | `live_threads` … `processors` | the gauges of the table (`metrics`) |
+//! | `idle`, `searching` | processors that sleep; those that look for work |
+//! | `blocked` | kernel threads whose threads are blocked in the kernel, or burn CPU time, without a processor |
+//! | `[0 4]` | how many ready threads wait at each processor |
 //!
 //! In kernel-thread mode each thread is a kernel thread, and the system has the queues; such a runtime has `mode=kernel`
-//! behind its number, and of the others only `processors` and `threads`. A runtime that was shut down has no line.
+//! behind its number, and nothing behind the gauges. A runtime that was shut down has no line.
 //!
 //! An ordinary kernel thread writes the lines, a system call each. It reads what `Runtime::metrics` reads.
 
@@ -24,7 +24,7 @@ use std::io::{self, Write as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use super::{Backend, Mode, runtimes};
+use super::{Backend, FIGURES, Mode, Value, runtimes};
 use crate::engine::green::resident::Resident;
 use crate::engine::sched::fork;
 
@@ -70,27 +70,25 @@ fn live(begin: Instant, interval: Duration) {
 
 fn line(out: &mut String, millis: u128, number: usize, backend: Backend) -> std::fmt::Result {
     let metrics = backend.metrics();
-    let (processors, threads) = (metrics.processors.len(), metrics.live_threads);
-    write!(out, "SCHED {millis}ms: runtime={number}")?;
-    if backend.mode() == Mode::Kernel {
-        return writeln!(
+    let is_green = backend.mode() == Mode::Green;
+    let mode = if is_green { "" } else { " mode=kernel" };
+    write!(out, "SCHED {millis}ms: runtime={number}{mode}")?;
+    for figure in FIGURES {
+        if let Value::Gauge(of) = figure.value {
+            write!(out, " {}={}", figure.name, of(&metrics))?;
+        }
+    }
+    if is_green {
+        let (idle, searching) = backend.idle();
+        let running = metrics.processors.len().saturating_sub(idle);
+        let free = metrics.parked_kernel_threads + running;
+        let blocked = metrics.kernel_threads.saturating_sub(free);
+        let queues = metrics.processors.iter().map(|p| p.queue_len.to_string());
+        let queues = queues.collect::<Vec<_>>().join(" ");
+        write!(
             out,
-            " mode=kernel processors={processors} threads={threads}"
-        );
+            " idle={idle} searching={searching} blocked={blocked} [{queues}]"
+        )?;
     }
-    let (all, spare) = (metrics.kernel_threads, metrics.parked_kernel_threads);
-    let (idle, searching) = backend.idle();
-    let running = processors.saturating_sub(idle);
-    let blocked = all.saturating_sub(spare + running);
-    write!(
-        out,
-        " processors={processors} idle={idle} searching={searching} kernelthreads={all} spare={spare} \
-         blocked={blocked} threads={threads} globalqueue={} [",
-        metrics.global_queue_len
-    )?;
-    for (index, processor) in metrics.processors.iter().enumerate() {
-        let space = if index == 0 { "" } else { " " };
-        write!(out, "{space}{}", processor.queue_len)?;
-    }
-    writeln!(out, "]")
+    writeln!(out)
 }

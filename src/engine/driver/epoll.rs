@@ -6,26 +6,25 @@
 //! The scheduler decides which kernel thread collects events, and when (`sched::events`,
 //! `sched::io`).
 
+use core::cell::Cell;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
-use super::record::Record;
+use super::registration::Readiness;
 use super::watch;
-use super::{Direct, Direction, Driver, Limit, Source, Transfer, would_block};
+use super::{Direct, Direction, Driver, Limit, Source, would_block};
 use crate::engine::arch;
+use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
+use crate::engine::sched;
 use crate::engine::sched::announce::blocking;
 use crate::engine::sched::events::{BATCH, Collect, events};
-use crate::engine::sched::outbox;
 use crate::engine::sys::clock;
 use crate::engine::sys::epoll::{self, BELL, Event};
+use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 use crate::engine::wait::queue::Waited;
-
-/// The size up to which sends go together. A larger send gains nothing by that, and would delay
-/// others.
-const LITTLE: usize = 4096;
 
 const BOTH: i32 =
     libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
@@ -40,6 +39,12 @@ const WATCHED: u64 = 1;
 
 /// The driver.
 pub(crate) struct Epoll;
+
+/// There is no ring.
+#[cfg(not(feature = "io-uring"))]
+pub(super) fn available() -> bool {
+    false
+}
 
 impl Driver for Epoll {
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
@@ -60,26 +65,79 @@ impl Driver for Epoll {
         }
     }
 
-    /// Performs the sends of many threads by one system call, if there are many.
-    unsafe fn try_together(
-        &self,
-        source: &Source,
-        transfer: &mut Transfer<'_>,
-        flags: i32,
-    ) -> Option<io::Result<usize>> {
-        match transfer {
-            Transfer::Send(bytes) if bytes.len() <= LITTLE => {}
-            _ => return None,
-        }
-        let entry = || transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
-        // SAFETY: the bytes are borrowed until this returns; the flag keeps the send from waiting.
-        let result = unsafe { outbox::perform(entry) }?;
-        Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
-    }
-
     fn end_waits(&self, source: &Source) {
         if let Some(record) = source.record() {
             record.close();
+        }
+    }
+}
+
+/// The known readiness of a registered descriptor, in both directions.
+///
+/// A record is never freed, but serves one descriptor after another: a thread may have collected an
+/// event, and deliver it after the descriptor was closed. In the record's next life that event
+/// causes calls that find nothing.
+#[repr(align(64))]
+pub(super) struct Record {
+    pub(super) read: Readiness,
+    pub(super) write: Readiness,
+    next: Cell<Option<&'static Record>>,
+}
+
+// SAFETY: the link belongs to the lock of the pool.
+unsafe impl Sync for Record {}
+
+/// Records that no descriptor uses.
+static POOL: Lock<Option<&'static Record>> = Lock::new(None);
+
+impl Record {
+    pub(super) fn side(&self, direction: Direction) -> &Readiness {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        }
+    }
+
+    /// Returns a record for a new registration. Allocates if the pool is empty.
+    pub(super) fn acquire() -> &'static Record {
+        let pooled = {
+            let _off = current::preemption_off();
+            let mut pool = POOL.lock();
+            let first = *pool;
+            if let Some(record) = first {
+                *pool = record.next.take();
+            }
+            first
+        };
+        let new = || {
+            &*Box::leak(Box::new(Record {
+                read: Readiness::new(),
+                write: Readiness::new(),
+                next: Cell::new(None),
+            }))
+        };
+        pooled.unwrap_or_else(new)
+    }
+
+    /// Gives a descriptor's record back; no thread waits in it.
+    pub(super) fn release(&'static self) {
+        let _off = current::preemption_off();
+        for direction in [&self.read, &self.write] {
+            direction.reset();
+        }
+        let mut pool = POOL.lock();
+        self.next.set(*pool);
+        *pool = Some(self);
+    }
+
+    /// Ends all waits, now and later.
+    pub(super) fn close(&self) {
+        let mut ready = Fifo::new();
+        let _off = current::preemption_off();
+        self.read.close(&mut ready);
+        self.write.close(&mut ready);
+        while let Some(green) = ready.pop() {
+            sched::ready(green);
         }
     }
 }

@@ -31,7 +31,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
-use super::{by_ring, has_ring_for_files, uring};
+use super::{Operation, operate};
 use crate::engine::atomic::{AtomicU8, Ordering};
 use crate::engine::green::current;
 use crate::engine::sched::announce::may_block;
@@ -106,8 +106,8 @@ pub(crate) fn read_at(
         }
         if kind != Nature::PLAIN {
             let at = start.saturating_add(done as i64);
-            let rest = by_ring(|| uring::file::read_at(file.as_fd(), &mut buffer[done..], at));
-            if let Some(rest) = rest {
+            let operation = Operation::Read(file.as_fd(), &mut buffer[done..], at);
+            if let Some(rest) = operate(operation) {
                 return with(done, rest);
             }
         }
@@ -147,9 +147,9 @@ pub(crate) fn write_at(
     nature: &Nature,
 ) -> io::Result<usize> {
     if let Ok(at) = i64::try_from(offset)
-        && has_ring_for_files()
+        && current::green().is_some()
         && nature.of(file) == Nature::DIRECT
-        && let Some(answer) = by_ring(|| uring::file::write_at(file.as_fd(), buffer, at))
+        && let Some(answer) = operate(Operation::Write(file.as_fd(), buffer, at))
     {
         return answer;
     }
@@ -158,8 +158,9 @@ pub(crate) fn write_at(
 
 /// Waits until the written data is on the disk.
 pub(crate) fn sync(file: &File, data_only: bool) -> io::Result<()> {
-    if let Some(answer) = super::sync(file.as_fd(), data_only) {
-        return answer;
+    let fd = file.as_fd();
+    if let Some(answer) = operate(Operation::Sync { fd, data_only }) {
+        return answer.map(drop);
     }
     may_block(|| match data_only {
         true => file.sync_data(),

@@ -4,28 +4,26 @@
 //! | file | idea |
 //! |---|---|
 //! | `source` | a descriptor whose calls block the calling thread only |
-//! | `registration` | a descriptor is registered when a thread first waits for it, and may be closed |
-//! | `transfer`, `messages` | transfers of bytes through a socket |
+//! | `registration` | a descriptor is registered when a thread first waits for it, and may be closed; its known readiness |
+//! | `transfer` | transfers of bytes through a socket |
 //! | `epoll` | the kernel says which descriptors are ready |
-//! | `readiness`, `record` | the known readiness of one direction of a descriptor; of both |
 //! | `uring` | the kernel does the operation |
+//! | `sends` | sends of several threads are handed to the kernel together |
 //! | `direct` | a kernel thread's own way to wait |
 //! | `watch` | descriptors that are not ours: a thread waits until any of some may be ready |
 //!
-//! A cluster has the driver `epoll` or `uring`, chosen at its start: [`choose`]. Both live as long
-//! as the process and serve any number of clusters; a descriptor may be used with both.
+//! A cluster has one driver, chosen at its start ([`choose`]): epoll alone, io_uring for all, or each where it is
+//! better. All live as long as the process and serve any number of clusters; a descriptor may be used with all.
 
 mod direct;
 mod epoll;
 pub(crate) mod file;
-#[cfg(feature = "net")]
-mod messages;
-mod readiness;
-mod record;
 mod registration;
+#[cfg(feature = "io-uring")]
+mod sends;
 pub(crate) mod source;
 mod transfer;
-#[cfg_attr(not(feature = "io-uring"), path = "no_uring.rs")]
+#[cfg(feature = "io-uring")]
 mod uring;
 pub(crate) mod watch;
 
@@ -36,8 +34,10 @@ use self::direct::Direct;
 use self::epoll::Epoll;
 pub(crate) use self::source::{Source, closed};
 pub(crate) use self::transfer::Transfer;
-use self::uring::Uring;
-use crate::engine::green::Green;
+#[cfg(feature = "io-uring")]
+use self::uring::{Mixed, Uring};
+#[cfg(not(feature = "io-uring"))]
+use self::{epoll as uring, epoll::Epoll as Mixed, epoll::Epoll as Uring};
 use crate::engine::green::current;
 use crate::engine::sched::cluster::Kind;
 
@@ -98,66 +98,52 @@ pub(crate) trait Driver: Send + Sync {
         None
     }
 
+    /// Does `operation` without blocking the kernel thread. `None`: the driver cannot, and the caller is to make
+    /// the system call.
+    fn operate(&self, _operation: Operation<'_>) -> Option<io::Result<usize>> {
+        None
+    }
+
     /// Ends the waits for `source`, which is closed.
     fn end_waits(&self, source: &Source);
 }
 
-/// The driver of a new cluster: the requested driver, if the system has it, or else epoll.
+/// An operation that may block the kernel thread, and that a ring can do instead.
+pub(crate) enum Operation<'a> {
+    /// `pread(2)`; the offset is not negative.
+    Read(BorrowedFd<'a>, &'a mut [u8], i64),
+    /// `pwrite(2)`; the offset is not negative.
+    Write(BorrowedFd<'a>, &'a [u8], i64),
+    /// `fsync(2)`, or `fdatasync(2)`.
+    Sync { fd: BorrowedFd<'a>, data_only: bool },
+    /// `connect(2)` on a socket in blocking mode. The kernel reads the address, or answers EFAULT.
+    Connect(BorrowedFd<'a>, *const libc::sockaddr, libc::socklen_t),
+    /// `waitid(2)` with no place for what it finds.
+    WaitForChild(libc::idtype_t, libc::id_t, libc::c_int),
+}
+
+/// The driver of a new cluster: the requested driver, if the system has it.
 pub(crate) fn choose(asked: Option<Kind>) -> Kind {
-    match asked {
-        Some(Kind::Uring) if uring::available() => Kind::Uring,
-        _ => Kind::Epoll,
+    match asked.unwrap_or(Kind::Mixed) {
+        Kind::Uring if !uring::available() => Kind::Mixed,
+        kind => kind,
     }
 }
 
-/// Whether the ring does the file operations that would block the calling thread. It does, unless
-/// the thread's cluster was asked to use epoll, which cannot do them.
-fn has_ring_for_files() -> bool {
-    let allows = |green: &Green| green.cluster().config.allows_rings;
-    current::green().is_some_and(allows) && uring::available()
-}
-
-/// The ring's answer to `operation`, if the ring does the file operations that would block the
-/// calling thread. `None`: the caller is to make the system call.
-fn by_ring<T>(operation: impl FnOnce() -> io::Result<T>) -> Option<io::Result<T>> {
-    let answer = has_ring_for_files().then(operation)?;
-    (!answer.as_ref().is_err_and(uring::is_refused)).then_some(answer)
-}
-
-/// `connect(2)` on a socket in blocking mode, by the ring. `None`: there is no ring.
-///
-/// # Safety
-/// The address is valid for its length.
-pub(crate) unsafe fn connect(
-    fd: BorrowedFd<'_>,
-    address: *const libc::sockaddr,
-    length: libc::socklen_t,
-) -> Option<io::Result<()>> {
-    // SAFETY: the caller's promise.
-    by_ring(|| unsafe { uring::connect(fd, address, length) })
-}
-
-/// `fsync(2)`, or `fdatasync(2)`, by the ring. `None`: there is no ring.
-pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Option<io::Result<()>> {
-    by_ring(|| uring::file::sync(fd, data_only))
-}
-
-/// Waits, by the ring, until `waitid(2)` with these arguments may have an answer. False: the ring cannot wait for it.
-pub(crate) fn wait_for_child(kind: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> bool {
-    matches!(
-        by_ring(|| uring::wait_for_child(kind, id, options)),
-        Some(Ok(()))
-    )
+/// Does `operation` without blocking the kernel thread. `None`: the caller is to make the system call.
+pub(crate) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
+    mine().operate(operation)
 }
 
 /// The calling thread's driver.
 fn mine() -> &'static dyn Driver {
-    match current::green() {
-        Some(green) => match green.cluster().config.driver {
-            Kind::Epoll => &Epoll,
-            Kind::Uring => &Uring,
-        },
-        None => &Direct,
+    let Some(green) = current::green() else {
+        return &Direct;
+    };
+    match green.cluster().config.driver {
+        Kind::Epoll => &Epoll,
+        Kind::Mixed => &Mixed,
+        Kind::Uring => &Uring,
     }
 }
 

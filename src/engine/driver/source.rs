@@ -10,8 +10,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::epoll::INSTANCE;
-use super::record::Record;
+use super::epoll::{INSTANCE, Record};
 use super::registration::{Closed, Registration};
 use super::{Direction, Driver, Limit, Transfer};
 use crate::engine::sys::{perturb, word};
@@ -130,34 +129,6 @@ impl Source {
     pub(crate) fn send(&self, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
         // SAFETY: the transfer has no message.
         unsafe { self.transfer(Transfer::Send(buffer), flags, limit) }
-    }
-
-    /// `recvmsg(2)`.
-    ///
-    /// # Safety
-    /// The memory that `message` points to is valid for the call.
-    pub(crate) unsafe fn recv_message(
-        &self,
-        message: &mut libc::msghdr,
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer(Transfer::RecvMessage(message), flags, limit) }
-    }
-
-    /// `sendmsg(2)`, without SIGPIPE.
-    ///
-    /// # Safety
-    /// The memory that `message` points to is valid for the call.
-    pub(crate) unsafe fn send_message(
-        &self,
-        message: &libc::msghdr,
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer(Transfer::SendMessage(message), flags, limit) }
     }
 
     /// [`Source::transfer`] for a driver that waits for readiness.

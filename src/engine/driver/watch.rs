@@ -12,36 +12,53 @@
 //! |---|---|---|
 //! | `readers`, `writers` | will make a call on the descriptor, and take something | the first |
 //! | `pollers` | looks at the descriptor, and takes nothing (`poll`, `select`) | all that wait for such an event |
+//! | `calls` | makes such a call, has waited, and is not done | nobody |
+//!
+//! A call that has waited has a *seat* in `calls` until it ends, also while its thread runs or is about to run. So the
+//! one who closes the descriptor finds it, and gives it a duplicate. The call looks up its number before each try
+//! ([`Call::fd`]). When a descriptor is closed, or another file takes its number:
+//!
+//! | when | who | what it does |
+//! |---|---|---|
+//! | before it is closed | calls that have waited | go on with a duplicate ([`closing`]) |
+//! | after it was closed | all others | look again ([`look_again`]) |
+//!
+//! The second step is for threads that poll the descriptor, for those that have come between the steps, and for all
+//! if there is no descriptor left for a duplicate.
+//!
+//! A signal handler may have interrupted the holder of a record's lock. It makes the duplicate, and keeps it in the
+//! record. Each call *settles* that before it looks at its number: the calls that have waited get the duplicate. The
+//! second step is the monitor's (`sched::handed`).
 //!
 //! Invariants:
 //! 1. *No event is lost.* While threads are in a record's lists, its descriptor is armed for their
 //!    events, or an event of it was collected and will be told, or a reader or a writer was woken
 //!    by one and will pass it on: when that thread's call is over, or waits again, the descriptor is armed for
-//!    those that are left ([`Call`]).
+//!    those that are left.
 //! 2. An event may be another file's that had the number before. A woken thread tries again.
 //! 3. A descriptor that is closed stays open for the calls that have waited for it and are not over, as it
-//!    does for threads that are blocked in the kernel: they go on with a duplicate ([`closing`]). So a record
-//!    lists these *calls*, too: one whose thread was woken and has not run yet is in no other list.
-//! 4. A record's lists are under its lock, with preemption off. A thread is in the lists of the record whose
-//!    number is in its `fd`; that changes under both locks.
+//!    does for threads that are blocked in the kernel: they go on with a duplicate. The record of a duplicate counts
+//!    the calls that use it; the last one closes it.
+//! 4. A record's lists are under its lock, with preemption off. A call is in the lists of the record whose
+//!    number is in its seat; number and `moved` change under the locks of both records, the old number's and the new
+//!    one's.
 //!
 //! Orderings: the locks order all, but for `is_waited_for`: a thread stores it before it arms a descriptor, and
 //! who closes that loads it afterwards. Both calls take the kernel's reference to the file, which orders them.
 
-mod call;
-mod closing;
-
 use core::cell::Cell;
+use core::marker::PhantomPinned;
+use core::pin::Pin;
+use core::ptr;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
-pub(crate) use self::call::Call;
-use self::call::Seat;
-use self::closing::{NONE, do_chore};
-pub(crate) use self::closing::{closing, look_again, watched_from};
 use super::epoll::INSTANCE;
-use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
+use crate::engine::atomic::{
+    AtomicBool, AtomicI32, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::{BATCH, events};
@@ -49,11 +66,11 @@ use crate::engine::sched::handed;
 use crate::engine::sched::hooked::count_parked;
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::perturb;
 use crate::engine::sys::table::Table;
+use crate::engine::sys::{self, perturb, word};
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
-use crate::engine::wait::{About, Subject, Waiter, subject};
+use crate::engine::wait::{About, Clue, Subject, Waiter, subject};
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
@@ -63,13 +80,17 @@ static NESTED: OnceLock<Epoll> = OnceLock::new();
 /// The process whose descriptors these are. A child of `vfork` shares the memory and not the descriptors.
 static OWNER: OnceLock<u32> = OnceLock::new();
 
-const READ: i32 = libc::EPOLLIN;
-const WRITE: i32 = libc::EPOLLOUT;
 /// They come unasked, and concern every thread.
 const ALWAYS: i32 = libc::EPOLLERR | libc::EPOLLHUP;
 
+/// The first number that a duplicate may get: a program may want the standard ones again.
+const ABOVE_STANDARD: RawFd = 3;
+/// No descriptor.
+const NONE: RawFd = -1;
+
 /// The record of a number.
 struct Watched {
+    fd: RawFd,
     lists: Lock<Lists>,
     /// Whether a thread or a call is in the lists: a hint for threads without the lock.
     is_waited_for: AtomicBool,
@@ -77,98 +98,105 @@ struct Watched {
     is_to_look_again: AtomicBool,
     /// The duplicate that the handler has made before, for the calls that have waited; or [`NONE`].
     kept: AtomicI32,
-    /// How many threads go on with this number, which is a duplicate of ours.
+    /// How many calls go on with this number, which is a duplicate of ours.
     users: AtomicU32,
 }
 
-struct Lists {
-    readers: List,
-    writers: List,
-    pollers: List,
-    /// The seats of calls. Nobody claims these nodes.
-    calls: List,
-}
+struct Lists([List; 4]);
 
-/// What a thread waits for.
+const READERS: usize = 0;
+const WRITERS: usize = 1;
+/// The tag of a node is the events that it waits for.
+const POLLERS: usize = 2;
+/// Nobody claims these nodes.
+const CALLS: usize = 3;
+/// What readers and writers wait for.
+const EVENTS: [i32; 2] = [libc::EPOLLIN, libc::EPOLLOUT];
+
+/// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    Read,
-    Write,
-    /// Any of these events of epoll.
-    Poll(i32),
+    Read = READERS as isize,
+    Write = WRITERS as isize,
 }
 
-/// A descriptor, and what a thread waits for there.
+/// A descriptor, and the events of epoll that a thread waits for there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interest {
     pub(crate) fd: RawFd,
-    pub(crate) purpose: Purpose,
+    pub(crate) events: i32,
 }
 
-/// A thread in a list. It lies on the thread's stack.
+/// A call on a descriptor, which may have to wait. It takes something if the descriptor is ready, so
+/// an event wakes one such call, and that passes the rest on when it ends.
+pub(crate) struct Call {
+    seat: Seat,
+    /// Since it has waited.
+    is_seated: Cell<bool>,
+    /// The lists have the seat's address.
+    _pinned: PhantomPinned,
+}
+
 #[repr(C)] // the node first: a pointer to it is one to this
-struct Waiting {
+struct Seat {
     node: Node,
-    purpose: Purpose,
+    /// In the list whose number is the tag: among readers or writers.
+    waiting: Node,
     fd: AtomicI32,
+    /// `fd` is a duplicate of ours.
+    moved: AtomicBool,
 }
 
-impl Lists {
-    fn of(&mut self, purpose: Purpose) -> &mut List {
-        match purpose {
-            Purpose::Read => &mut self.readers,
-            Purpose::Write => &mut self.writers,
-            Purpose::Poll(_) => &mut self.pollers,
-        }
-    }
+/// For reports: a `poll`, or the like; a call.
+static DESCRIPTORS: Subject = Subject::outside("descriptors", subject::nothing);
+static DESCRIPTOR: Subject = Subject::outside("descriptor", |address, facts| {
+    facts.descriptor = word::look(address).ok().map(|fd| fd as i32);
+})
+.with(Clue::descriptor(0));
 
-    fn is_empty(&self) -> bool {
-        self.readers.is_empty() && self.writers.is_empty() && self.pollers.is_empty()
-    }
-
-    /// The events that the threads wait for; those of readers and writers without `except`.
-    fn events(&self, except: i32) -> i32 {
-        let polled_for = Cell::new(0);
-        let _none = self.pollers.first_where(|node| {
-            polled_for.set(polled_for.get() | polled(node));
-            false
-        });
-        let mut events = polled_for.get();
-        if !self.readers.is_empty() {
-            events |= READ & !except;
-        }
-        if !self.writers.is_empty() {
-            events |= WRITE & !except;
-        }
-        events
-    }
-
-    /// Takes any thread out.
-    fn pop(&mut self) -> Option<Claimed> {
-        let Lists {
-            readers,
-            writers,
-            pollers,
-            ..
-        } = self;
-        [readers, writers, pollers].into_iter().find_map(List::pop)
-    }
-}
-
-/// The events that a poller waits for.
-fn polled(node: &Node) -> i32 {
+/// The events that a node waits for.
+fn wanted(node: &Node) -> i32 {
     node.tag.get() as i32
 }
 
+impl Lists {
+    /// The events that the threads wait for; those of readers and writers without `except`.
+    fn events(&self, except: i32) -> i32 {
+        let events = Cell::new(0);
+        let _none = self.0[POLLERS].first_where(|node| {
+            events.set(events.get() | wanted(node));
+            false
+        });
+        for (list, event) in self.0.iter().zip(EVENTS) {
+            if !list.is_empty() {
+                events.set(events.get() | event & !except);
+            }
+        }
+        events.get()
+    }
+
+    /// Takes all threads out; they go into `ready`.
+    fn wake_all(&mut self, ready: &mut Fifo) {
+        for list in &mut self.0[..CALLS] {
+            while let Some(claimed) = list.pop() {
+                wake(claimed, ready);
+            }
+        }
+    }
+}
+
+fn wake(claimed: Claimed, ready: &mut Fifo) {
+    // SAFETY: a claimed wait is alive until it is notified.
+    if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
+        ready.push(green);
+    }
+}
+
 impl Watched {
-    fn new() -> Watched {
+    fn new(index: usize) -> Watched {
         Watched {
-            lists: Lock::new(Lists {
-                readers: List::new(),
-                writers: List::new(),
-                pollers: List::new(),
-                calls: List::new(),
-            }),
+            fd: index as RawFd,
+            lists: Lock::new(Lists([const { List::new() }; 4])),
             is_waited_for: AtomicBool::new(false),
             is_to_look_again: AtomicBool::new(false),
             kept: AtomicI32::new(NONE),
@@ -183,50 +211,93 @@ impl Watched {
             return Ok(watched);
         }
         // Numbers come one after the other: this is not done again soon.
-        WATCHED.grow_to((index + 1).next_power_of_two(), |_| Watched::new());
+        WATCHED.grow_to((index + 1).next_power_of_two(), Watched::new);
         WATCHED.find(index).ok_or_else(|| refused(libc::EMFILE))
     }
 
-    /// Queues a thread, which makes the call with this seat, and arms the descriptor.
-    ///
-    /// # Safety
-    /// The thread is in no list, and lives until it is out of this one.
-    unsafe fn queue(
-        &self,
-        nested: &Epoll,
-        waiting: &Waiting,
-        seat: Option<&Seat>,
-        again: bool,
-    ) -> io::Result<()> {
+    /// Changes the lists. Threads that `change` puts into its list are ready afterwards.
+    fn change<T>(&self, change: impl FnOnce(&mut Lists, &mut Fifo) -> T) -> T {
+        let mut ready = Fifo::new();
         let _off = current::preemption_off();
         let mut lists = self.lists.lock();
-        let fd = waiting.fd.load(Relaxed);
-        if seat.is_some_and(|seat| seat.fd.load(Relaxed) != fd) {
-            return Err(refused(libc::EBADF)); // it was moved meanwhile
-        }
-        let list = lists.of(waiting.purpose);
-        // SAFETY: the caller's promise.
-        unsafe {
-            match again {
-                true => list.push_front(&waiting.node),
-                false => list.push_back(&waiting.node),
-            }
-        }
-        // Before it is armed: who closes it after that finds the thread, and it cannot be armed later.
+        let answer = change(&mut lists, &mut ready);
         self.note(&lists);
-        let armed = arm(nested, fd, lists.events(0));
-        if armed.is_err() {
-            // SAFETY: it was queued above.
-            unsafe { lists.of(waiting.purpose).remove(&waiting.node) };
-            self.note(&lists);
-        }
-        armed
+        drop(lists);
+        make_ready(ready);
+        answer
     }
 
     /// Notes whether a thread or a call is in the lists, which have changed.
     fn note(&self, lists: &Lists) {
-        let is_waited_for = !lists.is_empty() || !lists.calls.is_empty();
+        let is_waited_for = lists.0.iter().any(|list| !list.is_empty());
         self.is_waited_for.store(is_waited_for, Relaxed);
+    }
+
+    /// Puts a thread into a list, in front if it has been there before, and arms the descriptor.
+    ///
+    /// # Safety
+    /// The node is in no list, and lives until it is out of this one.
+    unsafe fn queue(
+        &self,
+        lists: &mut Lists,
+        list: usize,
+        node: &Node,
+        again: bool,
+    ) -> io::Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match again {
+                true => lists.0[list].push_front(node),
+                false => lists.0[list].push_back(node),
+            }
+        }
+        // Before it is armed: who closes it after that finds the thread, and it cannot be armed later.
+        self.note(lists);
+        let armed = self.arm(lists.events(0));
+        if armed.is_err() {
+            // SAFETY: it was queued above.
+            unsafe { lists.0[list].remove(node) };
+        }
+        armed
+    }
+
+    /// Asks for one event of `events`.
+    fn arm(&self, events: i32) -> io::Result<()> {
+        perturb::point("watch: arming");
+        // There is one before any thread is in a list.
+        let nested = NESTED.get().ok_or_else(|| refused(libc::EBADF))?;
+        nested.arm(self.fd, events, self.fd as u64)
+    }
+
+    /// Arms the descriptor for the threads in the lists, but for readers and writers not for `except`: a
+    /// thread that was woken for that will do so. If the descriptor is gone, wakes them: they will see
+    /// it.
+    fn arm_for_others(&self, lists: &mut Lists, except: i32, ready: &mut Fifo) {
+        let events = lists.events(except);
+        if (events != 0 || !lists.0[POLLERS].is_empty()) && self.arm(events).is_err() {
+            lists.wake_all(ready);
+        }
+    }
+
+    /// Wakes the threads that `events` concern. Preemption is off.
+    fn tell(&self, events: i32, ready: &mut Fifo) {
+        perturb::point("watch: telling");
+        let mut lists = self.lists.lock();
+        let concerns = |wanted: i32| events & (wanted | ALWAYS) != 0;
+        while let Some(claimed) = lists.0[POLLERS].pop_where(|node| concerns(wanted(node))) {
+            wake(claimed, ready);
+        }
+        let mut woken = 0;
+        for (list, event) in lists.0.iter_mut().zip(EVENTS) {
+            if concerns(event)
+                && let Some(claimed) = list.pop()
+            {
+                wake(claimed, ready);
+                woken |= event;
+            }
+        }
+        self.arm_for_others(&mut lists, woken, ready);
+        self.note(&lists);
     }
 }
 
@@ -234,10 +305,10 @@ fn refused(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)
 }
 
-/// Asks for one event of `events`.
-fn arm(nested: &Epoll, fd: RawFd, events: i32) -> io::Result<()> {
-    perturb::point("watch: arming");
-    nested.arm(fd, events, fd as u64)
+fn make_ready(mut ready: Fifo) {
+    while let Some(green) = ready.pop() {
+        crate::engine::sched::ready(green);
+    }
 }
 
 /// The epoll instance of these descriptors.
@@ -254,125 +325,6 @@ fn nested() -> io::Result<&'static Epoll> {
     Ok(NESTED.wait())
 }
 
-/// For reports: a `poll`, or the like.
-static DESCRIPTORS: Subject = Subject::outside("descriptors", subject::nothing);
-
-/// Blocks the calling thread, a green one, until something may have come that it waits for, or until
-/// `deadline`: then the answer is false. An error: the descriptors cannot be watched, and the caller is
-/// to make the blocking call.
-pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io::Result<bool> {
-    const FEW: usize = 4;
-    let wait = Wait::new(About::new(&DESCRIPTORS, interests.as_ptr()));
-    let new = |interest: &Interest| Waiting::new(&wait, *interest);
-    match interests.len() {
-        ..=FEW => {
-            let places: [Option<Waiting>; FEW] =
-                core::array::from_fn(|i| interests.get(i).map(new));
-            wait_in(&wait, &places, deadline, None, false)
-        }
-        _ => {
-            let places: Vec<Option<Waiting>> = interests.iter().map(|i| Some(new(i))).collect();
-            wait_in(&wait, &places, deadline, None, false)
-        }
-    }
-    .map(|ended| ended == Awoken::Ready)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Awoken {
-    Ready,
-    TimedOut,
-}
-
-impl Waiting {
-    fn new(wait: &Wait, interest: Interest) -> Waiting {
-        let node = Node::new(wait);
-        if let Purpose::Poll(events) = interest.purpose {
-            node.tag.set(events as usize);
-        }
-        Waiting {
-            node,
-            purpose: interest.purpose,
-            fd: AtomicI32::new(interest.fd),
-        }
-    }
-
-    /// Takes the thread out of its list, if it is in one still.
-    fn leave(&self) {
-        loop {
-            let fd = self.fd.load(Relaxed);
-            let Ok(watched) = Watched::of(fd) else { return };
-            let _off = current::preemption_off();
-            let mut lists = watched.lists.lock();
-            // Otherwise it was moved meanwhile.
-            if self.fd.load(Relaxed) == fd {
-                // SAFETY: it is in this list, or in none.
-                unsafe { lists.of(self.purpose).remove(&self.node) };
-                return watched.note(&lists);
-            }
-        }
-    }
-}
-
-/// Waits at all `places`, which lie where they are until this returns.
-fn wait_in(
-    wait: &Wait,
-    places: &[Option<Waiting>],
-    deadline: Option<u64>,
-    seat: Option<&Seat>,
-    again: bool,
-) -> io::Result<Awoken> {
-    let nested = nested()?;
-    for place in places.iter().flatten() {
-        Watched::of(place.fd.load(Relaxed))?; // which may allocate
-    }
-    events().watch(&INSTANCE);
-    let mut refusal = None;
-    for place in places.iter().flatten() {
-        let Ok(watched) = Watched::of(place.fd.load(Relaxed)) else {
-            continue; // it was found above
-        };
-        // SAFETY: each place is taken out below, before this returns.
-        match unsafe { watched.queue(nested, place, seat, again) } {
-            Ok(()) => {}
-            // A file that is always ready; or events 0. It was looked at, and its events did not come.
-            Err(error) if is_poll(place) && error.raw_os_error() == Some(libc::EPERM) => {}
-            Err(error) => {
-                refusal = Some(error);
-                break;
-            }
-        }
-    }
-    perturb::point("watch: queued");
-    if refusal.is_none() && !again {
-        count_parked(); // a call once, however often it waits
-    }
-    // If a waker has the claim, its wake-up is on its way.
-    let ended = match refusal.is_some() && wait.give_up() {
-        true => Awoken::TimedOut,
-        false => match wait.wait(deadline.filter(|_| refusal.is_none())) {
-            Ended::Taken(_) => Awoken::Ready,
-            Ended::TimedOut => Awoken::TimedOut,
-        },
-    };
-    places.iter().flatten().for_each(Waiting::leave);
-    events().forget();
-    match refusal {
-        Some(error) if ended == Awoken::TimedOut => Err(error),
-        _ => Ok(ended),
-    }
-}
-
-fn is_poll(waiting: &Waiting) -> bool {
-    matches!(waiting.purpose, Purpose::Poll(_))
-}
-
-fn make_ready(mut ready: Fifo) {
-    while let Some(green) = ready.pop() {
-        crate::engine::sched::ready(green);
-    }
-}
-
 /// Collects events of these descriptors; their threads go into `ready`.
 pub(crate) fn collect(ready: &mut Fifo) {
     let Some(nested) = NESTED.get() else { return };
@@ -380,56 +332,381 @@ pub(crate) fn collect(ready: &mut Fifo) {
     for event in nested.wait(&mut places, Some(0)) {
         let fd = event.u64;
         if let Some(watched) = WATCHED.find(fd as usize) {
-            watched.tell(fd as RawFd, event.events as i32, ready);
+            watched.tell(event.events as i32, ready);
         }
     }
 }
+
+/// Blocks the calling thread, a green one, until something may have come that it waits for, or until
+/// `deadline`: then the answer is false. An error: the descriptors cannot be watched, and the caller is
+/// to make the blocking call.
+pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io::Result<bool> {
+    let wait = Wait::new(About::new(&DESCRIPTORS, interests.as_ptr()));
+    let of = |interest: &Interest| {
+        let node = Node::new(&wait);
+        node.tag.set(interest.events as usize);
+        node
+    };
+    let nodes: Vec<Node> = interests.iter().map(of).collect();
+    let places = || interests.iter().zip(&nodes);
+    let queue = || {
+        for (interest, node) in places() {
+            let watched = Watched::of(interest.fd)?;
+            // SAFETY: it is in no list, and taken out below, before this returns.
+            let armed =
+                watched.change(|lists, _| unsafe { watched.queue(lists, POLLERS, node, false) });
+            match armed {
+                // A file that is always ready; or events 0. It was looked at, and its events did not come.
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+                armed => armed?,
+            }
+        }
+        count_parked();
+        Ok(())
+    };
+    wait_in(&wait, deadline, queue, || {
+        for (interest, node) in places() {
+            if let Ok(watched) = Watched::of(interest.fd) {
+                // SAFETY: it is in this list, or in none.
+                watched.change(|lists, _| unsafe { lists.0[POLLERS].remove(node) });
+            }
+        }
+    })
+}
+
+/// Blocks the calling thread, which `queue` puts into lists, and `leave` takes out of those in which it is still.
+fn wait_in(
+    wait: &Wait,
+    deadline: Option<u64>,
+    queue: impl FnOnce() -> io::Result<()>,
+    leave: impl FnOnce(),
+) -> io::Result<bool> {
+    nested()?;
+    events().watch(&INSTANCE);
+    let queued = queue();
+    perturb::point("watch: queued");
+    let deadline = deadline.filter(|_| queued.is_ok());
+    // If a waker has the claim, its wake-up is on its way.
+    let gives_up = queued.is_err() && wait.give_up();
+    let has_come = !gives_up && matches!(wait.wait(deadline), Ended::Taken(_));
+    leave();
+    events().forget();
+    match queued {
+        Err(error) if !has_come => Err(error),
+        _ => Ok(has_come),
+    }
+}
+
+impl Call {
+    /// A call on the descriptor that the program names `fd`.
+    pub(crate) fn new(fd: RawFd) -> Call {
+        Call {
+            seat: Seat {
+                node: Node::new(ptr::null()),
+                waiting: Node::new(ptr::null()),
+                fd: AtomicI32::new(fd),
+                moved: AtomicBool::new(false),
+            },
+            is_seated: Cell::new(false),
+            _pinned: PhantomPinned,
+        }
+    }
+
+    /// The descriptor's number: another one if it was closed since the call has waited.
+    pub(crate) fn fd(&self) -> RawFd {
+        match self.is_seated.get() {
+            true => self.seat.settled(),
+            false => self.seat.fd.load(Relaxed),
+        }
+    }
+
+    /// As [`wait_for_any`], for this descriptor.
+    pub(crate) fn wait(
+        self: Pin<&Self>,
+        purpose: Purpose,
+        deadline: Option<u64>,
+    ) -> io::Result<bool> {
+        let seat = &self.get_ref().seat;
+        let again = self.is_seated.get();
+        if !again {
+            // SAFETY: the node is in no list. The call is pinned, and takes it out when it is dropped.
+            seat.change(|_, lists, _| unsafe { lists.0[CALLS].push_back(seat.node()) })?;
+            self.is_seated.set(true);
+        }
+        let wait = Wait::new(About::new(&DESCRIPTOR, &raw const seat.fd));
+        let (fd, list) = (self.fd(), purpose as usize);
+        seat.waiting.set_wait(&wait);
+        seat.waiting.tag.set(list);
+        let queue = || {
+            // SAFETY: it is in no list, and taken out below, before this returns.
+            seat.change(|watched, lists, _| unsafe {
+                watched.queue(lists, list, &seat.waiting, again)
+            })??;
+            if !again {
+                count_parked(); // a call once, however often it waits
+            }
+            Ok(())
+        };
+        let ended = wait_in(&wait, deadline, queue, || {
+            // SAFETY: it is in this list, or in none. There is a record since it has sat down.
+            let _ = seat.change(|_, lists, _| unsafe { lists.0[list].remove(&seat.waiting) });
+        });
+        match ended {
+            // It has another number now.
+            Err(_) if self.fd() != fd => Ok(true),
+            ended => ended,
+        }
+    }
+}
+
+impl Seat {
+    /// The node in `calls`, as a pointer to all of this.
+    fn node(&self) -> *const Node {
+        ptr::from_ref(self).cast()
+    }
+
+    /// Its number, once the calls that have waited for that have what a signal handler has kept for them.
+    fn settled(&self) -> RawFd {
+        if let Ok(watched) = Watched::of(self.fd.load(Relaxed)) {
+            watched.settle();
+        }
+        self.fd.load(Relaxed)
+    }
+
+    /// Changes the lists that it is in, or is to be in. Threads that `change` puts into its list are ready
+    /// afterwards.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&Watched, &mut Lists, &mut Fifo) -> T,
+    ) -> io::Result<T> {
+        let mut change = Some(change);
+        loop {
+            let watched = Watched::of(self.settled())?;
+            let answer = watched.change(|lists, ready| {
+                // Otherwise it was moved meanwhile.
+                let is_here = self.fd.load(Relaxed) == watched.fd;
+                let change = change.take_if(|_| is_here)?;
+                Some(change(watched, lists, ready))
+            });
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    /// Arms the descriptor for the threads that wait for it; closes a duplicate that nobody else uses.
+    fn drop(&mut self) {
+        if !self.is_seated.get() {
+            return;
+        }
+        let seat = &self.seat;
+        let left = seat.change(|watched, lists, ready| {
+            // SAFETY: it is in this list.
+            unsafe { lists.0[CALLS].remove(seat.node()) };
+            watched.arm_for_others(lists, 0, ready);
+            let moved = seat.moved.load(Relaxed);
+            let is_unused = moved && watched.users.fetch_sub(1, Relaxed) == 1;
+            (watched.fd, is_unused)
+        });
+        // There is a record since it has sat down.
+        let Ok((fd, is_unused)) = left else { return };
+        if let Ok(watched) = Watched::of(fd) {
+            watched.forget_kept();
+        }
+        if is_unused {
+            close_duplicate(fd);
+        }
+    }
+}
+
+// ---- a descriptor is closed ----
 
 impl Watched {
-    /// Wakes the threads that `events` concern. Preemption is off.
-    fn tell(&self, fd: RawFd, events: i32, ready: &mut Fifo) {
-        perturb::point("watch: telling");
-        let mut lists = self.lists.lock();
-        let concerns = |wanted: i32| events & (wanted | ALWAYS) != 0;
-        while let Some(claimed) = lists.pollers.pop_where(|node| concerns(polled(node))) {
-            wake(claimed, ready);
-        }
-        let mut woken = 0;
-        for (list, purpose) in [(Purpose::Read, READ), (Purpose::Write, WRITE)] {
-            if concerns(purpose)
-                && let Some(claimed) = lists.of(list).pop()
-            {
-                wake(claimed, ready);
-                woken |= purpose;
-            }
-        }
-        self.arm_for_others(fd, &mut lists, woken, ready);
-        self.note(&lists);
+    /// Lets all threads look again.
+    #[cold]
+    fn wake_all(&self) {
+        self.change(Lists::wake_all);
     }
 
-    /// Arms the descriptor for the threads in the lists, but for readers and writers not for `except`: a
-    /// thread that was woken for that will do so. If the descriptor is gone, wakes them: they will see
-    /// it.
-    fn arm_for_others(&self, fd: RawFd, lists: &mut Lists, except: i32, ready: &mut Fifo) {
-        if lists.is_empty() {
+    /// The calls that have waited go on with a duplicate, if there can be one.
+    fn close(&self) {
+        self.settle();
+        self.give(sys::duplicate(self.fd, ABOVE_STANDARD).ok(), false);
+    }
+
+    /// The same in a signal handler: the duplicate is kept for them.
+    fn keep(&self) {
+        let kept = sys::duplicate(self.fd, ABOVE_STANDARD).unwrap_or(NONE);
+        // Relaxed: who opens another file under this number does so after this, by the kernel's lock of the table of
+        // descriptors.
+        let is_first = self.kept.compare_exchange(NONE, kept, Relaxed, Relaxed);
+        if is_first.is_err() && kept != NONE {
+            sys::close(kept);
+        }
+        // Nobody could later. (All threads will look again.)
+        disarm(self.fd);
+    }
+
+    /// Gives the calls that have waited what a handler has kept for them.
+    #[inline]
+    fn settle(&self) {
+        // Acquire: the numbers of the calls; partner: Release in `give`.
+        let kept = self.kept.load(Acquire);
+        if kept != NONE {
+            self.give(Some(kept), true);
+        }
+    }
+
+    /// What a handler has kept is closed, if there is no call any more that it was for.
+    fn forget_kept(&self) {
+        if self.kept.load(Relaxed) == NONE {
             return;
         }
-        let wanted = lists.events(except);
-        if wanted == 0 && lists.pollers.is_empty() {
-            return;
+        let kept = self.change(|lists, _| match lists.0[CALLS].is_empty() {
+            true => self.kept.swap(NONE, Relaxed),
+            false => NONE,
+        });
+        if kept != NONE {
+            close_duplicate(kept);
         }
-        let Some(nested) = NESTED.get() else { return };
-        if arm(nested, fd, wanted).is_err() {
-            while let Some(claimed) = lists.pop() {
-                wake(claimed, ready);
+    }
+
+    /// The calls that have waited go on with `duplicate`; `is_kept`: it is the one that a handler has kept.
+    #[cold]
+    fn give(&self, duplicate: Option<RawFd>, is_kept: bool) {
+        let give = |lists: &mut Lists, theirs: Option<(&Watched, &mut Lists)>, ready: &mut Fifo| {
+            if is_kept && duplicate != Some(self.kept.load(Relaxed)) {
+                return true; // another thread has settled it
             }
+            self.give_away(lists);
+            let is_used = match theirs {
+                Some((to, theirs)) => lists.move_calls(to, theirs, ready),
+                None => false,
+            };
+            if is_kept {
+                // Release: the numbers of the calls; partner: Acquire in `settle`.
+                self.kept.store(NONE, Release);
+            }
+            disarm(self.fd);
+            is_used
+        };
+        // In the order of their numbers, so that no two threads wait for each other.
+        let is_used = match duplicate.and_then(|fd| Watched::of(fd).ok()) {
+            None => self.change(|lists, ready| give(lists, None, ready)),
+            Some(to) if to.fd < self.fd => to.change(|theirs, ready| {
+                self.change(|lists, _| give(lists, Some((to, theirs)), ready))
+            }),
+            Some(to) => self.change(|lists, ready| {
+                to.change(|theirs, _| give(lists, Some((to, theirs)), ready))
+            }),
+        };
+        if let Some(duplicate) = duplicate.filter(|_| !is_used) {
+            close_duplicate(duplicate);
         }
+    }
+
+    /// If the number was a duplicate of ours, it is the program that closes it, and no call does.
+    fn give_away(&self, lists: &Lists) {
+        self.users.store(0, Relaxed);
+        let _none = lists.0[CALLS].first_where(|node| {
+            // SAFETY: a node in the list is the first part of a living `Seat`.
+            let seat = unsafe { &*ptr::from_ref(node).cast::<Seat>() };
+            seat.moved.store(false, Relaxed);
+            false
+        });
     }
 }
 
-fn wake(claimed: Claimed, ready: &mut Fifo) {
-    // SAFETY: a claimed wait is alive until it is notified.
-    if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
-        ready.push(green);
+impl Lists {
+    /// The calls go on with `to`, a duplicate, whose lists are `theirs`. False: there is none. Both locks are held.
+    fn move_calls(&mut self, to: &Watched, theirs: &mut Lists, ready: &mut Fifo) -> bool {
+        let mut moved = false;
+        while let Some(node) = self.0[CALLS].first().map(ptr::from_ref) {
+            // SAFETY: a node in the list is the first part of a living `Seat`. Its nodes are in these lists.
+            unsafe {
+                let seat = &*node.cast::<Seat>();
+                self.0[CALLS].remove(node);
+                theirs.0[CALLS].push_back(node);
+                if seat.waiting.is_queued() {
+                    let list = seat.waiting.tag.get();
+                    self.0[list].remove(&seat.waiting);
+                    theirs.0[list].push_back(&seat.waiting);
+                }
+                seat.fd.store(to.fd, Relaxed);
+                seat.moved.store(true, Relaxed);
+            }
+            to.users.fetch_add(1, Relaxed);
+            moved = true;
+        }
+        if moved {
+            to.arm_for_others(theirs, 0, ready);
+        }
+        moved
     }
+}
+
+/// No events of `fd` are asked for. A thread in `epoll_wait` has a reference to a file that it looks at: if that is the
+/// last one, the kernel closes the file only when that call returns.
+fn disarm(fd: RawFd) {
+    if let Some(nested) = NESTED.get() {
+        nested.remove(fd);
+    }
+}
+
+/// Closes a duplicate of ours that no call uses.
+fn close_duplicate(fd: RawFd) {
+    disarm(fd);
+    sys::close(fd);
+}
+
+/// The record of `fd`, if threads may wait for it, or have waited when a handler closed it, and it is this process's.
+#[inline]
+fn waited_for(fd: RawFd) -> Option<&'static Watched> {
+    let watched = WATCHED.find(usize::try_from(fd).ok()?)?;
+    let is_waited_for = watched.is_waited_for.load(Relaxed) || watched.kept.load(Relaxed) != NONE;
+    let is_ours = || OWNER.get() == Some(&std::process::id());
+    (is_waited_for && is_ours()).then_some(watched)
+}
+
+/// The program is about to close `fd`, or to put another file in its place: calls that have waited for it
+/// go on with a duplicate.
+#[inline]
+pub(crate) fn closing(fd: RawFd) {
+    match waited_for(fd) {
+        None => {}
+        Some(watched) if current::is_hidden() => watched.keep(),
+        Some(watched) => watched.close(),
+    }
+}
+
+/// All threads that wait for `fd` look again: the program has shut it down, or closed it. In the second case
+/// these are threads that poll it, and those that have come since [`closing`].
+#[inline]
+pub(crate) fn look_again(fd: RawFd) {
+    match waited_for(fd) {
+        None => {}
+        Some(watched) if current::is_hidden() => {
+            watched.is_to_look_again.store(true, Relaxed);
+            handed::leave_chore();
+        }
+        Some(watched) => watched.wake_all(),
+    }
+}
+
+/// Lets the threads look again that handlers have left to the monitor.
+fn do_chore() {
+    let all = (0..WATCHED.len()).filter_map(|fd| WATCHED.find(fd));
+    // Relaxed, above too: `handed` orders them.
+    for watched in all.filter(|watched| watched.is_to_look_again.swap(false, Relaxed)) {
+        watched.wake_all();
+        watched.forget_kept();
+    }
+}
+
+/// The numbers from `first` to `last` that may be waited for.
+pub(crate) fn watched_from(first: u32, last: u32) -> impl Iterator<Item = RawFd> {
+    let end = WATCHED.len().min((last as usize).saturating_add(1));
+    (first as usize..end).map(|fd| fd as RawFd)
 }

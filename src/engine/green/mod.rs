@@ -76,8 +76,6 @@ pub(crate) struct Green {
     pub(crate) machine: Hook,
     /// The next thread in an intrusive queue, or the thread to which this one hands over.
     pub(crate) next: Cell<Option<&'static Green>>,
-    /// The thread is an arrival (`sched::outbox`).
-    pub(crate) arrived: Cell<bool>,
     /// The thread took the last room that its processor had at hand, or there was none.
     pub(crate) took_last: Cell<bool>,
     /// The thread has announced that it blocks; the monitor reads this.
@@ -241,7 +239,6 @@ impl Green {
             machine: Hook::new(),
             context: Context::new(),
             next: Cell::new(None),
-            arrived: Cell::new(false),
             cluster: Hook::new(),
             identity: AtomicPtr::new(core::ptr::null_mut()),
             parking: AtomicPtr::new(core::ptr::null_mut()),

@@ -11,10 +11,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
+use super::running;
 use super::stacks::Stacks;
 use super::symbols::{Style, Symbol, Symbols};
 use super::unwind::{Registers, Unwinder};
-use super::{raw, running};
 use crate::engine::green::resident;
 use crate::engine::green::room::SystemName;
 use crate::engine::green::subject::{Facts, Subject};
@@ -242,7 +242,6 @@ struct Collector {
 impl Collector {
     /// Adds a thread, if it is there. An inspection is under way.
     fn look(&mut self, thread: Seen) {
-        raw::progress();
         for tries in (0..TRIES).rev() {
             let identity: *const Identity = thread.identity();
             // SAFETY: it was seen during this inspection, and so it stays.

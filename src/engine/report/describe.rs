@@ -5,8 +5,8 @@ use core::fmt::Write as _;
 use std::time::Duration;
 
 use super::collect::{Entry, Snapshot, Wait};
+use super::syscalls;
 use crate::engine::sched::sight::Doing;
-use crate::engine::sched::syscall_name;
 
 /// A thread as a report calls it: its number, and its name.
 pub(super) struct Named<'a>(pub(super) &'a Entry);
@@ -39,7 +39,7 @@ pub(super) fn state(entry: &Entry) -> &'static str {
 
 /// The name of the system call that the thread is blocked in.
 pub(super) fn call(entry: &Entry) -> Option<String> {
-    entry.call.map(syscall_name)
+    entry.call.map(syscalls::name)
 }
 
 /// A time, to two digits or so.

@@ -1,145 +1,117 @@
-//! A dump for tools: one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name
-//! theirs by number.
+//! JSON: its objects and lists, and a dump for tools: one object, by the schema `docs/dump.schema.json`. Stacks are listed
+//! once, and threads name theirs by number.
 
-use core::fmt;
+use core::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
 
-use super::collect::{Entry, Snapshot};
+use super::collect::{Entry, Snapshot, Wait};
 use super::describe;
-use super::raw;
+use super::descriptor;
 use super::symbols::Symbols;
+use crate::observe::trace::text::Quoted;
 
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// A string of JSON.
-pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+/// An object. The names of its members need no escapes.
+#[derive(Default)]
+pub(super) struct Object(String);
 
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use fmt::Write;
-        f.write_char('"')?;
-        for c in self.0.chars() {
-            match c {
-                '"' | '\\' => write!(f, "\\{c}")?,
-                '\n' => f.write_str("\\n")?,
-                ..' ' | '\u{7f}' => write!(f, "\\u{:04x}", u32::from(c))?,
-                _ => f.write_char(c)?,
-            }
+impl Object {
+    pub(super) fn with(mut self, name: &str, value: impl Display) -> Object {
+        let comma = if self.0.is_empty() { "" } else { "," };
+        // A String accepts everything.
+        let _ = write!(self.0, "{comma}\"{name}\":{value}");
+        self
+    }
+
+    /// The same if there is a value.
+    pub(super) fn maybe(self, name: &str, value: Option<impl Display>) -> Object {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
         }
-        f.write_char('"')
     }
 }
 
+impl Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{}}}", self.0)
+    }
+}
+
+pub(super) fn list(items: impl Iterator<Item = impl Display>) -> String {
+    let items: Vec<String> = items.map(|item| item.to_string()).collect();
+    format!("[{}]", items.join(","))
+}
+
+/// What every report tells of a thread.
+pub(super) fn thread(entry: &Entry) -> Object {
+    let kind = if entry.is_green { "green" } else { "kernel" };
+    let place = entry.spawned_at.map(|place| place.to_string());
+    Object::default()
+        .with("id", entry.id)
+        .with("kind", Quoted(kind))
+        .with("state", Quoted(describe::state(entry)))
+        .with("since_ms", entry.since)
+        .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
+        .maybe("name", entry.name.as_deref().map(Quoted))
+        .maybe("system_call", describe::call(entry).map(Quoted))
+        .maybe("spawned_at", place.map(Quoted))
+}
+
 impl Snapshot {
-    /// Writes the whole dump.
+    /// Writes the whole dump, in one line without an end.
     pub(crate) fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        let millis = self
-            .at
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis());
+        let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (process, millis) = (std::process::id(), since.as_millis());
         write!(
             to,
-            "{{\"version\":{VERSION},\"process\":{},\"time_ms\":{millis},\n\"threads\":[",
-            std::process::id()
+            r#"{{"version":{VERSION},"process":{process},"time_ms":{millis},"threads":["#
         )?;
         for (i, entry) in self.threads.iter().enumerate() {
-            to.write_all(if i == 0 { b"\n" } else { b",\n" })?;
-            self.write_thread(entry, to)?;
+            let comma = if i == 0 { "" } else { "," };
+            let wait = entry.wait.as_ref().map(|wait| self.wait_as_json(wait));
+            let thread = thread(entry).with("stack", entry.stack);
+            write!(to, "{comma}{}", thread.maybe("waits_for", wait))?;
         }
-        write!(to, "\n],\n\"stacks\":[")?;
+        write!(to, r#"],"stacks":["#)?;
         let mut symbols = Symbols::new();
         for number in 0..self.stacks.len() as u32 {
-            to.write_all(if number == 0 { b"\n" } else { b",\n" })?;
-            raw::progress();
-            self.write_frames(number, &mut symbols, to)?;
+            let comma = if number == 0 { "" } else { "," };
+            write!(to, "{comma}{}", self.frames_as_json(number, &mut symbols))?;
         }
-        writeln!(to, "\n]}}")
+        write!(to, "]}}")
     }
 
-    pub(super) fn write_thread(&self, entry: &Entry, to: &mut dyn Write) -> io::Result<()> {
-        let kind = if entry.is_green { "green" } else { "kernel" };
-        write!(
-            to,
-            "{{\"id\":{},\"kind\":\"{kind}\",\"state\":\"{}\",\"since_ms\":{},\"stack\":{}",
-            entry.id,
-            describe::state(entry),
-            entry.since,
-            entry.stack
-        )?;
-        if let Some(cpu) = entry.cpu {
-            write!(to, ",\"cpu_us\":{}", cpu / 1_000)?;
-        }
-        if let Some(name) = &entry.name {
-            write!(to, ",\"name\":{}", Quoted(name))?;
-        }
-        if let Some(call) = describe::call(entry) {
-            write!(to, ",\"system_call\":{}", Quoted(&call))?;
-        }
-        if let Some(place) = entry.spawned_at {
-            let place = place.to_string();
-            write!(to, ",\"spawned_at\":{}", Quoted(&place))?;
-        }
-        self.write_wait(entry, to)?;
-        to.write_all(b"}")
-    }
-
-    fn write_wait(&self, entry: &Entry, to: &mut dyn Write) -> io::Result<()> {
-        let Some(wait) = &entry.wait else {
-            return Ok(());
+    fn wait_as_json(&self, wait: &Wait) -> Object {
+        let address = (wait.of != 0).then(|| format!("{:#x}", wait.of));
+        let whom = wait.whom.map(|place| self.threads[place as usize].id);
+        let key = match wait.facts.target {
+            Some(_) => "thread",
+            None => "held_by",
         };
-        write!(
-            to,
-            ",\"waits_for\":{{\"what\":{}",
-            Quoted(wait.subject.name)
-        )?;
-        if wait.of != 0 {
-            write!(to, ",\"address\":\"{:#x}\"", wait.of)?;
-        }
-        if let Some(place) = wait.whom {
-            let key = match wait.facts.target {
-                Some(_) => "thread",
-                None => "held_by",
-            };
-            write!(to, ",\"{key}\":{}", self.threads[place as usize].id)?;
-        }
+        let mut told = Object::default()
+            .with("what", Quoted(wait.subject.name))
+            .maybe("address", address.map(Quoted))
+            .maybe(key, whom);
         for (name, value) in wait.facts.numbers() {
-            write!(to, ",{}:{value}", Quoted(name))?;
+            told = told.with(name, value);
         }
-        if let Some(descriptor) = wait.facts.descriptor {
-            write!(to, ",\"descriptor\":{descriptor}")?;
-            if let Some(text) = super::descriptor::describe(descriptor) {
-                write!(to, ",\"file\":{}", Quoted(&text))?;
-            }
-        }
-        if let Some(left) = wait.left {
-            write!(to, ",\"left_ms\":{}", left / 1_000_000)?;
-        }
-        to.write_all(b"}")
+        let file = wait.facts.descriptor.and_then(descriptor::describe);
+        told.maybe("descriptor", wait.facts.descriptor)
+            .maybe("file", file.map(Quoted))
+            .maybe("left_ms", wait.left.map(|left| left / 1_000_000))
     }
 
-    pub(super) fn write_frames(
-        &self,
-        number: u32,
-        symbols: &mut Symbols,
-        to: &mut dyn Write,
-    ) -> io::Result<()> {
+    pub(super) fn frames_as_json(&self, number: u32, symbols: &mut Symbols) -> String {
         let frames = self.frames(number, symbols);
-        to.write_all(b"[")?;
-        for (i, frame) in frames.iter().enumerate() {
-            if i != 0 {
-                to.write_all(b",")?;
-            }
-            write!(to, "{{\"function\":{}", Quoted(&frame.function))?;
-            if let Some(file) = &frame.file {
-                write!(to, ",\"file\":{}", Quoted(file))?;
-            }
-            if let Some(line) = frame.line {
-                write!(to, ",\"line\":{line}")?;
-            }
-            to.write_all(b"}")?;
-        }
-        to.write_all(b"]")
+        list(frames.iter().map(|frame| {
+            Object::default()
+                .with("function", Quoted(&frame.function))
+                .maybe("file", frame.file.as_ref().map(Quoted))
+                .maybe("line", frame.line)
+        }))
     }
 }

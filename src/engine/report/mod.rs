@@ -6,14 +6,13 @@
 //! | `running` | the stacks of threads that run: a signal's handler copies them |
 //! | `unwind`, `modules` | reads a stack; the libraries that this relies on |
 //! | `stacks`, `symbols`, `debug_info` | keeps each different stack once; the names of functions; what the files tell of an address |
-//! | `describe`, `descriptor` | a thread's wait in words; what the system says of a descriptor |
+//! | `describe`, `descriptor`, `syscalls` | a thread's wait in words; what the system says of a descriptor; names of system calls |
 //! | `deadlock` | threads that wait for each other; programs in which all do |
 //! | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
-//! | `raw` | a dump that needs no memory, if the reporter makes no progress |
 //! | `warn` | warnings of what costs threads their time |
 //! | `text`, `json` | a dump for people, and for tools |
 //! | `summary`, `busy`, `runtimes` | all threads in a few figures; which are busy; what the runtimes tell of themselves |
-//! | `socket` | the socket on which a running program is asked for all that |
+//! | `socket` | the socket on which a running program is asked for all that, and the answers |
 //!
 //! Nothing here stops a thread or takes a lock of the scheduler's. `sched::sight` says why what is read is true.
 
@@ -25,7 +24,6 @@ mod describe;
 mod descriptor;
 mod json;
 pub(crate) mod modules;
-mod raw;
 pub(crate) mod reporter;
 mod running;
 pub(crate) mod runtimes;
@@ -33,6 +31,7 @@ pub(crate) mod socket;
 mod stacks;
 mod summary;
 pub(crate) mod symbols;
+pub(crate) mod syscalls;
 mod text;
 pub(crate) mod unwind;
 pub(crate) mod warn;

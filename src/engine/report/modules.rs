@@ -112,8 +112,7 @@ impl Modules {
         self.find(address).is_some()
     }
 
-    /// The module's name (a file's name without its folders) and the address in its file. Takes no lock and
-    /// allocates nothing.
+    /// The module's name (a file's name without its folders) and the address in its file.
     pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
         let module = self.find(address)?;
         let name = match self.bytes(&module.path).rsplit(|&byte| byte == b'/').next() {

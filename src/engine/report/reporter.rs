@@ -1,21 +1,30 @@
 //! The reporter: a kernel thread that writes dumps when SIGQUIT comes, and looks for deadlocks.
 //!
-//! The signal's handler leaves a note and wakes the reporter, nothing else; so a dump is made whatever the
-//! interrupted thread was doing. The reporter looks for a deadlock when it hears that threads have become quiet
+//! The signal's handler leaves a note, sets a timer and wakes the reporter; so a dump is made whatever the interrupted thread
+//! was doing. A thread that holds the allocator's lock for ever stops the reporter, too. Then the timer sends SIGQUIT
+//! again, and the handler finds the old note: it says where else to look.
+//!
+//! | [`SINCE`] | the handler | the reporter |
+//! |---|---|---|
+//! | 0: no dump is asked for | notes the time, sets the timer | – |
+//! | a short time ago | asks once more | resets it when it has made the dump, and the timer |
+//! | [`PATIENCE`] ago | writes [`STUCK`] | is stuck, or still at work |
+//!
+//! The reporter looks for a deadlock when it hears that threads have become quiet
 //! (`green::quiet`), but rarely. Nobody tells it when a kernel thread ends that might have helped, so it looks
 //! at a program that rests from time to time, more and more seldom.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 use super::collect::{Depth, Snapshot};
-use super::{deadlock, employ, raw, socket, warn};
-use crate::engine::atomic::{AtomicU8, Ordering};
+use super::{deadlock, employ, socket, warn};
+use crate::engine::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::quiet;
 use crate::engine::sched::{fork, handlers};
-use crate::engine::sys::{clock, kernel_thread, sanitizer, signal, variable};
+use crate::engine::sys::{self, clock, kernel_thread, signal, variable};
 
 /// What the process does about a deadlock of all threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +49,17 @@ const REST: u64 = 500_000_000;
 const BETWEEN_PASSES: u64 = 20_000_000;
 /// How long it waits at most for news before it looks again.
 const LONGEST_WAIT: u64 = 64_000_000_000;
+
+/// How many dumps were asked for.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+/// When the first one was that is not done, by the monotonic clock; 0: none.
+static SINCE: AtomicU64 = AtomicU64::new(0);
+/// Tells the handler that [`PATIENCE`] is over. It is not there if the system refuses it.
+static TIMER: OnceLock<Option<clock::Timer>> = OnceLock::new();
+/// How long a dump may take before the program says so.
+const PATIENCE: u64 = 5_000_000_000;
+const STUCK: &[u8] = b"greenthread: the dump is not done after 5 s. If a thread holds the allocator's lock, it never is: \
+    attach gdb, and ask it with `info greenthreads`.\n";
 
 /// Nobody has asked for an action yet.
 const UNSET: u8 = u8::MAX;
@@ -82,20 +102,30 @@ pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<
     }
     *started = employ("gt-reporter", live).is_ok();
     if *started && listens {
-        // It walks through the libraries under a lock of the loader's, which a sanitizer takes for its reports while it
-        // holds locks of its own.
-        if sanitizer::stranger().is_none() && !sanitizer::IS_TSAN {
-            raw::start();
-        }
+        TIMER.get_or_init(|| clock::Timer::of_signal(libc::SIGQUIT));
         // If it fails, the signal does what it did before.
         let _ = signal::handle(libc::SIGQUIT, on_quit);
     }
 }
 
 unsafe extern "C" fn on_quit(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    if !fork::is_child() {
-        raw::ask();
-        quiet::tell_now();
+    if fork::is_child() {
+        return;
+    }
+    let now = clock::now();
+    match SINCE.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => set_timer(PATIENCE),
+        // It is the timer, or somebody who waits.
+        Err(since) if now.saturating_sub(since) >= PATIENCE => return sys::print(STUCK),
+        Err(_) => {}
+    }
+    ASKED.fetch_add(1, Ordering::Relaxed);
+    quiet::tell_now();
+}
+
+fn set_timer(nanos: u64) {
+    if let Some(Some(timer)) = TIMER.get() {
+        timer.set(nanos);
     }
 }
 
@@ -112,13 +142,14 @@ fn live() {
     let mut look_at = 0;
     let mut pause = REST;
     loop {
-        let asked = raw::asked();
+        let asked = ASKED.load(Ordering::Relaxed);
         if asked != done {
             if has_signal() {
                 let _ = write_dump(&Snapshot::take(Depth::Stacks), "");
             }
-            raw::done(asked);
             done = asked;
+            set_timer(0);
+            SINCE.store(0, Ordering::Relaxed);
         }
         let now = clock::now();
         if has_reported || action() == OnDeadlock::Ignore {
@@ -200,6 +231,7 @@ fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
         .is_some_and(|extension| extension == "json")
     {
         snapshot.write_json(&mut out)?;
+        writeln!(out)?;
         errors.write_all(head.as_bytes())?;
         errors.flush()?;
     } else {

@@ -186,11 +186,7 @@ const KINDS: [(&str, &str, Kind); 10] = [
         Kind::Program,
     ),
     // The program has called libc's function.
-    (
-        "greenthread::unmodified::",
-        "~src/unmodified/",
-        Kind::Runtime,
-    ),
+    ("greenthread::libc::", "~src/libc/", Kind::Runtime),
     ("greenthread::engine::", "~src/engine/", Kind::Runtime),
     ("greenthread::engine::arch::", "~arch/", Kind::Runtime),
     ("preempt_trampoline", "", Kind::Runtime),

@@ -8,7 +8,6 @@ use std::io::{self, Write};
 
 use super::collect::{Entry, Snapshot, Wait};
 use super::describe::{self, Named};
-use super::raw;
 use super::symbols::Symbols;
 use crate::engine::sched::sight::Doing;
 
@@ -26,7 +25,6 @@ impl Snapshot {
         self.write_summary(to)?;
         let mut symbols = Symbols::new();
         for group in self.groups() {
-            raw::progress();
             writeln!(to)?;
             self.write_group(&group, &mut symbols, to)?;
         }

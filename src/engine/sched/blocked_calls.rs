@@ -13,7 +13,6 @@
 //!
 //! Ordering: a place's key is stored with Release when its other half is there; readers load it with Acquire.
 
-use core::fmt;
 use core::panic::Location;
 
 use super::Machine;
@@ -52,7 +51,8 @@ pub(crate) struct Place {
 
 /// A call that has blocked threads.
 pub(crate) struct Blocked {
-    pub(crate) name: String,
+    /// Its number.
+    pub(crate) call: i64,
     pub(crate) count: u64,
     /// The most frequent places, the most frequent first.
     pub(crate) places: Vec<BlockedAt>,
@@ -128,32 +128,23 @@ impl BlockedCalls {
     /// The calls in which threads were blocked most often, in that order.
     pub(crate) fn most_frequent(&self) -> Vec<Blocked> {
         let counts = self.counts.iter().map(|count| count.load(Relaxed));
-        let mut named = Vec::<Blocked>::new();
-        for (number, count) in counts.enumerate().filter(|(_, count)| *count != 0) {
-            // Several numbers have one name.
-            let name = Name(number as i64).to_string();
-            let known = named.iter().position(|known| known.name == name);
-            let known = known.unwrap_or_else(|| {
-                named.push(Blocked {
-                    name,
-                    count: 0,
-                    places: Vec::new(),
-                });
-                named.len() - 1
-            });
-            named[known].count += count;
-            self.places_of(number)
-                .for_each(|place| named[known].add(place));
-        }
-        named.sort_by_key(|blocked| core::cmp::Reverse(blocked.count));
-        named.truncate(SHOWN);
-        for blocked in &mut named {
+        let counts = counts.enumerate().filter(|(_, count)| *count != 0);
+        let mut calls: Vec<(usize, u64)> = counts.collect();
+        calls.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+        calls.truncate(SHOWN);
+        let of = |(number, count)| {
+            let mut blocked = Blocked {
+                call: number as i64,
+                count,
+                places: Vec::new(),
+            };
+            self.places_of(number).for_each(|place| blocked.add(place));
+            let places = &mut blocked.places;
+            places.sort_by_key(|place| core::cmp::Reverse(place.count));
+            places.truncate(SHOWN);
             blocked
-                .places
-                .sort_by_key(|place| core::cmp::Reverse(place.count));
-            blocked.places.truncate(SHOWN);
-        }
-        named
+        };
+        calls.into_iter().map(of).collect()
     }
 
     fn places_of(&self, number: usize) -> impl Iterator<Item = BlockedAt> {
@@ -183,10 +174,12 @@ impl Place {
     }
 
     /// The number of the call.
+    #[cfg(feature = "tracing")]
     pub(crate) fn call(&self) -> u64 {
         self.key.load(Relaxed) - 1
     }
 
+    #[cfg(feature = "tracing")]
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
         self.spawned_at.load(Relaxed)
     }
@@ -235,146 +228,29 @@ fn spawned_at(
     }
 }
 
-/// The name of system call `number`.
-pub(crate) fn name(number: i64) -> String {
-    Name(number).to_string()
-}
-
-/// The name of a call that newer ones have superseded: younger architectures have only those.
-#[cfg(target_arch = "x86_64")]
-fn superseded(number: i64) -> Option<&'static str> {
-    Some(match number {
-        libc::SYS_poll => "poll",
-        libc::SYS_select => "select",
-        libc::SYS_epoll_wait => "epoll_wait",
-        libc::SYS_open => "open",
-        libc::SYS_stat => "stat",
-        libc::SYS_lstat => "lstat",
-        libc::SYS_access => "access",
-        libc::SYS_fork => "fork",
-        libc::SYS_vfork => "vfork",
-        libc::SYS_rename => "rename",
-        libc::SYS_mkdir => "mkdir",
-        libc::SYS_unlink => "unlink",
-        libc::SYS_pause => "pause",
-        _ => return None,
-    })
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn superseded(_: i64) -> Option<&'static str> {
-    None
-}
-
-/// A system call's name, of those that block.
-pub(super) struct Name(pub(super) i64);
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.0 {
-            libc::SYS_futex => "futex",
-            libc::SYS_read => "read",
-            libc::SYS_write => "write",
-            libc::SYS_readv => "readv",
-            libc::SYS_writev => "writev",
-            libc::SYS_recvfrom => "recvfrom",
-            libc::SYS_sendto => "sendto",
-            libc::SYS_accept | libc::SYS_accept4 => "accept",
-            libc::SYS_connect => "connect",
-            libc::SYS_recvmsg => "recvmsg",
-            libc::SYS_sendmsg => "sendmsg",
-            libc::SYS_sendfile => "sendfile",
-            libc::SYS_splice => "splice",
-            libc::SYS_openat => "open",
-            libc::SYS_fcntl => "fcntl",
-            libc::SYS_ppoll => "poll",
-            libc::SYS_pselect6 => "select",
-            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => "epoll_wait",
-            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => "nanosleep",
-            libc::SYS_wait4 | libc::SYS_waitid => "wait",
-            libc::SYS_flock => "flock",
-            libc::SYS_fsync | libc::SYS_fdatasync => "fsync",
-            libc::SYS_fstat => "fstat",
-            libc::SYS_newfstatat => "newfstatat",
-            libc::SYS_statx => "statx",
-            libc::SYS_pread64 => "pread64",
-            libc::SYS_pwrite64 => "pwrite64",
-            libc::SYS_preadv => "preadv",
-            libc::SYS_pwritev => "pwritev",
-            libc::SYS_mmap => "mmap",
-            libc::SYS_mprotect => "mprotect",
-            libc::SYS_munmap => "munmap",
-            libc::SYS_mremap => "mremap",
-            libc::SYS_madvise => "madvise",
-            libc::SYS_msync => "msync",
-            libc::SYS_brk => "brk",
-            libc::SYS_close => "close",
-            libc::SYS_socket => "socket",
-            libc::SYS_socketpair => "socketpair",
-            libc::SYS_bind => "bind",
-            libc::SYS_listen => "listen",
-            libc::SYS_shutdown => "shutdown",
-            libc::SYS_ioctl => "ioctl",
-            libc::SYS_clone => "clone",
-            libc::SYS_clone3 => "clone3",
-            libc::SYS_execve => "execve",
-            libc::SYS_sched_yield => "sched_yield",
-            libc::SYS_renameat2 => "renameat2",
-            libc::SYS_unlinkat => "unlinkat",
-            libc::SYS_getdents64 => "getdents64",
-            libc::SYS_truncate => "truncate",
-            libc::SYS_ftruncate => "ftruncate",
-            libc::SYS_fallocate => "fallocate",
-            libc::SYS_sync => "sync",
-            libc::SYS_syncfs => "syncfs",
-            libc::SYS_sync_file_range => "sync_file_range",
-            libc::SYS_copy_file_range => "copy_file_range",
-            libc::SYS_getrandom => "getrandom",
-            libc::SYS_rt_sigtimedwait => "rt_sigtimedwait",
-            libc::SYS_rt_sigsuspend => "rt_sigsuspend",
-            libc::SYS_semop => "semop",
-            libc::SYS_msgsnd => "msgsnd",
-            libc::SYS_msgrcv => "msgrcv",
-            libc::SYS_mq_timedsend => "mq_timedsend",
-            libc::SYS_mq_timedreceive => "mq_timedreceive",
-            libc::SYS_io_uring_enter => "io_uring_enter",
-            number => match superseded(number) {
-                Some(name) => name,
-                None => return write!(f, "system call {number}"),
-            },
-        };
-        f.write_str(name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two calls of one name, and a place with two addresses, as one in generic code has: it is told of once.
+    /// A place with two addresses, as one in generic code has: it is told of once.
     #[test]
     fn equal_places_are_one() {
         let calls = BlockedCalls::new();
         let here = Location::caller();
         let again: &'static Location<'static> = Box::leak(Box::new(*here));
-        let blocked = [
-            (libc::SYS_wait4, here, 1),
-            (libc::SYS_wait4, again, 2),
-            (libc::SYS_waitid, again, 4),
-        ];
-        for (entry, (number, spawned_at, count)) in calls.places.iter().zip(blocked) {
-            calls.counts[number as usize].fetch_add(count, Relaxed);
+        for (entry, (spawned_at, count)) in calls.places.iter().zip([(here, 3), (again, 4)]) {
+            calls.counts[libc::SYS_flock as usize].fetch_add(count, Relaxed);
             entry.spawned_at.store(Some(spawned_at), Relaxed);
-            entry.key.store(number as u64 + 1, Relaxed);
+            entry.key.store(libc::SYS_flock as u64 + 1, Relaxed);
             entry.count.store(count, Relaxed);
         }
         let told = calls.most_frequent();
-        let [wait] = &told[..] else {
+        let [lock] = &told[..] else {
             panic!("{} calls", told.len())
         };
-        assert_eq!((wait.name.as_str(), wait.count), ("wait", 7));
-        let [place] = &wait.places[..] else {
-            panic!("{} places", wait.places.len())
+        assert_eq!((lock.call, lock.count), (libc::SYS_flock, 7));
+        let [place] = &lock.places[..] else {
+            panic!("{} places", lock.places.len())
         };
         assert_eq!((place.spawned_at, place.count), (Some(here), 7));
     }

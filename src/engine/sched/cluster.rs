@@ -20,7 +20,7 @@ use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::watched::Watched;
 use crate::engine::sched::{
-    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, outbox, recruiter,
+    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, recruiter,
 };
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
@@ -40,16 +40,16 @@ pub(crate) struct Config {
     pub(crate) signal: i32,
     pub(crate) max_kernel_threads: usize,
     pub(crate) driver: Kind,
-    /// Whether io_uring may be used, for the operations that it does better.
-    pub(crate) allows_rings: bool,
     pub(crate) ideas: Ideas,
 }
 
-/// How the threads of a cluster wait for descriptors.
+/// How the threads of a cluster wait for descriptors and files (`driver`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// epoll says which descriptors are ready.
     Epoll,
+    /// The same, and io_uring does what it does better.
+    Mixed,
     /// io_uring does the operation.
     Uring,
 }
@@ -275,7 +275,7 @@ impl Cluster {
         // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
         // here.
         let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
-        processors().for_each(|mut processor| outbox::close(&mut processor));
+        processors().for_each(|mut processor| processor.own().held = None);
         perturb::point("close: emptied");
         let off = crate::engine::green::current::preemption_off();
         // If it watched for events, another monitor must.

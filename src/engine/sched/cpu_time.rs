@@ -99,7 +99,7 @@ fn is_of_green(clock: libc::clockid_t) -> bool {
 }
 
 /// The number of the clock of `green`; `None`: it has ended.
-fn clock_of(green: &Green) -> Option<libc::clockid_t> {
+pub(super) fn clock_of(green: &Green) -> Option<libc::clockid_t> {
     // So many bits of the id there is room for: more than there is memory for blocks, whose ids count up.
     const ID: u32 = (1 << 28) - 1;
     // SAFETY: a room has a block, and its memory stays.
@@ -175,74 +175,4 @@ fn split(time: u64, mut usage: libc::rusage) -> libc::rusage {
     TOLD.set(told);
     (usage.ru_utime, usage.ru_stime) = (nanos(told[0]), nanos(told[1]));
     usage
-}
-
-#[cfg(answers)]
-mod functions {
-    use core::ffi::c_int;
-    use core::mem::transmute;
-
-    use super::*;
-    use crate::engine::sched::pthreads::{GETCLOCK, Who};
-
-    type GetClock = unsafe extern "C" fn(libc::pthread_t, *mut libc::clockid_t) -> c_int;
-
-    /// The system call, or our answer in its place, as libc's functions return it.
-    ///
-    /// # Safety
-    /// As the system call demands.
-    unsafe fn ask(number: libc::c_long, first: c_int, place: usize) -> c_int {
-        let arguments = [first as usize, place];
-        // SAFETY: the caller's promise; the thread's own `errno`.
-        unsafe {
-            match answer(number, &arguments).unwrap_or_else(|| call(number, &arguments)) {
-                Ok(result) => result as c_int,
-                Err(errno) => {
-                    *libc::__errno_location() = errno;
-                    -1
-                }
-            }
-        }
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-        let is_of_thread = clock == libc::CLOCK_THREAD_CPUTIME_ID || clock < 0;
-        // SAFETY: the caller's arguments.
-        unsafe {
-            match is_of_thread {
-                false => clock::get(clock, time),
-                true => ask(libc::SYS_clock_gettime, clock, time as usize),
-            }
-        }
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn clock_getres(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe { ask(libc::SYS_clock_getres, clock, time as usize) }
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn getrusage(whose: c_int, usage: *mut libc::rusage) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe { ask(libc::SYS_getrusage, whose, usage as usize) }
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn pthread_getcpuclockid(
-        thread: libc::pthread_t,
-        clock: *mut libc::clockid_t,
-    ) -> c_int {
-        // SAFETY: the caller's arguments: `clock` is a valid place.
-        unsafe {
-            match Who::is(thread).green().and_then(clock_of) {
-                Some(found) => {
-                    *clock = found;
-                    0
-                }
-                None => transmute::<usize, GetClock>(GETCLOCK.address())(thread, clock),
-            }
-        }
-    }
 }

@@ -11,6 +11,7 @@
 //! 1. Between `turn` and the end of the [`Turn`] no other thread collects.
 //! 2. `watched` counts the sources of events: while it is 0 no event can come.
 
+use core::any::Any;
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,6 +31,13 @@ pub(crate) trait Collect: Sync {
 
     /// Ends the collecting that goes on, or the next one.
     fn ring(&self);
+}
+
+/// What a driver holds back at a processor, to hand it to the kernel together with more of its kind.
+pub(crate) trait Held: Any {
+    /// Hands it over. Returns the threads that waited for that. It does not block, runs under any thread
+    /// pointer, and allocates nothing.
+    fn flush(&mut self) -> Fifo;
 }
 
 /// The process's sources of events. It lives as long as the process.

@@ -146,8 +146,6 @@ fn register_first() {
         // Release: the word; partner: Acquire in `is_child`.
         WORD.store(word, Ordering::Release);
     }
-    #[cfg(answers)]
-    functions::find();
     // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
 }
@@ -221,91 +219,4 @@ pub(crate) extern "C" fn after_vfork(result: i32, was_seen: bool) -> libc::pid_t
     // SAFETY: the thread's own `errno`.
     unsafe { *libc::__errno_location() = -result };
     -1
-}
-
-#[cfg(answers)]
-mod functions {
-    use core::ffi::{c_int, c_void};
-    use core::mem::transmute;
-
-    use super::*;
-    use crate::engine::arch;
-    use crate::engine::sys::real::Real;
-
-    static FORK: Real = Real::new(c"_Fork");
-    static CLONE: Real = Real::new(c"clone");
-
-    /// Finds libc's functions: now, not in a child.
-    pub(super) fn find() {
-        CLONE.address();
-    }
-
-    type Start = extern "C" fn(*mut c_void) -> c_int;
-    type Clone = unsafe extern "C" fn(
-        Start,
-        *mut c_void,
-        c_int,
-        *mut c_void,
-        *mut libc::pid_t,
-        *mut c_void,
-        *mut libc::pid_t,
-    ) -> c_int;
-
-    #[unsafe(no_mangle)]
-    #[unsafe(naked)]
-    unsafe extern "C" fn vfork() -> libc::pid_t {
-        arch::vfork!(before_vfork, after_vfork)
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn _Fork() -> libc::pid_t {
-        // SAFETY: libc's function of that name.
-        let pid =
-            unsafe { transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(FORK.address())() };
-        if pid == 0 {
-            is_child();
-        }
-        pid
-    }
-
-    /// libc's has three arguments that need not be there; then they are not looked at.
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn clone(
-        start: Start,
-        stack: *mut c_void,
-        flags: c_int,
-        argument: *mut c_void,
-        parent: *mut libc::pid_t,
-        thread_pointer: *mut c_void,
-        child: *mut libc::pid_t,
-    ) -> c_int {
-        let real = |start, argument| {
-            // SAFETY: libc's function, with the caller's arguments.
-            unsafe {
-                let real = transmute::<usize, Clone>(CLONE.address());
-                real(start, stack, flags, argument, parent, thread_pointer, child)
-            }
-        };
-        if flags & libc::CLONE_VM == 0 {
-            // The child has a copy of this.
-            let mut begin = (start, argument);
-            return real(begin_copy, (&raw mut begin).cast());
-        }
-        if flags & (libc::CLONE_THREAD | libc::CLONE_SETTLS) != 0 {
-            return real(start, argument);
-        }
-        let was_seen = before_vfork();
-        let pid = real(start, argument);
-        if was_seen && (pid < 0 || flags & libc::CLONE_VFORK != 0) {
-            current::reveal_all();
-        }
-        pid
-    }
-
-    extern "C" fn begin_copy(begin: *mut c_void) -> c_int {
-        is_child();
-        // SAFETY: the child's copy of what `clone` has put there.
-        let (start, argument) = unsafe { *begin.cast::<(Start, *mut c_void)>() };
-        start(argument)
-    }
 }

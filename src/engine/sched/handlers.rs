@@ -6,12 +6,11 @@
 //! program's handlers the kernel calls [`call`], which hides the thread (`green::current`) as long as the
 //! handler runs. What a handler leaves to others to do: `handed`.
 //!
-//! | function of libc | what ours does beside libc's work |
-//! |---|---|
-//! | `sigaction`, `signal` and its kin | keeps the handler in [`HANDLERS`], and gives the kernel [`call`], with the preemption signals in its mask; refuses those signals themselves (EINVAL, as libc does for its own) |
-//! | `siginterrupt` | remembers its answer for our `signal` |
+//! A program sets an action by `sigaction`, whose name is ours: [`set_action`] keeps the handler in [`HANDLERS`], and gives the
+//! kernel [`call`], with the preemption signals in its mask. It refuses those signals themselves (EINVAL, as libc does for
+//! its own).
 //!
-//! A program can ask the kernel by itself. Such handlers are found by asking the kernel for all actions
+//! A program can ask the kernel by itself, too. Such handlers are found by asking the kernel for all actions
 //! ([`adopt`]): when a cluster starts, after a system call by `syscall(2)`, and before a thread is preempted,
 //! once for all that the monitor preempts in one look. One that is found is called by [`call`] from then on; and since it may be
 //! running unseen, no thread is preempted before it has left its stack by itself.
@@ -24,7 +23,6 @@ use core::mem::transmute;
 use super::machine;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::engine::green::current;
-use crate::engine::sys::real::Real;
 use crate::engine::sys::signal::{self, KernelAction, Mask, bit};
 use crate::engine::sys::{sanitizer, word};
 
@@ -55,16 +53,13 @@ pub(crate) fn reserved() -> u64 {
 
 /// How often a handler of the program's has begun, on whatever thread. A call that fails with EINTR while this stands
 /// still was interrupted for the crate's sake.
-#[cfg(hooks)]
+#[cfg(interposes)]
 pub(crate) fn begun() -> usize {
     BEGUN.load(Relaxed)
 }
 
 /// From now on `signal` preempts.
 pub(crate) fn reserve(signal: c_int) {
-    // This happens now, not in a forked child, where the loader's lock may be held for ever.
-    SIGACTION.address();
-    SIGACTION_OF_LIBC.address();
     RESERVED.fetch_or(bit(signal), Relaxed);
     adopt();
 }
@@ -185,214 +180,58 @@ pub(super) fn look(now: u64) {
     }
 }
 
-static SIGACTION: Real = Real::new(c"sigaction");
-/// For the crate's own handlers, which a sanitizer is not to delay.
-static SIGACTION_OF_LIBC: Real = Real::of_libc(c"sigaction");
-
+/// What `sigaction` does: `real`, libc's function, sets the action, and has [`call`] in place of a handler of the program's.
+///
+/// # Safety
+/// The arguments are those of `sigaction`: valid or null.
 #[cfg(interposes)]
-mod functions {
-    use core::mem::zeroed;
-    use core::ptr::{null, null_mut};
-
-    use super::*;
-
-    type SetAction =
-        unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
-
-    /// The signals for which `siginterrupt` was told that they interrupt.
-    static INTERRUPT: AtomicU64 = AtomicU64::new(0);
-    const HOLD: libc::sighandler_t = 2;
-
-    fn refuse() -> c_int {
-        // SAFETY: the thread's own `errno`.
-        unsafe { *libc::__errno_location() = libc::EINVAL };
-        -1
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn sigaction(
-        signal: c_int,
-        new: *const libc::sigaction,
-        old: *mut libc::sigaction,
-    ) -> c_int {
-        // SAFETY: the caller's arguments: valid or null; and libc's function.
-        unsafe {
-            let handler = new.as_ref().map_or(libc::SIG_DFL, |new| new.sa_sigaction);
-            // The one for dumps can wait.
-            let real = match signal::is_own(handler) && signal != libc::SIGQUIT {
-                true => &SIGACTION_OF_LIBC,
-                false => &SIGACTION,
+pub(crate) unsafe fn set_action(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+    real: impl Fn(*const libc::sigaction) -> c_int,
+) -> c_int {
+    let Some(place) = usize::try_from(signal).ok().and_then(|i| HANDLERS.get(i)) else {
+        return real(new);
+    };
+    // SAFETY: the caller's promise; the thread's own `errno`.
+    unsafe {
+        let handler = new.as_ref().map_or(libc::SIG_DFL, |new| new.sa_sigaction);
+        let mut given = new;
+        let mut before = place.load(Relaxed);
+        let mut ours: libc::sigaction;
+        if !new.is_null() && is_reserved(signal) && !signal::is_own(handler) {
+            *libc::__errno_location() = libc::EINVAL;
+            return -1;
+        }
+        if !new.is_null() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+            word::faults_are_caught(false); // the crate says so once its handler is in place
+        }
+        // A child of `vfork` has actions of its own, and none of its own memory.
+        let is_ours = is_programs(handler) && signal > 0 && !current::is_child_of_vfork();
+        if is_ours {
+            before = keep(signal, handler);
+            ours = *new;
+            ours.sa_sigaction = called();
+            let mask: *mut Mask = (&raw mut ours.sa_mask).cast();
+            *mask |= RESERVED.load(Relaxed);
+            given = &ours;
+        }
+        let result = real(given);
+        if result != 0 && is_ours {
+            place.store(before, Relaxed);
+        }
+        if result == 0 && !new.is_null() {
+            match handler {
+                libc::SIG_IGN => IGNORED.fetch_or(bit(signal), Relaxed),
+                _ => IGNORED.fetch_and(!bit(signal), Relaxed),
             };
-            let real = transmute::<usize, SetAction>(real.address());
-            let Some(place) = usize::try_from(signal).ok().and_then(|i| HANDLERS.get(i)) else {
-                return real(signal, new, old);
-            };
-            let mut given = new;
-            let mut before = place.load(Relaxed);
-            let mut ours: libc::sigaction;
-            if !new.is_null() && is_reserved(signal) && !signal::is_own(handler) {
-                return refuse();
-            }
-            if !new.is_null() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
-                word::faults_are_caught(false); // the crate says so once its handler is in place
-            }
-            // A child of `vfork` has actions of its own, and none of its own memory.
-            let is_ours = is_programs(handler) && signal > 0 && !current::is_child_of_vfork();
-            if is_ours {
-                before = keep(signal, handler);
-                ours = *new;
-                ours.sa_sigaction = called();
-                let mask: *mut Mask = (&raw mut ours.sa_mask).cast();
-                *mask |= RESERVED.load(Relaxed);
-                given = &ours;
-            }
-            let result = real(signal, given, old);
-            if result != 0 && is_ours {
-                place.store(before, Relaxed);
-            }
-            if result == 0 && !new.is_null() {
-                match handler {
-                    libc::SIG_IGN => IGNORED.fetch_or(bit(signal), Relaxed),
-                    _ => IGNORED.fetch_and(!bit(signal), Relaxed),
-                };
-            }
-            if result == 0
-                && let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called())
-            {
-                old.sa_sigaction = before;
-            }
-            result
         }
-    }
-
-    /// libc's other name for it.
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn __sigaction(
-        number: c_int,
-        new: *const libc::sigaction,
-        old: *mut libc::sigaction,
-    ) -> c_int {
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { sigaction(number, new, old) }
-    }
-
-    /// Sets a handler that has `flags`, and of the mask at most its own signal; returns the one before.
-    fn set(
-        number: c_int,
-        handler: libc::sighandler_t,
-        flags: c_int,
-        blocks_itself: bool,
-    ) -> libc::sighandler_t {
-        if handler == libc::SIG_ERR || !(1..=64).contains(&number) {
-            refuse();
-            return libc::SIG_ERR;
+        if result == 0
+            && let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called())
+        {
+            old.sa_sigaction = before;
         }
-        // SAFETY: zeroes are a valid action; valid places.
-        unsafe {
-            let mut new: libc::sigaction = zeroed();
-            let mut old: libc::sigaction = zeroed();
-            new.sa_sigaction = handler;
-            new.sa_flags = flags;
-            if blocks_itself {
-                libc::sigaddset(&mut new.sa_mask, number);
-            }
-            match sigaction(number, &new, &mut old) {
-                0 => old.sa_sigaction,
-                _ => libc::SIG_ERR,
-            }
-        }
-    }
-
-    /// Sets a handler as `signal` does.
-    fn set_as_bsd(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-        let is_valid = (1..=64).contains(&number);
-        let interrupts = is_valid && INTERRUPT.load(Relaxed) & bit(number) != 0;
-        let flags = if interrupts { 0 } else { libc::SA_RESTART };
-        set(number, handler, flags, true)
-    }
-
-    /// Sets a handler for one signal, as `sysv_signal` does.
-    fn set_as_sysv(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-        let flags = libc::SA_RESETHAND | libc::SA_NODEFER;
-        set(number, handler, flags, false)
-    }
-
-    /// Declares functions that do the same under several names.
-    macro_rules! same {
-        ($($name:ident),* = $set:expr) => {$(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(
-                number: c_int,
-                handler: libc::sighandler_t,
-            ) -> libc::sighandler_t {
-                $set(number, handler)
-            }
-        )*};
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn sigignore(number: c_int) -> c_int {
-        match set(number, libc::SIG_IGN, 0, false) {
-            libc::SIG_ERR => -1,
-            _ => 0,
-        }
-    }
-
-    same!(signal, bsd_signal, ssignal = set_as_bsd);
-    same!(sysv_signal, __sysv_signal = set_as_sysv);
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn sigset(
-        number: c_int,
-        disposition: libc::sighandler_t,
-    ) -> libc::sighandler_t {
-        // SAFETY: zeroes are a valid set; valid places. A number that is no signal's is refused.
-        unsafe {
-            let mut set_of_it: libc::sigset_t = zeroed();
-            let mut before: libc::sigset_t = zeroed();
-            if libc::sigaddset(&mut set_of_it, number) != 0 {
-                return libc::SIG_ERR;
-            }
-            let mut old: libc::sigaction = zeroed();
-            let how = if disposition == HOLD {
-                libc::SIG_BLOCK
-            } else {
-                libc::SIG_UNBLOCK
-            };
-            let handler = match disposition {
-                HOLD if sigaction(number, null(), &mut old) == 0 => old.sa_sigaction,
-                HOLD => libc::SIG_ERR,
-                _ => set(number, disposition, 0, false),
-            };
-            if handler == libc::SIG_ERR || libc::sigprocmask(how, &set_of_it, &mut before) != 0 {
-                return libc::SIG_ERR;
-            }
-            match libc::sigismember(&before, number) {
-                1 => HOLD,
-                _ => handler,
-            }
-        }
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn siginterrupt(number: c_int, interrupts: c_int) -> c_int {
-        // SAFETY: zeroes are a valid action; valid places.
-        unsafe {
-            let mut action: libc::sigaction = zeroed();
-            if is_reserved(number) {
-                return refuse();
-            }
-            if sigaction(number, null(), &mut action) != 0 {
-                return -1;
-            }
-            if interrupts != 0 {
-                INTERRUPT.fetch_or(bit(number), Relaxed);
-                action.sa_flags &= !libc::SA_RESTART;
-            } else {
-                INTERRUPT.fetch_and(!bit(number), Relaxed);
-                action.sa_flags |= libc::SA_RESTART;
-            }
-            sigaction(number, &action, null_mut())
-        }
+        result
     }
 }

@@ -26,11 +26,11 @@ use core::ptr::NonNull;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{ForOthers, Readied};
-use crate::engine::probe::{self, By, Readied as Why};
+use crate::engine::probe;
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, outbox, timers};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, timers};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
 
@@ -409,12 +409,9 @@ impl Cluster {
     /// The monitor lays down the processor that it has taken, since nothing waits for it.
     pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
         processor.machine.store(None, Ordering::Relaxed);
+        io::flush(&mut processor);
         // Some of its threads would be out of reach of machines that get another processor.
         self.policy.leave(&processor.seat());
-        for green in outbox::take_senders(&mut processor) {
-            probe::readied(By::Processor(processor.lend()), green, Why::Arrived);
-            crate::engine::sched::ready_globally(green, Readied::Arrived);
-        }
         perturb::point("lay_to_rest: left");
         self.lie_down(&mut self.idlers.lock(), processor, false);
         perturb::point("lay_to_rest: lain");

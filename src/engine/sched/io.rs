@@ -26,6 +26,21 @@
 //! of threads that can run does not say on which CPU. One that computes keeps the CPU for a time slice; beside
 //! such threads a processor sleeps instead, for the system interrupts them for a thread that it wakes.
 //!
+//! *What arrivals hand to the kernel can go together.* Threads that events have made ready run one after the other,
+//! as a rule for a moment each. So a driver may hold back at the processor what one of them hands over, until the
+//! others have run, too ([`has_company`], [`hold`], [`Held`](super::events::Held)). It goes out ([`flush`])
+//!
+//! | when | by |
+//! |---|---|
+//! | as many switches have passed as threads have arrived, or the driver can hold no more | the run loop, before the next thread |
+//! | the processor has run dry, or passes to another machine | the run loop |
+//! | a thread has turned out to run long | the run loop, when the monitor has seen it and asked for attention |
+//! | the processor is laid to rest | the thread that lays it to rest |
+//!
+//! The threads that waited for that are arrivals again. The number of switches is a guess: if others run between the
+//! arrivals, or some of them are stolen, it goes out sooner or later than it might, but never later than that. A
+//! processor without an owner holds nothing back.
+//!
 //! Invariant: while descriptors are registered and nobody has the turn, a processor or the monitor
 //! is awake and will see to it. For a machine takes the turn before it sleeps, if it is free; a
 //! thread that gives it back is awake, and has kicked the monitor if it slept; and the monitor does
@@ -64,28 +79,83 @@ const LATE: u64 = 500_000;
 const STALE: u64 = 10_000_000;
 
 /// Takes `ready` into the queue of `processor`, which is the caller's. True: `ready` was not empty.
-pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
+pub(super) fn take_in(processor: &mut Owned<'_>, ready: Fifo) -> bool {
     let count = ready.len();
     let cluster = processor.cluster();
+    arrive(processor, ready);
+    if is_too_much(processor, count) || cluster.policy.len(None) != 0 {
+        cluster.notify();
+    }
+    count != 0
+}
+
+/// Takes `ready` into the queue of `processor`, and expects each of these threads to run for a moment.
+fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
+    let count = ready.len();
+    let cluster = processor.cluster();
+    let mut expected = 0;
     while let Some(green) = ready.pop() {
         if count > 1 {
             green.prefetch();
         }
         probe::readied(By::Processor(processor.lend()), green, Why::Arrived);
         if core::ptr::eq(green.cluster(), cluster) {
-            processor.own().outbox.expect(green);
             let thread = Ready::new(green);
             cluster
                 .policy
                 .ready(thread, Readied::Arrived, Some(&processor.seat()));
+            expected += 1;
         } else {
             super::ready_globally(green, Readied::Arrived);
         }
     }
-    if is_too_much(processor, count) || cluster.policy.len(None) != 0 {
-        cluster.notify();
+    let switches = processor.switches.get();
+    let until = &mut processor.own().arrivals_until;
+    *until = switches.max(*until) + expected;
+}
+
+/// Whether what the running thread hands to the kernel should wait for threads behind it that may hand over
+/// something, too: arrivals are in the queue, and nothing else, or something is held back already.
+pub(crate) fn has_company(processor: &mut Owned<'_>) -> bool {
+    let next = processor.switches.get() + 1;
+    let arrivals = processor.own().arrivals_until.saturating_sub(next);
+    let waiting = || processor.cluster().policy.len(Some(processor.index));
+    (arrivals != 0 || processor.holds.load(Ordering::Relaxed)) && waiting() as u64 <= arrivals
+}
+
+/// A driver holds something back for the running thread, which parks now. If that is all that it can hold, it
+/// goes out next.
+pub(crate) fn hold(processor: &mut Owned<'_>, is_full: bool) {
+    processor.holds.store(true, Ordering::Relaxed);
+    let switches = processor.switches.get();
+    let own = processor.own();
+    let last = if is_full {
+        switches + 1
+    } else {
+        own.arrivals_until
+    };
+    own.looks.flush_by(last);
+}
+
+/// Hands over what a driver holds back at `processor`, for its owner, and takes in the threads that waited for
+/// that.
+#[inline]
+pub(super) fn flush(processor: &mut Owned<'_>) {
+    if processor.holds.load(Ordering::Relaxed) {
+        flush_now(processor);
     }
-    count != 0
+}
+
+#[cold]
+#[inline(never)]
+fn flush_now(processor: &mut Owned<'_>) {
+    processor.holds.store(false, Ordering::Relaxed);
+    let own = processor.own();
+    own.looks.flushed();
+    if let Some(held) = &mut own.held {
+        let ready = held.flush();
+        arrive(processor, ready);
+    }
 }
 
 /// Whether `processor`, which takes in `count` threads, needs help.

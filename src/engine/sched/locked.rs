@@ -9,8 +9,7 @@
 //! is locked for good before the call ([`for_good`]).
 
 use super::{
-    Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, outbox,
-    ready_again,
+    Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, ready_again,
 };
 use crate::engine::atomic::Ordering;
 use crate::engine::green::{Green, Oddities};
@@ -143,12 +142,10 @@ pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> R
     let Some(bound) = green.locked_to() else {
         crate::engine::sys::die("a locked thread is locked to no machine")
     };
-    let Some(mut processor) = run.surrender() else {
+    let Some(processor) = run.surrender() else {
         ready_again(machine, None, green, Readied::Yielded);
         return cluster.wait_for_processor(run);
     };
-    // The processor is still in hand.
-    outbox::send_all(&mut processor);
     bound.handed.set(Some(green));
     bound.searching.set(false);
     perturb::point("locked: handing");

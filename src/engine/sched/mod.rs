@@ -13,16 +13,15 @@
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
 //! | `start`, `census` | a thread's first time and its last: where its stack comes from, and where it goes; how many live, and who learns of the last end |
-//! | `locked`, `changes` | threads that are locked to a kernel thread; calls that change it lock their thread |
+//! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `timers`, `watched` | deadlines; which sleeper watches the earliest |
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
 //! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
-//! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
 //! | `handlers`, `handed` | the program's signal handlers; what they leave to the monitor |
-//! | `interpose`, `cpu_time` | what a thread changes of its kernel thread; its CPU time, once somebody asks for it |
-//! | `pthreads` | what libc's functions answer about the pthread of a green thread |
+//! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
+//! | `pthreads` | whose pthread one is |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
@@ -46,14 +45,13 @@
 //! | spare machines | the processor sleeps on; the recruiter makes a machine, which looks for work first of all |
 //! | kernel threads | the recruiter asks again; a thread that comes back from the kernel takes an idle processor |
 //! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
-//! | places in an outbox | it is sent before the next thread runs (`outbox`) |
+//! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
 mod activity;
 pub(crate) mod announce;
 mod blocked_calls;
 mod caches;
 mod census;
-pub(crate) mod changes;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod enter;
@@ -65,20 +63,18 @@ pub(crate) mod handlers;
 pub(crate) mod hooked;
 mod idle;
 mod idlers;
-pub(crate) mod interpose;
 pub(crate) mod io;
 mod lifo;
 pub(crate) mod locked;
 pub(crate) mod machine;
 mod monitor;
 pub(crate) mod name;
-pub(crate) mod outbox;
 mod owned;
 mod ownership;
 pub(crate) mod park;
 pub(crate) mod preempt;
 mod processor;
-mod pthreads;
+pub(crate) mod pthreads;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
@@ -90,14 +86,12 @@ pub(crate) mod sight;
 pub(crate) mod start;
 mod switch;
 pub(crate) mod timers;
-mod unload;
+pub(crate) mod unload;
 mod wake;
 mod watched;
 
 pub(crate) use self::activity::Activity;
-pub(crate) use self::blocked_calls::{
-    Blocked, BlockedAt, Place as BlockedPlace, name as syscall_name,
-};
+pub(crate) use self::blocked_calls::{Blocked, BlockedAt, Place as BlockedPlace};
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 pub(crate) use self::enter::enter;
 use self::idlers::Rested;
@@ -174,13 +168,10 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             look_around(machine, processor);
         }
         next = match successor {
-            Some(green) => {
-                outbox::send_all(processor);
-                Next {
-                    thread: Ready::new(green),
-                    inherits_slice: true,
-                }
-            }
+            Some(green) => Next {
+                thread: Ready::new(green),
+                inherits_slice: true,
+            },
             None => match own_queues(processor) {
                 Some(following) => following,
                 None => return Rested::Working { searching: false },
@@ -316,6 +307,7 @@ fn look_for_work(
     processor.dry.add(1);
     processor.note_cpu();
     timers::fire_own(processor);
+    io::flush(processor);
     let handed = handed(machine);
     if handed.is_none() && processor.is_surplus() {
         step_down(machine, processor);
@@ -349,7 +341,6 @@ fn look_for_work(
 #[inline(never)]
 fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
     machine.come_home();
-    outbox::send_all(processor);
     perturb::point("step_down");
     processor.cluster().policy.leave(&processor.seat());
     let own = processor.own();
@@ -361,13 +352,11 @@ fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
 #[inline(always)]
 fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = processor.cluster();
-    outbox::before_next(processor, |processor| {
-        let others = match cluster.idle.is_everybody_busy() {
-            true => Others::Busy,
-            false => Others::Idle,
-        };
-        cluster.policy.next(&processor.seat(), others)
-    })
+    let others = match cluster.idle.is_everybody_busy() {
+        true => Others::Busy,
+        false => Others::Idle,
+    };
+    cluster.policy.next(&processor.seat(), others)
 }
 
 /// Takes in the threads whose descriptors are ready, and returns the first to run.
@@ -376,14 +365,16 @@ fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next
     io::look(processor).then(|| own_queues(processor)).flatten()
 }
 
-/// Serves a busy processor between two threads: its timers and, less often, outbox and events.
+/// Serves a busy processor between two threads: what is held back there, its timers and, less often, events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
     let attention = processor.attention.load(Ordering::Relaxed);
+    if attention || processor.own().looks.is_flush_due(switches) {
+        io::flush(processor);
+    }
     if attention || switches.is_multiple_of(timers::INTERVAL) {
-        outbox::send_all(processor);
         processor.note_cpu();
     }
     if attention || switches.is_multiple_of(io::INTERVAL) {

@@ -11,7 +11,7 @@
 //! | the recruiter, of a processor that has retired; the closer of a cluster that has no machine left | [`Owned::assume`] | as long as that is so |
 //!
 //! Invariant: of a processor there is one `Owned` that is used. A signal handler that interrupts
-//! the runtime and enters it has another one; `outbox`, where that can happen, says what the
+//! the runtime and enters it has another one; `driver::sends`, where that can happen, says what the
 //! handler may do with it.
 
 use core::marker::PhantomData;

@@ -16,8 +16,8 @@ use crate::engine::green::timer;
 use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::census::Counts;
+use crate::engine::sched::events::Held;
 use crate::engine::sched::lifo::Linked;
-use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::{Cluster, Counter, Machine, monitor, timers};
 use crate::engine::stack;
 use crate::engine::sys::atomic_static::AtomicStatic;
@@ -48,8 +48,8 @@ pub(crate) struct Processor {
     pub(crate) preemptions: Counter,
     /// Calls of libc that have parked a thread.
     pub(crate) parked_calls: Counter,
-    /// How many sends are in its outbox.
-    pub(super) sends: AtomicUsize,
+    /// Whether a driver holds something back here.
+    pub(super) holds: AtomicBool,
     own: UnsafeCell<Own>,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
@@ -74,8 +74,10 @@ pub(crate) struct Own {
     pub(super) spins_from: u64,
     /// When it looks at its timers while it is busy.
     pub(super) looks: timers::Looks,
-    /// Sends that its threads wait for.
-    pub(super) outbox: Outbox,
+    /// What has arrived runs until this switch, one thread after the other (`io`).
+    pub(super) arrivals_until: u64,
+    /// What a driver holds back here.
+    pub(crate) held: Option<Box<dyn Held>>,
     /// Stacks of threads that have ended.
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.
@@ -125,13 +127,14 @@ impl Processor {
             counts: Counts::new(),
             preemptions: Counter::new(),
             parked_calls: Counter::new(),
-            sends: AtomicUsize::new(0),
+            holds: AtomicBool::new(false),
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
                 spin_pays: false,
                 spins_from: 0,
                 looks: timers::Looks::new(),
-                outbox: Outbox::new(cluster.config.allows_rings),
+                arrivals_until: 0,
+                held: None,
                 stacks,
                 records: Records::new(),
                 random: Rng::with_seed(index as u64),
@@ -168,12 +171,6 @@ impl Processor {
     pub(super) unsafe fn own(&self) -> &mut Own {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.own.get() }
-    }
-
-    /// Whether no send is on its way. A hint for all but the owner.
-    #[inline(always)]
-    pub(super) fn has_no_sends(&self) -> bool {
-        self.sends.load(Ordering::Relaxed) == 0
     }
 
     /// The owner says on which CPU it is.

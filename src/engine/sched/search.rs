@@ -89,8 +89,6 @@ pub(super) fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Opti
     processor.steal_attempts.add(1);
     let thread = cluster.policy.steal(&processor.seat(), victims)?;
     processor.steals.add(1);
-    // The victim's outbox counts this arrival; the thief's does not.
-    thread.green().arrived.set(false);
     probe::picked(processor, thread.green(), Pick::Stolen);
     Some(thread.into())
 }

@@ -5,7 +5,7 @@
 //! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
 //!
 //! A thread that has changed its signal mask takes it along: once the mask was seen to differ
-//! (`interpose`, `preempt`), the switch saves it and restores the kernel thread's base mask.
+//! (`current::mask_changed`, `preempt`), the switch saves it and restores the kernel thread's base mask.
 //! If a signal that the thread blocks has come for it, the mask stays on the kernel thread, and the thread
 //! with it (`locked`), until it has taken the signal: nobody else may get that, and only the kernel knows all
 //! about it, its place in the queue of a real-time signal included. A thread that is locked by itself keeps its mask on

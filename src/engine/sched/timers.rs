@@ -41,6 +41,8 @@ pub(super) struct Looks {
     switches: u64,
     /// When it looked.
     last: u64,
+    /// After this switch it flushes what a driver holds back (`io`).
+    flush: u64,
 }
 
 impl Looks {
@@ -49,6 +51,7 @@ impl Looks {
             next: 0,
             switches: INTERVAL,
             last: 0,
+            flush: NEVER,
         }
     }
 
@@ -61,7 +64,21 @@ impl Looks {
     /// Every [`INTERVAL`]th switch is among those after which it looks.
     fn plan(&mut self, switches: u64) {
         let all = (switches / INTERVAL + 1) * INTERVAL;
-        self.next = all.min(switches + self.switches);
+        self.next = all.min(switches + self.switches).min(self.flush);
+    }
+
+    /// What is held back goes out after this switch, if not before.
+    pub(super) fn flush_by(&mut self, switch: u64) {
+        self.flush = self.flush.min(switch);
+        self.next = self.next.min(switch);
+    }
+
+    pub(super) fn is_flush_due(&self, switches: u64) -> bool {
+        switches >= self.flush
+    }
+
+    pub(super) fn flushed(&mut self) {
+        self.flush = NEVER;
     }
 
     fn keep_pace(&mut self, now: u64) {

@@ -33,7 +33,7 @@
 //! `dlopen`, which waits likewise before it frees a list of libraries that has grown out of its place: a
 //! green thread that looks up a symbol at that moment, lazily, may read the freed list.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ use crate::engine::arch;
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::Room;
 use crate::engine::green::inspection::Inspection;
-use crate::engine::sched::fork;
+use crate::engine::sched::{fork, handlers};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{stack, tls};
 
@@ -68,11 +68,15 @@ struct Shared {
     caller: usize,
 }
 
-/// Calls `close`, which unloads a library, so that it waits for green threads. `None`: that is
-/// impossible now, and the library must stay.
-pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
-    if fork::is_child() {
-        return Some(close()); // alone
+/// Calls `close`, which is `dlclose` of a library, so that it waits for green threads; returns its answer. If that is
+/// impossible now, the library stays, and the answer is 0.
+#[cfg(interposes)]
+pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
+    if !handlers::is_any_reserved() || fork::is_child() {
+        return close(); // there are no green threads
+    }
+    if !tls::is_known() {
+        return 0; // a thread may be looking a symbol up in it
     }
     let shared = Arc::new(Shared {
         word: AtomicU32::new(STARTING),
@@ -84,7 +88,7 @@ pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
     if unsafe { kernel_thread::start(size, stand_in, theirs.cast_mut().cast()) }.is_err() {
         // SAFETY: nobody has taken it.
         drop(unsafe { Arc::from_raw(theirs) });
-        return None;
+        return 0;
     }
     let word = &shared.word;
     // Acquire: pairs with the Release in `stand_in`: its flag is up.
@@ -96,21 +100,21 @@ pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
     futex::wake(word, 1);
     // The proxy's inspection is over. What threads left behind for it is dropped here, as the proxy frees nothing.
     drop(Inspection::begin());
-    Some(result)
+    result
 }
 
 /// The proxy, as long as the word is not `OVER`.
 extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     signal::set_mask(signal::ALL);
     kernel_thread::set_name("gt-unload", 0);
-    // SAFETY: the share that `waiting` gave. It is freed in the end, when nobody waits for this
+    // SAFETY: the share that `unloaded_by` gave. It is freed in the end, when nobody waits for this
     // thread.
     let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };
     let word = &shared.word;
     // SAFETY: this thread's own control block.
     let flag = unsafe { tls::look_up_flag(arch::thread_pointer()) };
     flag.store(USED, Ordering::Relaxed);
-    // Release: pairs with the Acquire in `waiting`.
+    // Release: pairs with the Acquire in `unloaded_by`.
     word.store(READY, Ordering::Release);
     futex::wake(word, 1);
     let mut tick = SHORTEST;

@@ -22,33 +22,30 @@ pub(super) fn sleep(nanos: u64) {
     let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
 }
 
-/// libc's `clock_gettime`, whose name is ours (`sched::cpu_time`). It is found when the program is loaded; until then the
-/// system call does the same.
+/// libc's `clock_gettime`, whose name is ours. It is found when the program is loaded; until then the system call does
+/// the same.
 #[cfg(answers)]
 mod of_libc {
     use core::mem::transmute;
 
-    use crate::engine::sys::{call, real::Real};
+    use crate::engine::atomic::{AtomicUsize, Ordering};
+    use crate::engine::sys::call;
 
     type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> i32;
-    static GETTIME: Real = Real::new(c"clock_gettime");
+    /// 0: not found yet. Relaxed: the address is all that there is to see.
+    static GETTIME: AtomicUsize = AtomicUsize::new(0);
 
-    /// Runs when the program is loaded, before anybody's `main`.
-    extern "C" fn find() {
-        GETTIME.address();
+    /// Clocks are read by the function at `address`, which is libc's; 0: by the system call.
+    pub(crate) fn is_read_by(address: usize) {
+        GETTIME.store(address, Ordering::Relaxed);
     }
-
-    #[used]
-    // SAFETY: the section of functions that are called at the start; this one has their type.
-    #[unsafe(link_section = ".init_array")]
-    static FIND: extern "C" fn() = find;
 
     /// # Safety
     /// As the function demands.
     pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
         // SAFETY: the caller's promise; libc's function of that name.
         unsafe {
-            match GETTIME.found() {
+            match GETTIME.load(Ordering::Relaxed) {
                 0 => match call(libc::SYS_clock_gettime, &[clock as usize, time as usize]) {
                     Ok(_) => 0,
                     Err(errno) => {
@@ -65,7 +62,7 @@ mod of_libc {
 #[cfg(not(answers))]
 use libc::clock_gettime as get;
 #[cfg(answers)]
-pub(crate) use of_libc::get;
+pub(crate) use of_libc::{get, is_read_by};
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = timespec(0);
@@ -82,6 +79,34 @@ fn nanos(time: &libc::timespec) -> u64 {
 /// The monotonic clock, which `Instant` and futexes use too.
 pub(crate) fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
+}
+
+/// A timer of the system's that sends the process a signal. It stays as long as the process; a forked child has none.
+pub(crate) struct Timer(i32);
+
+impl Timer {
+    pub(crate) fn of_signal(signal: i32) -> Option<Timer> {
+        // SAFETY: zeroes are a valid event.
+        let mut event: libc::sigevent = unsafe { core::mem::zeroed() };
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, signal);
+        let mut number = 0;
+        let places = [&raw const event as usize, &raw mut number as usize];
+        let arguments = [libc::CLOCK_MONOTONIC as usize, places[0], places[1]];
+        // SAFETY: the kernel reads the event, and writes the timer's number, an `int`.
+        let made = unsafe { super::call(libc::SYS_timer_create, &arguments) };
+        made.ok().map(|_| Timer(number))
+    }
+
+    /// It goes off once, `nanos` from now; 0: it does not go off. A signal handler may call this.
+    pub(crate) fn set(&self, nanos: u64) {
+        let time = libc::itimerspec {
+            it_interval: timespec(0),
+            it_value: timespec(nanos),
+        };
+        let arguments = [self.0 as usize, 0, &raw const time as usize, 0];
+        // SAFETY: the kernel reads a valid time, and is given no place to write to.
+        let _ = unsafe { super::call(libc::SYS_timer_settime, &arguments) };
+    }
 }
 
 /// The coarse clock: milliseconds of the monotonic clock, as somebody last noted them. Alone on its

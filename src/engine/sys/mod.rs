@@ -6,8 +6,6 @@
 
 pub(crate) mod atomic_static;
 pub(crate) mod backoff;
-#[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
-pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod elf;
@@ -23,13 +21,11 @@ pub(crate) mod names;
 pub(crate) mod observer;
 mod patience;
 pub(crate) mod perturb;
-pub(crate) mod real;
 pub(crate) mod sanitizer;
 pub(crate) mod signal;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;
-#[cfg(feature = "unmodified")]
 pub(crate) mod unwinding;
 pub(crate) mod variable;
 pub(crate) mod word;
@@ -112,17 +108,6 @@ pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
     let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len()];
     // SAFETY: the kernel reads the bytes, which are valid.
     unsafe { call(libc::SYS_write, &arguments) }
-}
-
-/// Opens the file at `path` to write at its end, and makes it if there is none. Allocates nothing.
-pub(crate) fn open_to_append(path: &core::ffi::CStr) -> Option<RawFd> {
-    const RIGHTS: usize = 0o666;
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    let path = path.as_ptr() as usize;
-    let arguments = [libc::AT_FDCWD as usize, path, flags as usize, RIGHTS];
-    // SAFETY: the kernel reads the path, which ends with a NUL.
-    let opened = unsafe { call(libc::SYS_openat, &arguments) };
-    opened.ok().map(|descriptor| descriptor as RawFd)
 }
 
 /// Writes `text` to standard error. A failure cannot be reported anywhere.

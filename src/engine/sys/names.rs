@@ -1,7 +1,7 @@
 //! Where libc's names lead in this process, and the library that the crate is in.
 //!
 //! The loader looks a name up in the program first, then in what was preloaded, then in the libraries that the program is linked
-//! with, one after another. So calls of libc come to the crate's functions of the same names ([`real`](super::real)) if the crate is in the program, or in a
+//! with, one after another. So calls of libc come to the crate's functions of the same names (`src/libc`) if the crate is in the program, or in a
 //! library that was loaded with the program, before libc. A *host* that loads such a library later has libc's functions: a host
 //! in C, an interpreter with an extension module, the second of two plug-ins that have a copy of the crate each. There the
 //! crate does not hear of signal masks and handlers, nor of `dlclose`; green threads would not be sound.

@@ -14,10 +14,13 @@
 //! it has no topology worth asking for.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::engine::arch;
+
+/// As many as the kernel can have on x86-64; a number beyond it is none.
+const MOST_CPUS: usize = 8192;
 
 /// How many rings there are.
 pub(crate) const RINGS: usize = 4;
@@ -53,19 +56,33 @@ pub(crate) fn machine() -> Option<&'static Topology> {
 }
 
 impl Topology {
-    /// Reads the folders `cpu` and `node` in `root`. `None`: the machine is flat.
+    /// Reads the folders `cpu` and `node` in `root`. `None`: the machine is flat. Of CPUs that share a cache one is
+    /// looked at, since reading a file takes the kernel some 20 µs, and there may be hundreds.
     pub(crate) fn read(root: &Path) -> Option<Topology> {
-        let mut places = Vec::new();
+        let mut places: Vec<Option<Place>> = Vec::new();
         for (cpu, folder) in numbered(&root.join("cpu"), "cpu") {
             if places.len() <= cpu {
                 places.resize(cpu + 1, None);
             }
-            let number = |file: &str| text(&folder.join(file))?.parse().ok();
-            places[cpu] = Some(Place {
-                cache: last_level_cache(&folder).unwrap_or_default(),
-                package: number("topology/physical_package_id").unwrap_or_default(),
+            if places[cpu].is_some() {
+                continue;
+            }
+            let package = text(&folder.join("topology/physical_package_id"));
+            let sharers = sharers_of_last_level(&folder).unwrap_or_default();
+            let place = Place {
+                cache: list(&sharers).next().unwrap_or_default(),
+                package: package
+                    .and_then(|number| number.parse().ok())
+                    .unwrap_or_default(),
                 node: 0,
-            });
+            };
+            places[cpu] = Some(place);
+            for sharer in list(&sharers).filter(|&sharer| sharer < MOST_CPUS) {
+                if places.len() <= sharer {
+                    places.resize(sharer + 1, None);
+                }
+                places[sharer] = Some(place);
+            }
         }
         for (node, folder) in numbered(&root.join("node"), "node") {
             let cpus = text(&folder.join("cpulist")).unwrap_or_default();
@@ -100,19 +117,16 @@ impl Topology {
     }
 }
 
-/// The cache of level 3: the first of the CPUs that share it.
-fn last_level_cache(cpu: &Path) -> Option<usize> {
-    let is_third = |cache: &Path| text(&cache.join("level")).is_some_and(|level| level == "3");
-    let (_, cache) = numbered(&cpu.join("cache"), "index").find(|(_, cache)| is_third(cache))?;
-    let cpus = text(&cache.join("shared_cpu_list"))?;
-    list(&cpus).next()
+/// The CPUs that share the cache of level 3, as the kernel lists them. That cache is `index3` wherever data and
+/// instructions have caches of their own on level 1.
+fn sharers_of_last_level(cpu: &Path) -> Option<String> {
+    let caches = [3, 2, 1, 0, 4].map(|index| cpu.join(format!("cache/index{index}")));
+    let is_third = |cache: &&PathBuf| text(&cache.join("level")).is_some_and(|level| level == "3");
+    text(&caches.iter().find(is_third)?.join("shared_cpu_list"))
 }
 
 /// The entries of a folder that are named `prefix` and a number.
-fn numbered(
-    folder: &Path,
-    prefix: &'static str,
-) -> impl Iterator<Item = (usize, std::path::PathBuf)> {
+fn numbered(folder: &Path, prefix: &'static str) -> impl Iterator<Item = (usize, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {
         let name = entry.file_name();
@@ -139,7 +153,6 @@ fn list(text: &str) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     /// A folder that goes with the test.
     struct Tree(PathBuf);

@@ -82,24 +82,26 @@ pub(crate) use layout::{
     distance_in_block, look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals,
 };
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 /// Whether compilers reach thread-locals by descriptors, unless they are told otherwise.
 const HAS_DESCRIPTORS: bool = cfg!(target_arch = "aarch64");
 
-/// Asks glibc for its layout and tries a block out, once. An error says why green threads cannot
+/// Asks glibc for its layout and tries a block out, until that has succeeded once. An error says why green threads cannot
 /// have their own thread-locals here; then none of the other functions may be called.
 pub(crate) fn init() -> Result<(), String> {
-    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
-    let init = || {
+    static DONE: Mutex<bool> = Mutex::new(false);
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*done {
         crate::engine::arch::supported()?;
         known::check()?;
         if !is_known() {
             rehearsal::rehearse(|| drop(try_out()))?;
         }
-        try_out()
-    };
-    DONE.get_or_init(init).clone()
+        try_out()?;
+        *done = true;
+    }
+    Ok(())
 }
 
 fn try_out() -> Result<(), String> {

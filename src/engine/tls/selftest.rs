@@ -235,7 +235,7 @@ fn inside(key: &Key, kernel_thread: std::thread::ThreadId) -> Result<(), &'stati
         libc::pthread_mutex_unlock(&mut mutex);
         libc::pthread_mutex_unlock(&mut mutex);
     }
-    let memory: Vec<Vec<u8>> = (0..64).map(|i| vec![i as u8; 16 << (i % 12)]).collect();
+    let memory: Vec<Vec<u8>> = (0..8).map(|i| vec![i as u8; 16 << i]).collect();
     let sound = memory
         .iter()
         .enumerate()

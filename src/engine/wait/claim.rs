@@ -130,6 +130,11 @@ impl Node {
         self.wait.set(wait);
     }
 
+    /// Whether it is in a list. The caller holds the lock of any list that it may be in.
+    pub(crate) fn is_queued(&self) -> bool {
+        !self.next.get().is_null()
+    }
+
     /// The wait to which the node belongs.
     pub(crate) fn wait(&self) -> *const Wait {
         self.wait.get()
@@ -139,7 +144,7 @@ impl Node {
     ///
     /// # Safety
     /// The node's wait is alive: the caller holds the lock of the list that the node is in.
-    pub(super) unsafe fn claim(&self) -> bool {
+    pub(crate) unsafe fn claim(&self) -> bool {
         // SAFETY: the caller's promise.
         unsafe { &*self.wait.get() }.claim_as(ptr::from_ref(self).cast_mut().cast())
     }
@@ -151,7 +156,7 @@ pub(crate) struct Claimed(*const Node);
 
 impl Claimed {
     /// The caller has claimed `node`, which is in no list.
-    pub(super) unsafe fn new(node: *const Node) -> Claimed {
+    pub(crate) unsafe fn new(node: *const Node) -> Claimed {
         Claimed(node)
     }
 

@@ -35,7 +35,7 @@ impl List {
         List { head }
     }
 
-    pub(super) fn head(&self) -> *const Node {
+    pub(crate) fn head(&self) -> *const Node {
         self.head
     }
 
@@ -84,7 +84,7 @@ impl List {
     ///
     /// # Safety
     /// As [`List::push_back`].
-    pub(super) unsafe fn insert_after(&mut self, place: *const Node, node: *const Node) {
+    pub(crate) unsafe fn insert_after(&mut self, place: *const Node, node: *const Node) {
         // SAFETY: the new node by the caller's promise, the others by invariant 2.
         unsafe {
             let next = (*place).next.get();
@@ -99,7 +99,7 @@ impl List {
     ///
     /// # Safety
     /// As [`List::push_back`].
-    pub(super) unsafe fn insert_before(&mut self, place: *const Node, node: *const Node) {
+    pub(crate) unsafe fn insert_before(&mut self, place: *const Node, node: *const Node) {
         // SAFETY: the caller's promise.
         unsafe { self.insert_after((*place).prev.get(), node) };
         if self.head == place {
@@ -111,7 +111,7 @@ impl List {
     ///
     /// # Safety
     /// The node is in a list, whose lock the caller holds.
-    pub(super) unsafe fn after(node: *const Node) -> *const Node {
+    pub(crate) unsafe fn after(node: *const Node) -> *const Node {
         // SAFETY: the caller's promise.
         unsafe { (*node).next.get() }
     }
@@ -120,7 +120,7 @@ impl List {
     ///
     /// # Safety
     /// As [`List::after`].
-    pub(super) unsafe fn before(node: *const Node) -> *const Node {
+    pub(crate) unsafe fn before(node: *const Node) -> *const Node {
         // SAFETY: the caller's promise.
         unsafe { (*node).prev.get() }
     }

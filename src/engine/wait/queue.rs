@@ -217,11 +217,11 @@ impl Locked<'_> {
     }
 
     /// The list, for an owner that orders it in its own way.
-    pub(super) fn list(&self) -> &List {
+    pub(crate) fn list(&self) -> &List {
         &self.list
     }
 
-    pub(super) fn list_mut(&mut self) -> &mut List {
+    pub(crate) fn list_mut(&mut self) -> &mut List {
         &mut self.list
     }
 

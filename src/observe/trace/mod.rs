@@ -27,7 +27,7 @@ mod page;
 #[cfg_attr(not(green), path = "no_ring.rs")]
 mod ring;
 mod session;
-mod text;
+pub(crate) mod text;
 mod timeline;
 mod words;
 #[cfg(green)]

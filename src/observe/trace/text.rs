@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 /// A string within JSON, with its quotation marks. What HTML would take for the end of a script, or for a
 /// comment, is escaped too.
-pub(super) struct Quoted<'a>(pub(super) &'a str);
+pub(crate) struct Quoted<T>(pub(crate) T);
 
-impl fmt::Display for Quoted<'_> {
+impl<T: AsRef<str>> fmt::Display for Quoted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"")?;
-        for c in self.0.chars() {
+        for c in self.0.as_ref().chars() {
             match c {
                 '"' => f.write_str("\\\"")?,
                 '\\' => f.write_str("\\\\")?,

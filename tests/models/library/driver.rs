@@ -2,22 +2,16 @@
 
 #[path = "../../../src/engine/driver/uring/inbox.rs"]
 pub(crate) mod inbox;
-#[path = "../../../src/engine/driver/readiness.rs"]
-pub(crate) mod readiness;
 #[path = "../../../src/engine/driver/registration.rs"]
 pub(crate) mod registration;
-pub(crate) use self::with_folders::watch;
+#[path = "../../../src/engine/driver/watch.rs"]
+pub(crate) mod watch;
 
-/// Files that have a folder of their own.
-#[path = "../../../src/engine/driver"]
-mod with_folders {
-    use super::epoll;
-    #[allow(unused_imports)] // its public names
-    pub(crate) mod watch;
-}
+/// No events come. Who collects knows of the instance for watched descriptors without it.
+pub(crate) mod epoll {
+    use std::{io, os::fd::RawFd};
 
-pub(crate) mod record {
-    use super::readiness::Readiness;
+    use super::registration::Readiness;
     use crate::engine::green::fifo::Fifo;
 
     /// It serves one descriptor, in one direction.
@@ -37,13 +31,6 @@ pub(crate) mod record {
             self.0.close(&mut Fifo::new());
         }
     }
-}
-
-/// No events come. Who collects knows of the instance for watched descriptors without it.
-pub(crate) mod epoll {
-    use std::{io, os::fd::RawFd};
-
-    use super::record::Record;
 
     pub(crate) struct Instance;
 

@@ -17,8 +17,6 @@ use crate::{
     sys::clock,
 };
 
-#[path = "../../../src/engine/wait/addresses.rs"]
-pub(crate) mod addresses;
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
 #[path = "../../../src/engine/wait/dependents.rs"]
@@ -32,21 +30,6 @@ pub(crate) mod side;
 #[path = "../../../src/engine/wait/turns.rs"]
 pub(crate) mod turns;
 pub(crate) use crate::green::ticket;
-
-/// No signal comes here.
-pub(crate) mod inside {
-    pub(crate) struct Inside(());
-
-    impl Inside {
-        pub(crate) fn enter() -> Option<Inside> {
-            Some(Inside(()))
-        }
-    }
-
-    pub(crate) fn wake_later<T>(_: &T, _: usize, _: u32, _: usize) {
-        unreachable!("no handler");
-    }
-}
 
 use self::ticket::{By, Commit, Found, Ticket};
 pub(crate) use crate::green::subject::{self, About, Clue, Facts, Subject};

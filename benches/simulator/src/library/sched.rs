@@ -39,8 +39,6 @@ mod watched;
 mod cluster;
 #[path = "sched/machine.rs"]
 mod machine;
-#[path = "sched/outbox.rs"]
-mod outbox;
 #[path = "sched/processor.rs"]
 mod processor;
 #[path = "sched/run.rs"]

@@ -325,18 +325,17 @@ impl Service {
 
 /// The last one is not used: a kernel that knows it (Linux 5.19) also polls more than once, cancels
 /// by descriptor, and submits a whole batch although it refuses one entry.
-const NEEDED: [u8; 12] = [
+const NEEDED: [u8; 11] = [
     opcode::PollAdd::CODE,
     opcode::AsyncCancel::CODE,
     opcode::Recv::CODE,
     opcode::Send::CODE,
     opcode::RecvMsg::CODE,
     opcode::SendMsg::CODE,
-    opcode::Readv::CODE,
-    opcode::Writev::CODE,
+    opcode::Read::CODE,
+    opcode::Write::CODE,
     opcode::Fsync::CODE,
-    opcode::OpenAt::CODE,
-    opcode::Statx::CODE,
+    opcode::Connect::CODE,
     opcode::Socket::CODE,
 ];
 

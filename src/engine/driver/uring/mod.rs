@@ -2,12 +2,12 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `mod` | operations on sockets; `file`: on files |
+//! | `mod` | two drivers, and their operations |
 //! | `operation` | one operation in flight, and why the kernel never writes into freed memory |
 //! | `inbox` | how an operation gets to the keeper, and whether the keeper sleeps |
 //! | `keeper` | the kernel thread that owns the ring |
 //!
-//! Operations that do not wait need no keeper: `sys::batch` performs them within one system call.
+//! Operations that do not wait need no keeper: `driver::sends` performs them within one system call.
 //!
 //! All of it works from green threads and kernel threads alike. If the kernel has no io_uring, or
 //! forbids it, that is no error: [`available`] says so, and the caller makes system calls instead.
@@ -25,8 +25,6 @@ mod operation;
 #[cfg(test)]
 mod tests;
 
-pub(crate) mod file;
-
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -34,7 +32,7 @@ use io_uring::{opcode, squeue, types};
 
 use super::epoll::Epoll;
 use super::source::{says_would_block, uninterrupted};
-use super::{Direction, Driver, Limit, Source, Transfer};
+use super::{Direction, Driver, Limit, Operation, Source, Transfer, sends};
 
 /// Whether there is a ring. The first call starts the keeper.
 pub(crate) fn available() -> bool {
@@ -60,7 +58,34 @@ pub(crate) unsafe fn perform(entry: squeue::Entry, limit: Limit) -> io::Result<u
     unsafe { operation::perform(keeper, entry, limit) }
 }
 
-/// The driver.
+/// The driver by which a cluster waits if none was asked for: epoll for descriptors; the ring for what waits for a
+/// disk; sends of several threads go together.
+pub(crate) struct Mixed;
+
+impl Driver for Mixed {
+    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+        Epoll.wait(source, direction, limit)
+    }
+
+    unsafe fn try_together(
+        &self,
+        source: &Source,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+    ) -> Option<io::Result<usize>> {
+        sends::try_together(source, transfer, flags)
+    }
+
+    fn operate(&self, operation: Operation<'_>) -> Option<io::Result<usize>> {
+        operate(operation)
+    }
+
+    fn end_waits(&self, source: &Source) {
+        Epoll.end_waits(source);
+    }
+}
+
+/// The driver by which the kernel does all operations.
 pub(crate) struct Uring;
 
 impl Driver for Uring {
@@ -107,6 +132,10 @@ impl Driver for Uring {
         })
     }
 
+    fn operate(&self, operation: Operation<'_>) -> Option<io::Result<usize>> {
+        operate(operation)
+    }
+
     fn end_waits(&self, source: &Source) {
         if keeper::is_there() {
             // The call fails if there is no ring.
@@ -115,29 +144,45 @@ impl Driver for Uring {
     }
 }
 
-/// `connect(2)`, which waits even if the socket is in blocking mode and the kernel would block.
-///
-/// # Safety
-/// The address is valid for its length.
-pub(crate) unsafe fn connect(
-    fd: BorrowedFd<'_>,
-    address: *const libc::sockaddr,
-    length: libc::socklen_t,
-) -> io::Result<()> {
-    let entry = opcode::Connect::new(types::Fd(fd.as_raw_fd()), address.cast(), length);
-    // SAFETY: the kernel reads the address, which is the caller's, when the entry is submitted.
-    unsafe { perform(entry.build(), Limit::Forever) }.map(drop)
+/// Does `operation` by the ring. If the file system cannot do it without blocking, the kernel does it on threads
+/// of its own. There are no time-outs: a disk answers. `None`: there is no ring, or none any more.
+fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
+    let fd = |fd: BorrowedFd<'_>| types::Fd(fd.as_raw_fd());
+    let entry = match operation {
+        Operation::Read(file, buffer, at) => {
+            let read = opcode::Read::new(fd(file), buffer.as_mut_ptr(), length(buffer));
+            read.offset(at as u64).build()
+        }
+        Operation::Write(file, buffer, at) => {
+            let write = opcode::Write::new(fd(file), buffer.as_ptr(), length(buffer));
+            write.offset(at as u64).build()
+        }
+        Operation::Sync {
+            fd: file,
+            data_only,
+        } => {
+            let flags = match data_only {
+                true => types::FsyncFlags::DATASYNC,
+                false => types::FsyncFlags::empty(),
+            };
+            opcode::Fsync::new(fd(file)).flags(flags).build()
+        }
+        Operation::Connect(socket, address, length) => {
+            opcode::Connect::new(fd(socket), address.cast(), length).build()
+        }
+        // A kernel that cannot do it (before Linux 6.7) answers EINVAL.
+        Operation::WaitForChild(kind, id, options) => {
+            opcode::WaitId::new(kind, id, options).build()
+        }
+    };
+    // SAFETY: buffers are borrowed until this returns; an address is only read.
+    let answer = unsafe { perform(entry, Limit::Forever) };
+    (!answer.as_ref().is_err_and(is_refused)).then_some(answer)
 }
 
-/// `waitid(2)` with no place for what it finds. A kernel that cannot do it (before Linux 6.7) answers EINVAL.
-pub(crate) fn wait_for_child(
-    kind: libc::idtype_t,
-    id: libc::id_t,
-    options: libc::c_int,
-) -> io::Result<()> {
-    let entry = opcode::WaitId::new(kind, id, options).build();
-    // SAFETY: the entry has no pointers.
-    unsafe { perform(entry, Limit::Forever) }.map(drop)
+/// The length of a transfer, at most that of one system call: the ring's lengths have 32 bits.
+pub(super) fn length(buffer: &[impl Sized]) -> u32 {
+    buffer.len().min(0x7fff_f000) as u32
 }
 
 /// Ends every operation in flight on the descriptor's file, with ECANCELED, and returns their

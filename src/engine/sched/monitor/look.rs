@@ -162,10 +162,10 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Looks at the threads that wait at `processor`, and at the sends in its outbox.
+    /// Looks at the threads that wait at `processor`, for it or for what is held back there.
     fn at_queue(&mut self, processor: &Processor, seen: &mut Seen) {
-        if !processor.has_no_sends() {
-            // The senders in the outbox cannot know how long the thread runs that they wait for.
+        if processor.holds.load(Ordering::Relaxed) {
+            // Nobody knew how long the thread would run that they wait for.
             processor.attention.store(true, Ordering::Relaxed);
             self.waiting = true;
         }

@@ -6,9 +6,10 @@ use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::policy::Seat;
 use crate::engine::sched::census::Counts;
+use crate::engine::sched::events::Held;
 use crate::engine::sched::lifo::Linked;
-use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::start::{Cache, Records};
+use crate::engine::sched::timers::Looks;
 use crate::engine::sched::{Cluster, Counter, Machine};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
@@ -39,6 +40,7 @@ pub(crate) struct Watched {
     cluster: &'static Cluster,
     pub(crate) attention: AtomicBool,
     pub(crate) retired: AtomicBool,
+    pub(super) holds: AtomicBool,
 }
 
 impl core::ops::Deref for Processor {
@@ -53,7 +55,9 @@ pub(crate) struct Own {
     pub(super) crowded_since: u64,
     pub(super) spin_pays: bool,
     pub(super) spins_from: u64,
-    pub(super) outbox: Outbox,
+    pub(super) looks: Looks,
+    pub(super) arrivals_until: u64,
+    pub(super) held: Option<Box<dyn Held>>,
     pub(crate) stacks: Cache,
     pub(crate) records: Records,
     random: Random,
@@ -94,7 +98,9 @@ impl Processor {
                 crowded_since: NEVER,
                 spin_pays: false,
                 spins_from: 0,
-                outbox: Outbox,
+                looks: Looks,
+                arrivals_until: 0,
+                held: None,
                 stacks: Cache::new(),
                 records: Records::new(),
                 random: Random::new(seed, index),
@@ -104,6 +110,7 @@ impl Processor {
                 cluster,
                 attention: AtomicBool::new(false),
                 retired: AtomicBool::new(false),
+                holds: AtomicBool::new(false),
             },
         }
     }

@@ -1,5 +1,5 @@
 //! The run loop and the search for work, after `src/engine/sched/mod.rs`, step by step. Left out: threads
-//! that are locked to a kernel thread, hand-overs from thread to thread, preemption, the outbox, and
+//! that are locked to a kernel thread, hand-overs from thread to thread, preemption, what is held back, and
 //! processors that are taken, or too many.
 
 use super::idlers::Rested;

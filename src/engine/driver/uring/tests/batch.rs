@@ -1,7 +1,7 @@
 //! A batch of operations that do not wait.
 
 use super::*;
-use crate::engine::sys::batch::{Batch, SIZE};
+use crate::engine::driver::sends::{Batch, SIZE};
 
 fn entry(fd: BorrowedFd<'_>, bytes: &[u8]) -> squeue::Entry {
     let entry = opcode::Send::new(
@@ -19,10 +19,11 @@ fn push(batch: &mut Batch, fd: BorrowedFd<'_>, bytes: &[u8], name: u64) {
     unsafe { batch.push(&entry(fd, bytes), name) };
 }
 
-fn results(batch: &mut Batch) -> Vec<(u64, i32)> {
+/// The results, and whether the kernel has taken all.
+fn results(batch: &mut Batch) -> (Vec<(u64, i32)>, bool) {
     let mut results = Vec::new();
-    batch.perform(|name, result| results.push((name, result)));
-    results
+    let is_done = batch.perform(|name, result| results.push((name, result)));
+    (results, is_done)
 }
 
 /// Performs batches time and again, from one kernel thread after another; the first has ended by
@@ -40,7 +41,7 @@ fn all_is_done_when_it_returns() {
                 push(&mut batch, here.as_fd(), &bytes[i], i as u64);
             }
             let expected: Vec<_> = (0..SIZE as u64).map(|i| (i, 100)).collect();
-            assert_eq!(results(&mut batch), expected);
+            assert_eq!(results(&mut batch), (expected, true));
             bytes.as_flattened_mut().fill(255);
             std::hint::black_box(&mut bytes);
             for (_, there) in &pairs {
@@ -52,7 +53,6 @@ fn all_is_done_when_it_returns() {
         })
         .join()
         .unwrap();
-        assert!(batch.is_usable());
     }
 }
 
@@ -73,12 +73,12 @@ fn each_has_its_own_error() {
     for (i, fd) in descriptors.into_iter().enumerate() {
         push(&mut batch, fd, b"hello", i as u64);
     }
-    let mut results = results(&mut batch);
+    let (mut results, is_done) = results(&mut batch);
+    assert!(is_done);
     results.sort();
     let errors = [libc::EAGAIN, libc::EPIPE, libc::ENOTSOCK];
     let expected = errors.map(|error| -error).into_iter().chain([5]);
     assert!(results.iter().map(|&(_, result)| result).eq(expected));
-    assert!(batch.is_usable());
 }
 
 /// Another file has taken the ring's descriptor: no operation is done, none is reported as done,
@@ -93,8 +93,7 @@ fn what_is_refused_is_never_done() {
     // SAFETY: the ring's descriptor stays open, as another file.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), batch.descriptor()) } >= 0);
     push(&mut batch, here.as_fd(), b"hello", 1);
-    assert_eq!(results(&mut batch), []);
-    assert!(!batch.is_usable());
+    assert_eq!(results(&mut batch), (vec![], false));
     drop(batch);
     there.set_nonblocking(true).unwrap();
     let nothing = (&there).read(&mut [0]).unwrap_err();

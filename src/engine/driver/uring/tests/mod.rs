@@ -45,6 +45,23 @@ fn send(fd: BorrowedFd<'_>, buffer: &[u8], flags: i32, limit: Limit) -> io::Resu
     transfer(fd, Transfer::Send(buffer), flags, limit)
 }
 
+/// A ring's answer.
+fn done(operation: Operation<'_>) -> io::Result<usize> {
+    operate(operation).unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::ENOSYS)))
+}
+
+fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], at: i64) -> io::Result<usize> {
+    done(Operation::Read(fd, buffer, at))
+}
+
+fn write_at(fd: BorrowedFd<'_>, buffer: &[u8], at: i64) -> io::Result<usize> {
+    done(Operation::Write(fd, buffer, at))
+}
+
+fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
+    done(Operation::Sync { fd, data_only }).map(drop)
+}
+
 fn wait_ready(fd: BorrowedFd<'_>, direction: Direction, limit: Limit) -> io::Result<()> {
     let source = Source::new(fd.try_clone_to_owned()?);
     Uring.wait(&source, direction, limit)

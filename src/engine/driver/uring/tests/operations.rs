@@ -48,11 +48,11 @@ fn errors_are_the_system_calls() {
     let no_socket = recv(file.as_fd(), bytes(&mut [0]), 0, Limit::Forever).unwrap_err();
     assert_eq!(code(no_socket), libc::ENOTSOCK);
     let for_reading = std::fs::File::open("Cargo.toml").unwrap();
-    let forbidden = file::write_at(for_reading.as_fd(), b"x", 0).unwrap_err();
+    let forbidden = write_at(for_reading.as_fd(), b"x", 0).unwrap_err();
     assert_eq!(code(forbidden), libc::EBADF);
     // SAFETY: the memory is never touched: nobody may write to this address.
     let nowhere = unsafe { std::slice::from_raw_parts_mut(16 as *mut u8, 8) };
-    let fault = file::read_at(file.as_fd(), nowhere, 0).unwrap_err();
+    let fault = read_at(file.as_fd(), nowhere, 0).unwrap_err();
     assert_eq!(code(fault), libc::EFAULT);
     std::fs::remove_file(_path).unwrap();
 }
@@ -140,12 +140,12 @@ fn files_are_read_and_written() {
     crate::spawn(move || {
         let (fd, mut position) = (opened.as_fd(), &opened);
         let mut buffer = [0; 20_000];
-        let length = file::read_at(fd, &mut buffer, 3).unwrap();
+        let length = read_at(fd, &mut buffer, 3).unwrap();
         assert_eq!(length, 9_997);
         assert!((0..length).all(|i| buffer[i] == byte_at(i + 3)));
-        assert_eq!(file::write_at(fd, b"green", 9_998).unwrap(), 5);
-        file::sync(fd, true).unwrap();
-        file::sync(fd, false).unwrap();
+        assert_eq!(write_at(fd, b"green", 9_998).unwrap(), 5);
+        sync(fd, true).unwrap();
+        sync(fd, false).unwrap();
         assert_eq!(opened.metadata().unwrap().len(), 10_003);
         assert_eq!(position.stream_position().unwrap(), 0);
     })

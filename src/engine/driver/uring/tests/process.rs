@@ -115,7 +115,7 @@ fn measure_random_reads() {
     #[repr(align(4096))]
     struct Page([u8; 4096]);
     type Way = fn(BorrowedFd<'_>, &mut [u8], u64) -> io::Result<usize>;
-    let ring: Way = |fd, buffer, at| file::read_at(fd, buffer, at as i64);
+    let ring: Way = |fd, buffer, at| read_at(fd, buffer, at as i64);
     let blocking: Way = |fd, buffer, at| {
         let file = std::fs::File::from(fd.try_clone_to_owned().unwrap());
         crate::blocking(|| std::os::unix::fs::FileExt::read_at(&file, buffer, at))

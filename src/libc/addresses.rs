@@ -1,0 +1,550 @@
+//! Threads that wait at addresses: futexes, and the locks of C.
+//!
+//! An address is a name here; only the caller looks at the memory there. A table of buckets, by the hash of the
+//! address, has a list in each. The threads of one address stand together, in the order in which they came, and the
+//! first of them knows the last: so a bucket is searched from group to group, however many threads wait in each.
+//!
+//! ```text
+//!   bucket ─► a ⇄ a ⇄ a ⇄ b ⇄ c ⇄ c      three groups: of a, b and c
+//!             └───────▲   ▲   └───▲      `last`, of the first in each
+//! ```
+//!
+//! A thread may wait at several addresses: it has a place in the group of each, and what takes it out of one ends the
+//! wait (`claim`). So it comes out of the others itself.
+//!
+//! A thread that waits looks at its condition (the futex's word, a lock) under the bucket's lock. A thread that wakes
+//! others changes the condition first, and then looks into the bucket. If the bucket is empty it need not take the
+//! lock.
+//!
+//! Invariants:
+//! 1. *No wake-up is lost.* The waiter: takes the bucket's lock, which makes the bucket's word other than 0; fence;
+//!    looks at the condition; queues itself; gives the lock back. The waker: changes the condition; fence; looks at
+//!    the bucket's word. The fences are in one order. If the waiter's is first, the waker sees the word other than 0,
+//!    takes the lock after the waiter, and finds it. If the waker's is first, the waiter sees the changed condition.
+//! 2. A thread is in the group of its address: `address` changes under the locks of both buckets. The thread itself,
+//!    which holds neither when its time is up, takes the lock of the bucket where it was and looks again.
+//! 3. The first of a group, and no other, has a `last` that is not null.
+//! 4. One call wakes only threads that were there when it began: later ones have a higher stamp.
+//!
+//! A signal's handler that has interrupted its own thread in here leaves its wake-ups to that thread (`inside`).
+//!
+//! Orderings: the two fences of invariant 1 are SeqCst, and are partners. All else is under the
+//! buckets' locks.
+
+use core::ptr;
+
+use super::inside::{self, Inside};
+use crate::engine::door::atomic::{
+    AtomicUsize, Cell,
+    Ordering::{Relaxed, SeqCst},
+    const_fn, fence,
+};
+use crate::engine::door::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::door::list::{Chain, List};
+use crate::engine::door::queue::{Locked, Position, WaitQueue};
+use crate::engine::door::{About, Subject, perturb};
+
+/// Each has two words, and memory that no thread has touched yet costs nothing.
+const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };
+
+/// The events that a thread waits for: a waker names some, and wakes those that wait for any of them.
+pub(crate) type Events = u32;
+/// All of them.
+pub(crate) const ANY: Events = !0;
+
+/// The threads that wait at addresses. A table is a static.
+pub(crate) struct Addresses {
+    /// For reports: the kind of thing at these addresses.
+    subject: &'static Subject,
+    buckets: &'static Buckets,
+}
+
+/// A table's buckets, a static of their own: as nothing in them is but zeros, a program's file does not have the
+/// megabyte.
+pub(crate) struct Buckets([Bucket; BUCKETS]);
+
+struct Bucket {
+    queue: WaitQueue,
+    /// How many threads have come. Its lock guards it.
+    stamp: Cell<u64>,
+}
+
+// SAFETY: the stamp belongs to the lock.
+unsafe impl Sync for Bucket {}
+
+/// A thread's place at an address. It belongs to the thread, and stays where it is while the thread waits.
+#[repr(C)] // the node first: a pointer to it is one to this
+pub(crate) struct Waiting {
+    node: Node,
+    address: AtomicUsize,
+    events: Events,
+    stamp: Cell<u64>,
+    /// Of the first of a group: the last one. Else null.
+    last: Cell<*const Waiting>,
+}
+
+/// The threads that wait at an address already, for one that is about to.
+pub(crate) struct Beside<'a>(&'a Locked<'a>, usize);
+
+impl Beside<'_> {
+    /// Whether one of them waits for any of `events`.
+    pub(crate) fn has(&self, events: Events) -> bool {
+        let waits = |node: &Node| {
+            // SAFETY: as in `Bucket::first`.
+            let other = unsafe { &*ptr::from_ref(node).cast::<Waiting>() };
+            other.address.load(Relaxed) == self.1 && other.events & events != 0
+        };
+        self.0.list().first_where(waits).is_some()
+    }
+}
+
+impl Waiting {
+    /// A place for a thread that will wait at `address` for one of `events`.
+    pub(crate) fn new(address: usize, events: Events) -> Waiting {
+        Waiting {
+            node: Node::new(ptr::null()),
+            address: AtomicUsize::new(address),
+            events,
+            stamp: Cell::new(0),
+            last: Cell::new(ptr::null()),
+        }
+    }
+}
+
+/// How a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// A green thread leaves its kernel thread to others.
+    Park,
+    /// The kernel thread is blocked. A signal's handler ends the wait.
+    Block,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Waited {
+    /// At the place of this number.
+    Woken(usize),
+    TimedOut,
+    /// A signal's handler has run on the kernel thread.
+    Interrupted,
+}
+
+impl Addresses {
+    const_fn! {
+        pub(crate) const fn new(subject: &'static Subject, buckets: &'static Buckets) -> Addresses {
+            Addresses { subject, buckets }
+        }
+    }
+
+    fn bucket(&self, address: usize) -> &Bucket {
+        let hash = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.buckets.0[(hash >> 40) as usize % BUCKETS]
+    }
+
+    /// Blocks the calling thread at `address` until one of `events` wakes it, or until `deadline` (monotonic
+    /// nanoseconds).
+    ///
+    /// `refuse` looks at the condition. If it returns an error, the thread does not wait. It runs with
+    /// preemption off, and must not touch the table.
+    pub(crate) fn wait<E>(
+        &self,
+        address: usize,
+        events: Events,
+        how: How,
+        position: Position,
+        deadline: Option<u64>,
+        mut refuse: impl FnMut() -> Result<(), E>,
+    ) -> Result<Waited, E> {
+        let place = [Waiting::new(address, events)];
+        self.queue(&place, how, position, deadline, |_, _| refuse(), || ())
+    }
+
+    /// [`Addresses::wait`] of a green thread. `refuse` may ask who else waits at the address. `then` runs
+    /// while the thread is queued, before it is parked, with preemption on.
+    pub(crate) fn wait_beside<E>(
+        &self,
+        address: usize,
+        events: Events,
+        position: Position,
+        deadline: Option<u64>,
+        mut refuse: impl FnMut(Beside<'_>) -> Result<(), E>,
+        then: impl FnOnce(),
+    ) -> Result<Waited, E> {
+        let place = [Waiting::new(address, events)];
+        let refuse = |_, beside: Beside<'_>| refuse(beside);
+        self.queue(&place, How::Park, position, deadline, refuse, then)
+    }
+
+    /// [`Addresses::wait`] at several `places`, one at least. `refuse` gets the number of each.
+    pub(crate) fn wait_at_any<E>(
+        &self,
+        places: &[Waiting],
+        how: How,
+        deadline: Option<u64>,
+        mut refuse: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Waited, E> {
+        let refuse = |number, _: Beside<'_>| refuse(number);
+        self.queue(places, how, Position::Back, deadline, refuse, || ())
+    }
+
+    #[inline(always)]
+    fn queue<E>(
+        &self,
+        places: &[Waiting],
+        how: How,
+        position: Position,
+        deadline: Option<u64>,
+        mut refuse: impl FnMut(usize, Beside<'_>) -> Result<(), E>,
+        then: impl FnOnce(),
+    ) -> Result<Waited, E> {
+        let name = places[0].address.load(Relaxed);
+        let wait = Wait::new(About::new(self.subject, name as *const ()));
+        let leave = || places.iter().for_each(|place| self.leave(place));
+        let mut refusal = None;
+        {
+            let Some(_inside) = Inside::enter() else {
+                return Ok(Waited::Interrupted);
+            };
+            for (number, place) in places.iter().enumerate() {
+                place.node.set_wait(&wait);
+                let address = place.address.load(Relaxed);
+                let bucket = self.bucket(address);
+                let mut locked = bucket.queue.lock();
+                perturb::point("addresses: locked");
+                // SeqCst: invariant 1; partner: in `is_empty`.
+                fence(SeqCst);
+                if let Err(error) = refuse(number, Beside(&locked, address)) {
+                    refusal = Some(error);
+                    break;
+                }
+                // SAFETY: `places` stay here until they were taken out, below or by a waker.
+                unsafe { bucket.push(&mut locked, place, position) };
+            }
+        }
+        if let Some(error) = refusal {
+            // One place was refused before it was queued. Of several, one may have been taken already.
+            if places.len() == 1 {
+                return Err(error);
+            }
+            if wait.give_up() {
+                leave();
+                return Err(error);
+            }
+        }
+        perturb::point("addresses: queued");
+        then();
+        let ended = match how {
+            How::Park => Some(wait.wait(deadline)),
+            How::Block => wait.block(deadline),
+        };
+        let woken = match ended {
+            Some(Ended::Taken(node)) => places.iter().position(|place| ptr::eq(&place.node, node)),
+            _ => None,
+        };
+        // A waker has taken out the place that it has taken.
+        if woken.is_none() || places.len() > 1 {
+            leave();
+        }
+        Ok(match (woken, ended) {
+            (Some(number), _) => Waited::Woken(number),
+            (None, Some(_)) => Waited::TimedOut,
+            (None, None) => Waited::Interrupted,
+        })
+    }
+
+    /// Forgets all threads: in a forked child, where they do not exist.
+    pub(crate) fn forget(&self) {
+        self.buckets
+            .0
+            .iter()
+            .for_each(|bucket| bucket.queue.forget());
+    }
+
+    /// Takes a place out, if it is in a group still.
+    fn leave(&self, waiting: &Waiting) {
+        // Nobody is: the thread was blocked, and a handler that has interrupted one does not wait.
+        let _inside = Inside::enter();
+        loop {
+            let address = waiting.address.load(Relaxed);
+            let mut locked = self.bucket(address).queue.lock();
+            // Otherwise it was moved meanwhile.
+            if waiting.address.load(Relaxed) == address {
+                // SAFETY: it is in this bucket, or in none.
+                return unsafe { Bucket::remove(&mut locked, waiting) };
+            }
+        }
+    }
+
+    /// Wakes threads that wait at `address` for one of `events`, `most` at most; returns how many. The caller has
+    /// changed the condition that they wait for.
+    #[inline]
+    pub(crate) fn wake(&self, address: usize, events: Events, most: usize) -> usize {
+        let bucket = self.bucket(address);
+        if bucket.is_empty() {
+            return 0;
+        }
+        self.wake_some(bucket, address, events, most)
+    }
+
+    /// [`Addresses::wake`] by a caller whose change was an instruction that orders all memory accesses around
+    /// it, where the processor has such instructions.
+    #[inline]
+    pub(crate) fn wake_after_locked(&self, address: usize, events: Events, most: usize) -> usize {
+        match self.may_have_after_locked(address) {
+            true => self.wake_some(self.bucket(address), address, events, most),
+            false => 0,
+        }
+    }
+
+    /// Whether threads may wait at `address`, for such a caller.
+    ///
+    /// x86-64: a locked instruction changed the condition. No later load is done before it, so it is the
+    /// waker's fence of invariant 1.
+    #[inline]
+    pub(crate) fn may_have_after_locked(&self, address: usize) -> bool {
+        let bucket = self.bucket(address);
+        if cfg!(not(all(target_arch = "x86_64", not(greenthread_model)))) {
+            return !bucket.is_empty();
+        }
+        // SeqCst: for the compiler, as the fence in `is_empty`.
+        core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        !bucket.queue.is_at_rest(0)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_some(&self, bucket: &Bucket, address: usize, events: Events, most: usize) -> usize {
+        let Some(_inside) = Inside::enter() else {
+            inside::wake_later(self, address, events, most);
+            return 0;
+        };
+        let mut woken = 0;
+        let mut until = None;
+        loop {
+            let mut chain = Chain::new();
+            let mut locked = bucket.queue.lock();
+            let until = *until.get_or_insert_with(|| bucket.stamp.get());
+            while woken < most
+                && !chain.is_long()
+                && let Some(claimed) = bucket.pop(&mut locked, address, events, until)
+            {
+                chain.push(claimed);
+                woken += 1;
+            }
+            drop(locked);
+            let is_more = chain.is_long() && woken < most;
+            chain.wake_from_anywhere();
+            if !is_more {
+                return woken;
+            }
+        }
+    }
+
+    /// Wakes threads that wait at `from`, `most` at most, and moves `moved` at most of the others to `to`. Returns how
+    /// many it has woken, and how many it has moved.
+    ///
+    /// `refuse` looks at the condition under the lock of `from`, as in [`Addresses::wait`].
+    pub(crate) fn requeue<E>(
+        &self,
+        from: usize,
+        to: usize,
+        most: usize,
+        moved: usize,
+        refuse: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(usize, usize), E> {
+        let Some(_inside) = Inside::enter() else {
+            // All are woken, and may find that they have to wait again.
+            refuse()?;
+            inside::wake_later(self, from, ANY, most.saturating_add(moved));
+            return Ok((0, 0));
+        };
+        let (source, target) = (self.bucket(from), self.bucket(to));
+        let mut refuse = Some(refuse);
+        let mut done = (0, 0);
+        let mut until = None;
+        loop {
+            let mut chain = Chain::new();
+            let mut steps = 0;
+            // In the order of their places, so that no two threads wait for each other.
+            let is_first = ptr::from_ref(source) <= ptr::from_ref(target);
+            let other = (!ptr::eq(source, target)).then_some(target);
+            let mut early = other.filter(|_| !is_first).map(|b| b.queue.lock());
+            let mut locked = source.queue.lock();
+            let mut late = other.filter(|_| is_first).map(|b| b.queue.lock());
+            if let Some(refuse) = refuse.take() {
+                // SeqCst: as in `wait`: the caller may be a waker, and the condition the waiters'.
+                fence(SeqCst);
+                refuse()?;
+            }
+            let until = *until.get_or_insert_with(|| source.stamp.get());
+            while done.0 < most
+                && !chain.is_long()
+                && let Some(claimed) = source.pop(&mut locked, from, ANY, until)
+            {
+                chain.push(claimed);
+                done.0 += 1;
+            }
+            while !chain.is_long() && done.1 < moved && steps < STEPS {
+                let first = Bucket::first(&locked, from).filter(|first| first.stamp.get() <= until);
+                let Some(first) = first.map(ptr::from_ref) else {
+                    break;
+                };
+                // SAFETY: it is in the source's list, so it is alive; both locks are held.
+                unsafe {
+                    Bucket::remove(&mut locked, &*first);
+                    (*first).address.store(to, Relaxed);
+                    let locked = early.as_mut().or(late.as_mut()).unwrap_or(&mut locked);
+                    target.push(locked, &*first, Position::Back);
+                }
+                done.1 += 1;
+                steps += 1;
+            }
+            drop((early, locked, late));
+            let is_more = chain.is_long() || steps == STEPS;
+            chain.wake_from_anywhere();
+            if !is_more {
+                return Ok(done);
+            }
+        }
+    }
+}
+
+/// How many threads are moved under one lock.
+const STEPS: usize = if cfg!(greenthread_model) { 1 } else { 64 };
+
+impl Buckets {
+    #[cfg(not(greenthread_model))]
+    pub(crate) const fn new() -> Buckets {
+        Buckets([const { Bucket::new() }; BUCKETS])
+    }
+
+    #[cfg(greenthread_model)]
+    pub(crate) fn new() -> Buckets {
+        Buckets(core::array::from_fn(|_| Bucket::new()))
+    }
+}
+
+impl Bucket {
+    const_fn! {
+        const fn new() -> Bucket {
+            Bucket {
+                queue: WaitQueue::new(0),
+                stamp: Cell::new(0),
+            }
+        }
+    }
+
+    /// Whether no thread waits here, for a caller that has changed what a thread would wait for.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        // SeqCst: invariant 1; partner: in `wait`.
+        fence(SeqCst);
+        perturb::point("addresses: looking");
+        self.queue.is_at_rest(0)
+    }
+
+    /// The first thread of the group of `address`.
+    fn first<'a>(locked: &'a Locked<'_>, address: usize) -> Option<&'a Waiting> {
+        let head = locked.list().head();
+        let mut node = head;
+        while !node.is_null() {
+            // SAFETY: a node in the list is the first part of a living `Waiting` (`list`, invariant 2).
+            let first = unsafe { &*node.cast::<Waiting>() };
+            if first.address.load(Relaxed) == address {
+                return Some(first);
+            }
+            // SAFETY: as above; the first of a group has a last one (invariant 3).
+            node = unsafe { List::after(&raw const (*first.last.get()).node) };
+            if node == head {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Queues a thread in the group of its address.
+    ///
+    /// # Safety
+    /// It is in no list, and lives until it is out of this one.
+    unsafe fn push(&self, locked: &mut Locked<'_>, waiting: &Waiting, position: Position) {
+        self.stamp.set(self.stamp.get() + 1);
+        waiting.stamp.set(self.stamp.get());
+        let address = waiting.address.load(Relaxed);
+        let first = Bucket::first(locked, address).map(ptr::from_ref);
+        // SAFETY: the caller's promise; what is in the list is alive.
+        unsafe {
+            let Some(first) = first.map(|first| &*first) else {
+                waiting.last.set(waiting);
+                return locked.list_mut().push_back(&waiting.node);
+            };
+            match position {
+                Position::Back => {
+                    let last = first.last.replace(waiting);
+                    locked
+                        .list_mut()
+                        .insert_after(&raw const (*last).node, &waiting.node);
+                }
+                Position::Front => {
+                    waiting.last.set(first.last.replace(ptr::null()));
+                    locked.list_mut().insert_before(&first.node, &waiting.node);
+                }
+            }
+        }
+    }
+
+    /// Claims and takes out the first thread of the group that waits for one of `events`, if it came
+    /// before `until`.
+    fn pop(
+        &self,
+        locked: &mut Locked<'_>,
+        address: usize,
+        events: Events,
+        until: u64,
+    ) -> Option<Claimed> {
+        let first = Bucket::first(locked, address)?;
+        let last = first.last.get();
+        let mut this = ptr::from_ref(first);
+        loop {
+            // SAFETY: it is in the list, so it is alive; the next one is read before it is taken out.
+            unsafe {
+                let next = List::after(&raw const (*this).node).cast::<Waiting>();
+                let is_last = this == last;
+                if (*this).events & events != 0 && (*this).stamp.get() <= until {
+                    let claimed = Node::claim(&(*this).node);
+                    Bucket::remove(locked, &*this);
+                    if claimed {
+                        return Some(Claimed::new(&raw const (*this).node));
+                    }
+                }
+                if is_last {
+                    return None;
+                }
+                this = next;
+            }
+        }
+    }
+
+    /// Takes a thread out, if it is in this bucket.
+    ///
+    /// # Safety
+    /// It is in this bucket or in none.
+    unsafe fn remove(locked: &mut Locked<'_>, waiting: &Waiting) {
+        let last = waiting.last.replace(ptr::null());
+        // SAFETY: the neighbours are in the list, so they are alive.
+        unsafe {
+            if last.is_null() {
+                // Not the first: it may be the last.
+                let first = Bucket::first(locked, waiting.address.load(Relaxed));
+                if let Some(first) = first.filter(|first| ptr::eq(first.last.get(), waiting)) {
+                    first.last.set(List::before(&waiting.node).cast());
+                }
+            } else if !ptr::eq(last, waiting) {
+                let next = List::after(&waiting.node).cast::<Waiting>();
+                (*next).last.set(last);
+            }
+            locked.list_mut().remove(&waiting.node);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What begins and ends beside threads: a library is unloaded (`dlclose`), and a child process begins (`vfork`, `_Fork`,
+//! `clone`).
+//!
+//! `dlclose` waits for green threads that resolve symbols, too (`sched::unload`). A child with a copy of the memory is told
+//! that it has one thread, and in a child that shares the memory the thread is hidden (`sched::fork`). `fork` calls the
+//! handlers of `pthread_atfork`, so it is libc's own.
+
+use core::ffi::{c_int, c_void};
+
+use super::macros::interposed;
+use crate::engine::door::unloaded_by;
+
+interposed! {
+    fn dlclose(library: *mut c_void) -> c_int {
+        // SAFETY: the caller's argument.
+        unloaded_by(|| unsafe { dlclose::real(library) })
+    }
+}
+
+#[cfg(answers)]
+mod children {
+    use super::*;
+    use crate::engine::door::{after_vfork, before_vfork, is_forked_child, reveal_all};
+
+    type Start = extern "C" fn(*mut c_void) -> c_int;
+
+    #[unsafe(no_mangle)]
+    #[unsafe(naked)]
+    unsafe extern "C" fn vfork() -> libc::pid_t {
+        crate::engine::door::vfork!(before_vfork, after_vfork)
+    }
+
+    interposed! {
+        fn _Fork() -> libc::pid_t {
+            // SAFETY: it takes nothing.
+            let pid = unsafe { _Fork::real() };
+            if pid == 0 {
+                is_forked_child();
+            }
+            pid
+        }
+
+        // libc's has three arguments that need not be there; then they are not looked at.
+        fn clone(
+            start: Start,
+            stack: *mut c_void,
+            flags: c_int,
+            argument: *mut c_void,
+            parent: *mut libc::pid_t,
+            thread_pointer: *mut c_void,
+            child: *mut libc::pid_t,
+        ) -> c_int {
+            // SAFETY: the caller's arguments.
+            let real = |start, argument| unsafe {
+                clone::real(start, stack, flags, argument, parent, thread_pointer, child)
+            };
+            if flags & libc::CLONE_VM == 0 {
+                // The child has a copy of this.
+                let mut begin = (start, argument);
+                return real(begin_copy, (&raw mut begin).cast());
+            }
+            if flags & (libc::CLONE_THREAD | libc::CLONE_SETTLS) != 0 {
+                return real(start, argument);
+            }
+            let was_seen = before_vfork();
+            let pid = real(start, argument);
+            if was_seen && (pid < 0 || flags & libc::CLONE_VFORK != 0) {
+                reveal_all();
+            }
+            pid
+        }
+    }
+
+    extern "C" fn begin_copy(begin: *mut c_void) -> c_int {
+        is_forked_child();
+        // SAFETY: the child's copy of what `clone` has put there.
+        let (start, argument) = unsafe { *begin.cast::<(Start, *mut c_void)>() };
+        start(argument)
+    }
+}

@@ -1,0 +1,218 @@
+//! Functions with the names of libc's. The linker lets the program and the shared libraries that it is linked with call
+//! these.
+//!
+//! Some tell of a thread, or change it, where libc would mean the kernel thread:
+//!
+//! | file | functions | where |
+//! |---|---|---|
+//! | `masks` | signal masks, alternate stacks | `cfg(interposes)` |
+//! | `handlers` | `sigaction`, `signal` and their kin | the same |
+//! | `lifecycle` | `dlclose`; `vfork`, `_Fork`, `clone` | the same; `cfg(answers)` |
+//! | `answers` | what is asked about a pthread | `cfg(answers)` |
+//! | `changes` | calls that change the kernel thread, `prctl` | the same |
+//! | `clocks` | CPU time | the same |
+//!
+//! The others (`cfg(hooks)`: with the feature `unmodified`) block, and park the green thread that makes them, in code that
+//! knows nothing of green threads. Each asks first whether the calling thread is a green
+//! one that may be parked ([`is_hooked`]). If not, it calls libc's function.
+//!
+//! | file | functions |
+//! |---|---|
+//! | `futex`, `futex2` | `syscall` |
+//! | `sleep` | `nanosleep`, `sleep` and their kin |
+//! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
+//! | `poll`, `select`, `epoll` | waiting for one of several descriptors |
+//! | `stream` | `read`, `write` and their kin |
+//! | `receive`, `send` | `recv`, `send` and their kin |
+//! | `connect` | `connect`, `accept` |
+//! | `splice` | `splice`, `sendfile` |
+//! | `process` | `waitpid` and its kin |
+//! | `lock` | locks on files, and syncing |
+//! | `announced` | `getaddrinfo` and others that cannot be waited for |
+//! | `close` | `close` and its kin: a descriptor for which threads wait |
+//! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
+//! | `addresses` | (none) threads that wait at addresses, for the futexes and locks of code that is not ours |
+//! | `inside` | (none) a signal handler that has interrupted its thread in there leaves it a note |
+//! | `macros` | (none) declaring a function of libc's, and ours of the same name |
+//!
+//! What they promise:
+//! 1. A result is one that libc's function could have given, `errno` included.
+//! 2. A descriptor's flags are never changed. A call is first tried in a form that does not block.
+//! 3. Where a thread must not leave its kernel thread (in a signal handler, in a child that shares its memory) it makes
+//!    libc's call: the first question says so.
+//! 4. A preemption's signal interrupts no call: what it makes fail with EINTR is made again ([`uninterrupted`]).
+//!
+//! libc's own calls of these functions stay inside libc; a thread that is blocked in one is handed
+//! off by the scheduler. So is a thread in a call that is not in the table.
+//!
+//! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
+
+#[cfg(hooks)]
+mod addresses;
+#[cfg(hooks)]
+mod announced;
+#[cfg(answers)]
+mod answers;
+#[cfg(answers)]
+mod changes;
+#[cfg(answers)]
+mod clocks;
+#[cfg(hooks)]
+mod close;
+#[cfg(hooks)]
+mod connect;
+#[cfg(hooks)]
+mod descriptor;
+#[cfg(hooks)]
+mod epoll;
+#[cfg(hooks)]
+mod futex;
+#[cfg(hooks)]
+mod futex2;
+mod handlers;
+#[cfg(hooks)]
+mod inside;
+mod lifecycle;
+#[cfg(hooks)]
+mod lock;
+mod macros;
+mod masks;
+#[cfg(hooks)]
+mod poll;
+#[cfg(hooks)]
+mod process;
+#[cfg(hooks)]
+mod pthread;
+#[cfg(hooks)]
+mod receive;
+#[cfg(hooks)]
+mod select;
+#[cfg(hooks)]
+mod send;
+#[cfg(hooks)]
+mod sleep;
+#[cfg(hooks)]
+mod splice;
+#[cfg(hooks)]
+mod stream;
+
+use self::macros::{around, exported, fortified, hooked, interposed};
+use core::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::engine::door;
+use crate::engine::door::handlers::begun;
+use crate::engine::door::{clock, count_parked, names, variable};
+
+/// Whether calls are hooked in this process.
+fn is_on() -> bool {
+    /// 0: nobody has asked yet.
+    static STATE: AtomicU8 = AtomicU8::new(0);
+    const ON: u8 = 1;
+    const OFF: u8 = 2;
+    match STATE.load(Ordering::Relaxed) {
+        0 => {
+            // A value that is not accepted is an error when the first runtime starts.
+            let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
+            // A sanitizer that lets the threads be kernel threads is to see all that they do.
+            let is_on =
+                is_off != Some(true) && names::lead_here() && door::sanitizer::stranger().is_none();
+            STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
+            is_on
+        }
+        state => state == ON,
+    }
+}
+
+/// Whether the calling thread is a green one whose blocking calls park it.
+#[inline]
+fn is_hooked() -> bool {
+    door::is_hooked() && is_on()
+}
+
+/// Sets `errno`, and returns what a function returns that fails.
+fn fail(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+/// What a function returns that is one system call.
+fn answered(result: Result<usize, c_int>) -> c_int {
+    match result {
+        Ok(result) => result as c_int,
+        Err(errno) => fail(errno),
+    }
+}
+
+fn errno() -> c_int {
+    // SAFETY: the address of the thread's own `errno`.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: as in `errno`.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Makes `call`: again, as long as `is_cut` says that a signal has cut it short, and that was none of the program's.
+fn repeated<T>(mut call: impl FnMut() -> T, is_cut: impl Fn(&T) -> bool) -> T {
+    loop {
+        let before = begun();
+        let answer = call();
+        if !is_cut(&answer) || begun() != before {
+            return answer;
+        }
+    }
+}
+
+/// The same for a call that fails with -1 and `errno`.
+fn uninterrupted<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
+    repeated(call, |answer| {
+        *answer == T::from(-1) && errno() == libc::EINTR
+    })
+}
+
+/// Makes `call`, which blocks the kernel thread: the processor goes to others at once.
+fn in_kernel<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
+    door::blocking(|| uninterrupted(call))
+}
+
+/// What fortified C asks of its buffers: otherwise the program ends.
+fn must_hold(is_right: bool) {
+    unsafe extern "C" {
+        fn __chk_fail() -> !;
+    }
+    if !is_right {
+        // SAFETY: libc's function for this case.
+        unsafe { __chk_fail() };
+    }
+}
+
+/// A time in nanoseconds. `None`: the kernel does not accept it.
+fn nanos(time: libc::timespec) -> Option<u64> {
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let rest = u64::try_from(time.tv_nsec)
+        .ok()
+        .filter(|&rest| rest < 1_000_000_000)?;
+    Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
+}
+
+/// The point in time (monotonic nanoseconds) at which `clock` shows `time`.
+fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
+    if clock == libc::CLOCK_MONOTONIC {
+        return time;
+    }
+    time.saturating_sub(read(clock))
+        .saturating_add(clock::now())
+}
+
+/// What `clock` shows, in nanoseconds.
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place. It fails for a clock that does not exist: then 0 is returned.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    nanos(now).unwrap_or(0)
+}

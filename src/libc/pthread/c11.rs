@@ -1,0 +1,72 @@
+//! C11's names. glibc's types are those of its pthreads, and its answers others.
+
+use core::ffi::c_int;
+
+use libc::{pthread_cond_t, pthread_mutex_t, timespec};
+
+use super::{condition, mutex, once};
+use crate::engine::door::unwinding::Next;
+use crate::libc::{around, exported};
+
+const SUCCESS: c_int = 0;
+const BUSY: c_int = 1;
+const ERROR: c_int = 2;
+const NO_MEMORY: c_int = 3;
+const TIMED_OUT: c_int = 4;
+
+fn answer(errno: c_int) -> c_int {
+    match errno {
+        0 => SUCCESS,
+        libc::EBUSY => BUSY,
+        libc::ENOMEM => NO_MEMORY,
+        libc::ETIMEDOUT => TIMED_OUT,
+        _ => ERROR,
+    }
+}
+
+macro_rules! names {
+    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
+        exported! {
+            $(fn $name($($argument: $Type),*) -> c_int {
+                // SAFETY: the caller's arguments, unchanged.
+                answer(unsafe { $file::$as_pthread($($argument),*) })
+            })*
+        }
+    };
+}
+
+names! {
+    mtx_lock(lock: *mut pthread_mutex_t) is mutex::pthread_mutex_lock;
+    mtx_timedlock(lock: *mut pthread_mutex_t, time: *const timespec) is mutex::pthread_mutex_timedlock;
+    mtx_unlock(lock: *mut pthread_mutex_t) is mutex::pthread_mutex_unlock;
+    cnd_signal(condition: *mut pthread_cond_t) is condition::pthread_cond_signal;
+    cnd_broadcast(condition: *mut pthread_cond_t) is condition::pthread_cond_broadcast;
+}
+
+unsafe extern "C" fn answered(_: usize, errno: c_int) -> c_int {
+    answer(errno)
+}
+
+unsafe extern "C" fn unwound(_: usize) {}
+
+/// The same for functions in which a thread may be cancelled, or which unwind.
+macro_rules! names_around {
+    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
+        around! {
+            $(fn $name($($argument: $Type),*) -> c_int {
+                before {
+                    Next::call($file::$as_pthread as *const (), 0)
+                }
+                after answered,
+                unwound unwound,
+            })*
+        }
+    };
+}
+
+names_around! {
+    cnd_wait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t) is condition::pthread_cond_wait;
+    cnd_timedwait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t, time: *const timespec)
+        is condition::pthread_cond_timedwait;
+    call_once(control: *mut libc::pthread_once_t, initialise: unsafe extern "C-unwind" fn()) is once::pthread_once;
+}
