@@ -79,7 +79,7 @@ pub use libc::{
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
 use crate::engine::door::atomic::{AtomicU64, Ordering};
 use crate::engine::door::signal::{self as kernel, Mask, bit};
-use crate::engine::door::{handler, handlers, is_forked_child, names};
+use crate::engine::door::{handler, handlers, helper, is_forked_child, names};
 use crate::sync::Mutex;
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
@@ -321,8 +321,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
         names::stay_loaded(); // the forwarder does, and the handlers
-        let forwarder = std::thread::Builder::new().name("greenthread-signals".into());
-        forwarder.spawn(forward)?;
+        helper::spawn("greenthread-signals", helper::STACK, Box::new(forward))?;
         state.has_forwarder = true;
     }
     state.watchers.retain(|watcher| !watcher.is_over());

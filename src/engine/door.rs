@@ -13,26 +13,14 @@
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
 //! | look at every runtime's figures | [`runtimes`] |
-//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `Resident` |
+//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `syscall_name` |
+//! | start a kernel thread of the crate's own | [`helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
 
 pub(crate) use super::arch::ticks;
 pub(crate) use super::atomic;
-pub(crate) use super::backend::config::check_stack_size;
-pub(crate) use super::backend::handle;
-pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
-pub(crate) use super::backend::runtimes;
-pub use super::backend::scope::Scope;
-pub(crate) use super::backend::scope::in_scope;
-#[cfg(green)]
-pub(crate) use super::backend::{BUCKETS, bucket};
-pub(crate) use super::backend::{Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes};
-pub use super::backend::{
-    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
-    ProcessorMetrics, QueueWait,
-};
 #[cfg(green)]
 pub(crate) use super::driver::{
     Direction, Limit, Operation, Source, closed, file, operate,
@@ -43,12 +31,24 @@ pub(crate) use super::green::Identity;
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
 #[cfg(interposes)]
 pub(crate) use super::green::current::{mask_changed, owner, reveal_all};
-#[cfg(feature = "tracing")]
-pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
 #[cfg(all(green, feature = "tracing"))]
 pub(crate) use super::report::syscalls::name as syscall_name;
+pub(crate) use super::runtime::handle;
+pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
+pub(crate) use super::runtime::runtimes;
+pub use super::runtime::scope::Scope;
+pub(crate) use super::runtime::scope::in_scope;
+#[cfg(green)]
+pub(crate) use super::runtime::{BUCKETS, bucket};
+pub(crate) use super::runtime::{
+    Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes, check_stack_size,
+};
+pub use super::runtime::{
+    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
+    ProcessorMetrics, QueueWait,
+};
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;
@@ -57,6 +57,7 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
+pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};

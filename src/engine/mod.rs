@@ -1,18 +1,13 @@
 //! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) come in by
 //! one door, [`door`]; the others are private.
 //!
-//! From the top: `backend` → `driver` → `wait` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
+//! From the top: `runtime` → `driver` → `wait` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
 
 #[cfg(green)]
 #[allow(unsafe_code, reason = "registers and assembly")]
 #[path = "../../arch/mod.rs"]
 mod arch;
 pub(crate) mod atomic;
-#[allow(
-    unsafe_code,
-    reason = "threads that begin and end, and the handles to them"
-)]
-mod backend;
 #[cfg(green)]
 #[allow(
     unsafe_code,
@@ -39,6 +34,11 @@ pub(crate) mod probe;
     reason = "names that others own, the loader's list, unwind tables"
 )]
 pub(crate) mod report;
+#[allow(
+    unsafe_code,
+    reason = "threads that begin and end, and the handles to them"
+)]
+mod runtime;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "records that change hands, signals")]
 mod sched;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::observer::{self, EVENTS, listens};
 use super::queue::Queue;
-use crate::engine::door::{Identity, Resident};
+use crate::engine::door::{Identity, helper};
 #[cfg(green)]
 use crate::engine::probe::BlockedPlace;
 
@@ -80,14 +80,7 @@ pub fn publish_events() -> io::Result<()> {
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     if !*begun {
-        // It runs no handler of the program's.
-        #[cfg(green)]
-        let mask = crate::engine::door::signal::set_mask(!0);
-        let teller = std::thread::Builder::new().name("gt-events".into());
-        let started = teller.spawn(live);
-        #[cfg(green)]
-        crate::engine::door::signal::set_mask(mask);
-        started?;
+        helper::spawn("gt-events", helper::OBSERVER_STACK, Box::new(live))?;
         observer::add(EVENTS);
         *begun = true;
     }
@@ -150,7 +143,6 @@ fn put(
 }
 
 fn live() {
-    Resident::join_staff();
     loop {
         let mut pause = LATER;
         while let Some(item) = QUEUE.take() {

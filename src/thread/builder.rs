@@ -196,7 +196,7 @@ impl Builder {
     {
         let wishes = self.checked()?;
         // SAFETY: the caller's promise.
-        unsafe { door::spawn_unchecked(Backend::here()?, wishes, f) }.map(JoinHandle)
+        unsafe { door::spawn_unchecked(Backend::here()?, wishes, None, f) }.map(JoinHandle)
     }
 
     #[track_caller]

@@ -3,7 +3,7 @@
 //! are those that a reader opens to follow it; a file that is there by chance, such as the monitor's, is not there
 //! every time. Compiled as usual, these tests see to it that the events happen.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "net"))]
 
 use self::counters::{begin, end};
 use crate::common::alone;

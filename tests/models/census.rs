@@ -61,7 +61,7 @@ impl World {
         self.lives[of].with_mut(|life| unsafe { *life = lives });
     }
 
-    /// As in `backend::life`, from outside.
+    /// As in `runtime::life`, from outside.
     fn spawn_from_outside(&self, thread: usize) {
         self.set_life(thread, true);
         self.census.outside.spawned.add_shared(1);

@@ -52,7 +52,7 @@ mod libc;
 #[path = "library/sync.rs"]
 mod sync;
 
-use engine::{atomic, backend, driver, green, policy, sched, sys, wait};
+use engine::{atomic, driver, green, policy, runtime, sched, sys, wait};
 
 // What several models have in common.
 mod letters;

@@ -45,7 +45,7 @@ impl Turns for Since {
     }
 }
 
-/// As in `backend::life`.
+/// As in `runtime::life`.
 fn begin(green: &'static Green, name: usize) {
     let identity = Box::leak(Box::new(Identity(UnsafeCell::new(name))));
     // Release: the name; partner: Acquire in `sched::sight`.

@@ -1,12 +1,10 @@
-//! The stand-in for `backend::life`: no green thread is started.
+//! The stand-in for `runtime::life`: no green thread is started.
 
 use std::io;
 
-use super::{Job, Wishes};
+use super::spawn::{Job, Wishes};
 use crate::engine::sched::Cluster;
 
-/// # Safety
-/// None is needed.
-pub(super) unsafe fn start<J: Job>(cluster: &'static Cluster, _: &Wishes, _: J) -> io::Result<()> {
+pub(super) fn start(cluster: &'static Cluster, _: &Wishes, _: Job) -> io::Result<()> {
     cluster.never()
 }

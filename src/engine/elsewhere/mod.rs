@@ -31,20 +31,7 @@ pub(crate) mod arch {
 }
 
 pub(crate) mod stack {
-    use std::io;
-
     pub(crate) const MIN_SIZE: usize = 16 << 10;
     /// On 32 bits, half of the address space.
     pub(crate) const MAX_SIZE: usize = if usize::BITS > 36 { 64 << 30 } else { 1 << 31 };
-
-    /// The size of a stack that shall have `size` bytes at least.
-    pub(crate) fn check_size(size: usize) -> io::Result<usize> {
-        match size {
-            ..=MAX_SIZE => Ok(size.max(MIN_SIZE)),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("a stack of {size} bytes: accepted are up to {MAX_SIZE}"),
-            )),
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! The name and the number of a thread, and where it was spawned. The public handle to a thread begins with them.
 
+use core::cell::Cell;
 use core::mem::offset_of;
 use core::num::NonZeroU64;
 use core::panic::Location;
@@ -19,7 +20,23 @@ pub(crate) struct Identity {
 /// A name. Boxed, it takes one word in its owner: most threads have none.
 struct Name(Box<str>);
 
+thread_local! {
+    /// Of a kernel thread: see [`Identity::own`]. It has no destructor: the destructors of other thread-locals may ask.
+    static OWN: Cell<*const Identity> = const { Cell::new(core::ptr::null()) };
+}
+
 impl Identity {
+    /// The identity of the calling kernel thread, which owns a share of what begins with it
+    /// (`runtime::handle::current`); null until a caller first asks for the thread's handle.
+    pub(crate) fn own() -> *const Identity {
+        OWN.get()
+    }
+
+    /// Async-signal-safe.
+    pub(crate) fn set_own(identity: *const Identity) {
+        OWN.set(identity);
+    }
+
     /// For debuggers: where the parts lie.
     pub(crate) const ID: usize = offset_of!(Identity, id);
     pub(crate) const NAME: usize = offset_of!(Identity, name);

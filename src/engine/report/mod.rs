@@ -41,10 +41,8 @@ pub(crate) use super::sched::sight::Doing;
 
 use std::io;
 
-use super::green::quiet;
-use super::green::resident::Resident;
+use super::sched::helper;
 use super::sys::signal::{self, ALL};
-use super::tls;
 
 /// Does `work` on the calling kernel thread without handlers of the program's, and with faults let through: a report
 /// reads words that may not be there.
@@ -55,20 +53,7 @@ pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Starts a kernel thread that works for reports. It runs no handler of the program's.
+/// Starts a helper for reports.
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    const STACK_SIZE: usize = 2 << 20;
-    let mask = signal::set_mask(ALL);
-    let started = std::thread::Builder::new()
-        .name(name.into())
-        .stack_size(tls::with_thread_locals(STACK_SIZE))
-        .spawn(move || {
-            Resident::join_staff();
-            // A search for a deadlock may have found a kernel thread that was not known.
-            quiet::tell();
-            work();
-            Resident::end();
-        });
-    signal::set_mask(mask);
-    started.map(drop)
+    helper::spawn(name, helper::OBSERVER_STACK, Box::new(work))
 }

@@ -276,11 +276,11 @@ mod tests {
     }
 
     const BELOW: [&str; 6] = [
-        "greenthread::engine::backend::packet::__rust_begin_short_backtrace",
+        "greenthread::engine::runtime::packet::__rust_begin_short_backtrace",
         "core::ops::function::FnOnce::call_once",
         "std::panicking::try",
-        "<greenthread::engine::backend::packet::Work<F,T> as greenthread::engine::backend::Job>::run",
-        "greenthread::engine::backend::life::body",
+        "greenthread::engine::runtime::packet::Packet<T,F>::run",
+        "greenthread::engine::runtime::life::body",
         "greenthread::engine::arch::x86_64::switch::call_at_bottom",
     ];
 

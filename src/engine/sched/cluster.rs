@@ -8,7 +8,6 @@ use std::io;
 use std::time::Duration;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::green::resident::Resident;
 use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::policy::Policy;
@@ -20,14 +19,13 @@ use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::watched::Watched;
 use crate::engine::sched::{
-    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, recruiter,
+    Counter, Machine, Owned, Processor, guest::Guest, helper, idlers::Idlers, monitor, recruiter,
 };
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
 use crate::engine::sys::{perturb, sanitizer};
-use crate::engine::tls;
 
 /// The configuration of a cluster; `runtime::Builder` checks it.
 #[derive(Clone, Debug)]
@@ -174,32 +172,19 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a kernel thread that does `work` until the cluster stops. `end` waits for it.
-    pub(super) fn employ(
-        &'static self,
-        name: &str,
-        stack_size: usize,
-        work: fn(&'static Cluster),
-    ) -> io::Result<()> {
+    /// Starts a helper that does `work` until the cluster stops. `end` waits for it.
+    pub(super) fn employ(&'static self, name: &str, work: fn(&'static Cluster)) -> io::Result<()> {
         self.staff.fetch_add(1, Ordering::Relaxed);
         let life = move || {
-            let _unseen = sanitizer::unseen();
-            Resident::join_staff();
             work(self);
-            Resident::end();
             // Release: its changes to processors; pairs with the Acquire in `end`.
             self.staff.fetch_sub(1, Ordering::Release);
             perturb::point("close: one has left");
             self.emptied.wake();
         };
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(tls::with_thread_locals(stack_size))
-            .spawn(life)
-            .map(drop)
-            .inspect_err(|_| {
-                self.staff.fetch_sub(1, Ordering::Relaxed);
-            })
+        helper::spawn(name, helper::STACK, Box::new(life)).inspect_err(|_| {
+            self.staff.fetch_sub(1, Ordering::Relaxed);
+        })
     }
 
     /// Every processor that the cluster has had, the active ones first.

@@ -17,7 +17,7 @@
 //! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads), or the fork waits until it
 //! is free (the loader's for its list: `sys::libraries`). That
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
-//! (`backend::bare`).
+//! (`runtime::pthread`).
 
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
@@ -29,8 +29,6 @@ use crate::engine::probe;
 use crate::engine::sched::{enter, sample};
 use crate::engine::sys::{self, libraries, mm};
 
-/// See [`let_go_on_as`].
-static GO_ON_AS: OnceLock<fn(*const Identity)> = OnceLock::new();
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// A word that is 0 in a child of the process that has registered: the kernel clears its page.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_RUNTIME).cast_mut());
@@ -116,12 +114,6 @@ pub(crate) fn register() {
     ONCE.call_once(register_first);
 }
 
-/// If the child's thread was a green one, it calls `go_on_as` with its identity: from then on that
-/// is a kernel thread's identity. `go_on_as` is async-signal-safe.
-pub(crate) fn let_go_on_as(go_on_as: fn(*const Identity)) {
-    GO_ON_AS.get_or_init(|| go_on_as);
-}
-
 fn register_first() {
     RSEQ.get_or_init(|| {
         // SAFETY: the names are those of glibc's two constants, and the constants have these types.
@@ -180,9 +172,8 @@ unsafe extern "C" fn in_child() {
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &arguments) };
     }
-    if let Some(go_on_as) = GO_ON_AS.get() {
-        go_on_as(green.identity.load(Ordering::Relaxed));
-    }
+    // From now on it is a kernel thread's, and is never freed.
+    Identity::set_own(green.identity.load(Ordering::Relaxed));
 }
 
 /// Whether this process was forked from one with a runtime.

@@ -22,6 +22,7 @@
 //! | `handlers`, `handed` | the program's signal handlers; what they leave to the monitor |
 //! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
 //! | `pthreads` | whose pthread one is |
+//! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
@@ -60,6 +61,7 @@ pub(crate) mod fork;
 mod guest;
 pub(crate) mod handed;
 pub(crate) mod handlers;
+pub(crate) mod helper;
 pub(crate) mod hooked;
 mod idle;
 mod idlers;

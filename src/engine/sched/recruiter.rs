@@ -22,13 +22,11 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::green::{Room, current};
 use crate::engine::sched::shortage;
-use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, machine};
+use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, helper, machine};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
-use crate::engine::tls;
 
-const STACK_SIZE: usize = 256 << 10;
 const CLOSELY: u64 = 5_000_000;
 const AT_ONCE: usize = 32;
 /// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody
@@ -113,13 +111,12 @@ impl Office {
 
 /// Starts the recruiter.
 pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-recruiter", STACK_SIZE, work)
+    cluster.employ("gt-recruiter", work)
 }
 
 /// The recruiter's work. When it returns it makes no more machines, and the processors that have
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
-    signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch) = (0, 0, 0, 1);
     // After a refusal another attempt is due.
     let mut asks_again = false;
@@ -221,11 +218,10 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
         return Err(Refusal::Limit(limit));
     }
     let made = Machine::new(cluster).and_then(|machine| {
-        let size = tls::with_thread_locals(STACK_SIZE);
         let argument = core::ptr::from_ref(machine).cast_mut().cast();
         // SAFETY: `live` expects a machine's record, which is never freed, and aborts rather than
         // unwinds.
-        unsafe { kernel_thread::start(size, live, argument) }.inspect_err(|_| machine.end())
+        unsafe { helper::bare(live, argument) }.inspect_err(|_| machine.end())
     });
     made.map_err(|number| {
         cluster.machines.fetch_sub(1, Ordering::Relaxed);
@@ -240,7 +236,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     let machine: &'static Machine = unsafe { &*machine.cast::<Machine>() };
     perturb::point("machine: begins");
     let cluster = machine.cluster();
-    kernel_thread::set_name("gt-machine", machine.index);
+    kernel_thread::set_name(format_args!("gt-machine-{}", machine.index));
     Resident::join_staff();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.

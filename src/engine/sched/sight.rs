@@ -73,7 +73,7 @@ impl Seen {
     /// The thread's name and number, or null. They stay during an inspection (`green::inspection`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
-            // Acquire: what it points to was written before; partner: Release in `backend::life`.
+            // Acquire: what it points to was written before; partner: Release in `runtime::life`.
             Seen::Green(green) => green.identity.load(Ordering::Acquire),
             Seen::Kernel(resident) => resident.identity(),
         }

@@ -41,7 +41,7 @@ use crate::engine::arch;
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::Room;
 use crate::engine::green::inspection::Inspection;
-use crate::engine::sched::{fork, handlers};
+use crate::engine::sched::{fork, handlers, helper};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{stack, tls};
 
@@ -59,7 +59,6 @@ const OVER: u32 = 2;
 /// destructors may take long.
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 1_000_000;
-const STACK_SIZE: usize = 64 << 10;
 
 /// The state that the proxy and the caller of `dlclose` share.
 struct Shared {
@@ -83,9 +82,8 @@ pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
         caller: arch::thread_pointer() as usize,
     });
     let theirs = Arc::into_raw(shared.clone());
-    let size = tls::with_thread_locals(STACK_SIZE);
     // SAFETY: `stand_in` expects a share that is its own; nothing in it unwinds.
-    if unsafe { kernel_thread::start(size, stand_in, theirs.cast_mut().cast()) }.is_err() {
+    if unsafe { helper::bare(stand_in, theirs.cast_mut().cast()) }.is_err() {
         // SAFETY: nobody has taken it.
         drop(unsafe { Arc::from_raw(theirs) });
         return 0;
@@ -106,7 +104,7 @@ pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
 /// The proxy, as long as the word is not `OVER`.
 extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     signal::set_mask(signal::ALL);
-    kernel_thread::set_name("gt-unload", 0);
+    kernel_thread::set_name(format_args!("gt-unload-0"));
     // SAFETY: the share that `unloaded_by` gave. It is freed in the end, when nobody waits for this
     // thread.
     let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };

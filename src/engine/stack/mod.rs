@@ -94,7 +94,7 @@ pub(crate) fn init(reserve: usize, default_size: usize) -> io::Result<()> {
 struct Class(u8);
 
 impl Class {
-    /// The class whose stacks have at least `size` usable bytes, which [`check_size`] accepts.
+    /// The class whose stacks have at least `size` usable bytes; [`MAX_SIZE`] is the most.
     fn of(size: usize) -> Class {
         let size = size.clamp(MIN_SIZE, MAX_SIZE).next_power_of_two();
         Class((size.ilog2() - MIN_SIZE.ilog2()) as u8)
@@ -112,16 +112,6 @@ impl Class {
     fn stride(self) -> usize {
         GUARD + self.size() + RESERVED.load(Relaxed)
     }
-}
-
-/// The size of the stack that [`acquire`] gives for `size`, if it accepts that. Call it with
-/// preemption on: the error allocates.
-pub(crate) fn check_size(size: usize) -> io::Result<usize> {
-    if size > MAX_SIZE {
-        let accepted = format!("stack size {size} is too large: at most {MAX_SIZE} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, accepted));
-    }
-    Ok(Class::of(size).size())
 }
 
 /// The header of a slot, in its last bytes.
@@ -184,7 +174,7 @@ impl Slot {
 
 /// Takes a slot with at least `size` usable bytes of stack below the reserve.
 ///
-/// Call it with preemption off, for a size that [`check_size`] accepts. Nothing is allocated.
+/// Call it with preemption off, for [`MAX_SIZE`] at most. Nothing is allocated.
 ///
 /// # Errors
 /// There is no memory for a slot.

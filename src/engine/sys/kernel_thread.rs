@@ -1,7 +1,8 @@
 //! Kernel threads: how one is started, its id, its name, its clock, the call that it is blocked in, and
 //! barriers between them. [`observer`](super::observer) tells whether one is blocked.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
+use core::fmt::Arguments;
 use core::mem::MaybeUninit;
 use std::io::Write;
 
@@ -9,38 +10,38 @@ use super::mm::page;
 use super::{Plain, call, plain};
 use crate::engine::atomic::{AtomicBool, Ordering};
 
-/// Starts a detached kernel thread that calls `main(argument)`, with libc's means alone. A thread of
-/// std's allocates and takes locks of std's at its start, before any code of ours runs: one that is
-/// made so that a preempted holder of the allocator's lock can go on would wait for that holder.
+/// Starts a kernel thread that calls `main(argument)`, with libc's means alone. `detach_state` is libc's constant.
 ///
 /// # Safety
 /// `main` may be called so, on a thread of its own, and does not unwind.
 pub(crate) unsafe fn start(
     stack_size: usize,
+    detach_state: c_int,
     main: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
-) -> Result<(), i32> {
+) -> Result<libc::pthread_t, i32> {
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::uninit();
     // SAFETY: the attributes are initialised first and destroyed last; the caller's promise.
     unsafe {
         let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
         libc::pthread_attr_init(attributes);
-        libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setdetachstate(attributes, detach_state);
+        // An absurd size is refused, and the default remains.
         libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(page()));
         let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
         libc::pthread_attr_destroy(attributes);
         match error {
-            0 => Ok(()),
+            0 => Ok(thread.assume_init()),
             error => Err(error),
         }
     }
 }
 
-/// Names the calling kernel thread: `kind`, and a number. Of that the system keeps 15 bytes.
-pub(crate) fn set_name(kind: &str, number: u32) {
+/// Names the calling kernel thread. The system keeps 15 bytes of the name.
+pub(crate) fn set_name(text: Arguments<'_>) {
     let mut name = [0u8; 32];
-    let _ = write!(&mut name[..31], "{kind}-{number}");
+    let _ = (&mut name[..31]).write_fmt(text);
     set(Attribute::Name(&name));
 }
 

@@ -6,14 +6,13 @@
 use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::collect::Collector;
 use super::timeline::Timeline;
 use super::words::SESSION_SHIFT;
 use crate::engine::door::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::door::is_forked_child;
+use crate::engine::door::{helper, is_forked_child};
 use crate::observe::observer::{self, TRACE};
 
 /// Whether a trace is being written.
@@ -47,7 +46,8 @@ fn short(trace: u32) -> u32 {
 /// A trace that is being written. Dropped, it ends.
 pub(super) struct Session {
     stop: Arc<Stop>,
-    collector: Option<JoinHandle<Timeline>>,
+    /// What the collector makes of it.
+    timeline: Option<mpsc::Receiver<Timeline>>,
 }
 
 /// Says to the collector that the trace is over.
@@ -85,22 +85,23 @@ impl Session {
         NUMBER.store(number, Ordering::Relaxed);
         let stop = Arc::new(Stop::default());
         let (ready, is_ready) = mpsc::sync_channel(1);
+        let (result, timeline) = mpsc::sync_channel(1);
         let life = {
             let stop = stop.clone();
             move || {
                 let collector = Collector::begin(short(number));
                 let _ = ready.send(());
-                collector.collect(|pause| stop.wait(pause))
+                let _ = result.send(collector.collect(|pause| stop.wait(pause)));
             }
         };
-        let builder = std::thread::Builder::new().name("trace".into());
-        let collector = builder.spawn(life).inspect_err(|_| release())?;
+        helper::spawn("gt-trace", helper::OBSERVER_STACK, Box::new(life))
+            .inspect_err(|_| release())?;
         // It cannot fail: the collector sends first of all.
         let _ = is_ready.recv();
         observer::add(TRACE);
         Ok(Session {
             stop,
-            collector: Some(collector),
+            timeline: Some(timeline),
         })
     }
 
@@ -111,14 +112,13 @@ impl Session {
 
     fn end(&mut self) -> io::Result<Timeline> {
         if is_forked_child() {
-            // The collector is the parent's, and so is the trace.
-            core::mem::forget(self.collector.take());
+            // The collector is the parent's, and so is the trace. It may have been sending at the fork.
+            core::mem::forget(self.timeline.take());
             return Err(io::Error::other("the trace is the parent's"));
         }
         self.stop.say();
         let over = || io::Error::other("the trace is over");
-        let collector = self.collector.take().ok_or_else(over)?;
-        let timeline = collector.join();
+        let timeline = self.timeline.take().ok_or_else(over)?.recv();
         // If it has panicked.
         observer::remove(TRACE);
         release();
@@ -128,7 +128,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.collector.is_some() {
+        if self.timeline.is_some() {
             let _ = self.end();
         }
     }

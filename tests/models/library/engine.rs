@@ -4,8 +4,6 @@
 pub(crate) mod arch;
 #[path = "atomic.rs"]
 pub(crate) mod atomic;
-#[path = "backend.rs"]
-pub(crate) mod backend;
 #[path = "door.rs"]
 pub(crate) mod door;
 #[path = "driver.rs"]
@@ -14,6 +12,8 @@ pub(crate) mod driver;
 pub(crate) mod green;
 #[path = "policy.rs"]
 pub(crate) mod policy;
+#[path = "runtime.rs"]
+pub(crate) mod runtime;
 #[path = "sched.rs"]
 pub(crate) mod sched;
 #[path = "sys.rs"]

@@ -47,12 +47,9 @@ use super::operation::Operation;
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
-use crate::engine::green::resident::Resident;
-use crate::engine::sched::{self, announce, fork};
-use crate::engine::sys::perturb;
-use crate::engine::{sys, tls};
+use crate::engine::sched::{self, announce, fork, helper};
+use crate::engine::sys::{self, perturb};
 
-const STACK_SIZE: usize = 64 << 10;
 /// The number of entries that one system call submits at most. The completion queue has space for
 /// more.
 const ENTRIES: u32 = 512;
@@ -93,8 +90,6 @@ impl Keeper {
         fork::register();
         let (tell, told) = mpsc::sync_channel(1);
         let live = move || {
-            sys::signal::set_mask(sys::signal::ALL);
-            Resident::join_staff();
             // Only the kernel thread that makes the ring can use it.
             match Service::open(entries) {
                 Ok(mut service) => {
@@ -108,10 +103,7 @@ impl Keeper {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("gt-ring".into())
-            .stack_size(tls::with_thread_locals(STACK_SIZE))
-            .spawn(live)?;
+        helper::spawn("gt-ring", helper::STACK, Box::new(live))?;
         let answer = announce::blocking(|| told.recv());
         answer.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }

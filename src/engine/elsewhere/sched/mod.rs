@@ -78,6 +78,28 @@ pub(crate) mod locked {
     pub(crate) fn unlock() {}
 }
 
+pub(crate) mod helper {
+    use std::io;
+
+    use crate::engine::green::resident::Resident;
+
+    pub(crate) const OBSERVER_STACK: usize = 2 << 20;
+
+    pub(crate) fn spawn(
+        name: &str,
+        stack_size: usize,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<()> {
+        let builder = std::thread::Builder::new().name(name.into());
+        let started = builder.stack_size(stack_size).spawn(move || {
+            Resident::join_staff();
+            work();
+            Resident::end();
+        });
+        started.map(drop)
+    }
+}
+
 pub(crate) mod machine {
     /// The largest number of kernel threads that a builder accepts, here as elsewhere.
     pub(crate) const MAX: usize = 1 << 16;
@@ -111,5 +133,4 @@ pub(crate) mod fork {
     }
 
     pub(crate) fn register() {}
-    pub(crate) fn let_go_on_as(_: fn(*const crate::engine::green::Identity)) {}
 }

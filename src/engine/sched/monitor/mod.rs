@@ -51,7 +51,7 @@ use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
 use crate::engine::sched::{Cluster, recruiter};
 use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{clock, kernel_thread, signal};
+use crate::engine::sys::{clock, kernel_thread};
 
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 10_000_000;
@@ -63,11 +63,10 @@ const EVENTS: u64 = 1_000_000;
 const QUOTA: u64 = 1_000_000_000;
 /// How often it looks at machines without a processor.
 const STRAYS: u64 = 5_000_000;
-const STACK_SIZE: usize = 256 << 10;
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-monitor", STACK_SIZE, watch)
+    cluster.employ("gt-monitor", watch)
 }
 
 /// How often the monitor looks.
@@ -121,7 +120,6 @@ struct Seen {
 
 /// The monitor's life.
 fn watch(cluster: &'static Cluster) {
-    signal::set_mask(signal::ALL);
     kernel_thread::set_precise_timers();
     let mut watch = Watch {
         cluster,

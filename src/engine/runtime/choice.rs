@@ -10,7 +10,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::config::invalid;
+use super::options::{Knobs, invalid, read};
 use crate::engine::policy::{
     GlobalQueue, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
 };
@@ -25,14 +25,13 @@ pub(crate) struct Choice {
 }
 
 /// The policy and options of `GREENTHREAD_POLICY`.
-#[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) policy: Choice,
     pub(super) ideas: Ideas,
 }
 
 /// The accepted values, for error messages.
-pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
+const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
     priority or global-queue, and after it, each behind a comma, what is to be different: \
     no-spinning, no-hand-off, no-preemption; with work-stealing also no-stealing, no-next-slot, \
     lifo, global-interval=NUMBER; with least-loaded also batch=NUMBER";
@@ -40,10 +39,9 @@ pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-
 impl Choice {
     pub(crate) fn new<P: Policy>(policy: P) -> Choice {
         let ours = anew_if_ours(&policy);
-        let name = name_of(&policy);
         let is_guest = ours.is_none();
-        let policy = match ours {
-            None => Box::new(policy),
+        let (policy, name) = match ours {
+            None => (Box::new(policy) as Box<dyn Policy>, "custom"),
             Some(ours) => {
                 // A policy that has not served anybody owns no memory.
                 std::mem::forget(policy);
@@ -75,29 +73,20 @@ impl Choice {
     }
 }
 
-/// Makes a policy like this one, without its threads, if it is one of this crate's.
-fn anew_if_ours(policy: &dyn Any) -> Option<Box<dyn Policy>> {
-    fn like<P: Policy>(policy: &dyn Any, anew: fn(&P) -> P) -> Option<Box<dyn Policy>> {
-        Some(Box::new(anew(policy.downcast_ref()?)))
+/// Makes a policy like this one, without its threads, if it is one of this crate's. And its name.
+fn anew_if_ours(policy: &dyn Any) -> Option<(Box<dyn Policy>, &'static str)> {
+    fn like<P: Policy>(
+        policy: &dyn Any,
+        name: &'static str,
+        anew: fn(&P) -> P,
+    ) -> Option<(Box<dyn Policy>, &'static str)> {
+        Some((Box::new(anew(policy.downcast_ref()?)), name))
     }
-    like(policy, WorkStealing::anew)
-        .or_else(|| like(policy, LeastLoaded::anew))
-        .or_else(|| like(policy, |_: &RelaxedFifo| RelaxedFifo::new()))
-        .or_else(|| like(policy, |_: &Priorities| Priorities::new()))
-        .or_else(|| like(policy, |_: &GlobalQueue| GlobalQueue::new()))
-}
-
-fn name_of(policy: &dyn Any) -> &'static str {
-    type IsOne = fn(&dyn Any) -> bool;
-    let names: [(IsOne, &str); 5] = [
-        (|policy| policy.is::<WorkStealing>(), "work-stealing"),
-        (|policy| policy.is::<LeastLoaded>(), "least-loaded"),
-        (|policy| policy.is::<RelaxedFifo>(), "relaxed-fifo"),
-        (|policy| policy.is::<Priorities>(), "priority"),
-        (|policy| policy.is::<GlobalQueue>(), "global-queue"),
-    ];
-    let name = names.iter().find(|(is, _)| is(policy));
-    name.map_or("custom", |&(_, name)| name)
+    like(policy, "work-stealing", WorkStealing::anew)
+        .or_else(|| like(policy, "least-loaded", LeastLoaded::anew))
+        .or_else(|| like(policy, "relaxed-fifo", |_: &RelaxedFifo| RelaxedFifo::new()))
+        .or_else(|| like(policy, "priority", |_: &Priorities| Priorities::new()))
+        .or_else(|| like(policy, "global-queue", |_: &GlobalQueue| GlobalQueue::new()))
 }
 
 impl fmt::Debug for Choice {
@@ -106,23 +95,25 @@ impl fmt::Debug for Choice {
     }
 }
 
-impl Default for Asked {
-    fn default() -> Asked {
-        Asked {
+impl Knobs {
+    /// The policy that is asked for by name, and else the default.
+    pub(super) fn named_policy(&self) -> io::Result<Asked> {
+        let asked = match &self.policy_text {
+            Some(text) => Some(
+                parse(text)
+                    .ok_or_else(|| invalid(format!("policy {text:?}: accepted is {ACCEPTED}")))?,
+            ),
+            None => read("GREENTHREAD_POLICY", ACCEPTED, parse)?,
+        };
+        Ok(asked.unwrap_or_else(|| Asked {
             policy: Choice::new(WorkStealing::new()),
             ideas: Ideas::ALL,
-        }
-    }
-}
-
-impl Asked {
-    pub(super) fn named(text: &str) -> io::Result<Asked> {
-        parse(text).ok_or_else(|| invalid(format!("policy {text:?}: accepted is {ACCEPTED}")))
+        }))
     }
 }
 
 /// Reads the value of `GREENTHREAD_POLICY`. `None` if it is not accepted.
-pub(super) fn parse(text: &str) -> Option<Asked> {
+fn parse(text: &str) -> Option<Asked> {
     let mut words = text.split(',');
     let name = words.next()?;
     let mut ideas = Ideas::ALL;

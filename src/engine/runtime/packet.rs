@@ -1,7 +1,7 @@
 //! A thread's closure and its result: the road of a spawned closure, from `spawn` to `join`.
 //!
 //! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
-//! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet. The packet begins with
+//! (`engine::runtime::spawn`) that runs the closure and leaves its result in the packet. The packet begins with
 //! what the thread's handles share: all that a thread needs is one piece of memory, in which the thread, its joiner
 //! and each handle own a share (`handle::shares`).
 //!
@@ -28,9 +28,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
+use super::Backend;
+use super::handle::{self, End, Left, Shared, Thread, Verbs};
+use super::pthread::Pthread;
 use super::scope::{Members, Scope};
-use super::{Backend, Job, Kernel, Wishes};
-use crate::engine::backend::handle::{self, End, Left, Shared, Thread};
+use super::spawn::{Job, Wishes};
 use crate::engine::sys::die;
 
 type Result<T> = std::thread::Result<T>;
@@ -46,7 +48,7 @@ struct Packet<T, F = ()> {
     scope: UnsafeCell<Option<Arc<Members>>>,
     /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
     /// end is over.
-    kernel: UnsafeCell<Option<Box<Kernel>>>,
+    kernel: UnsafeCell<Option<Box<Pthread>>>,
     result: UnsafeCell<Option<Result<T>>>,
     work: UnsafeCell<MaybeUninit<F>>,
 }
@@ -109,12 +111,12 @@ impl<T> Joiner<T> {
         unsafe { Packet::of(self.thread.as_ptr()) }
     }
 
-    fn kernel(&self) -> Option<&Kernel> {
+    fn kernel(&self) -> Option<&Pthread> {
         // SAFETY: the joiner's, by the table, who takes it only when it goes.
         unsafe { (*self.packet().kernel.get()).as_deref() }
     }
 
-    fn take_kernel(&mut self) -> Option<Box<Kernel>> {
+    fn take_kernel(&mut self) -> Option<Box<Pthread>> {
         // SAFETY: as above; nothing is borrowed of it.
         unsafe { (*self.packet().kernel.get()).take() }
     }
@@ -214,20 +216,20 @@ impl<T> Drop for Joiner<T> {
 
 /// Starts a thread.
 #[inline]
-pub(crate) fn spawn<F, T>(backend: Backend, mut wishes: Wishes, f: F) -> io::Result<Joiner<T>>
+pub(crate) fn spawn<F, T>(backend: Backend, wishes: Wishes, f: F) -> io::Result<Joiner<T>>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
     // SAFETY: both types are 'static.
-    unsafe { start(backend, &mut wishes, None, f) }
+    unsafe { spawn_unchecked(backend, wishes, None, f) }
 }
 
 /// Starts a thread in a scope.
 #[inline]
 pub(crate) fn spawn_scoped<'scope, F, T>(
     backend: Backend,
-    mut wishes: Wishes,
+    wishes: Wishes,
     scope: &'scope Scope<'scope, '_>,
     f: F,
 ) -> io::Result<Joiner<T>>
@@ -236,52 +238,37 @@ where
     T: Send + 'scope,
 {
     // SAFETY: the scope ends only when its threads have dropped their closures and results.
-    unsafe { start(backend, &mut wishes, Some(scope.members()), f) }
+    unsafe { spawn_unchecked(backend, wishes, Some(scope), f) }
 }
 
 /// Starts a thread that may borrow anything.
 ///
 /// # Safety
-/// `f` and its result outlive the thread.
+/// `f` and its result outlive the thread: they are `'static`, or the scope sees to it.
 #[inline]
 pub(crate) unsafe fn spawn_unchecked<F, T>(
     backend: Backend,
     mut wishes: Wishes,
+    scope: Option<&Scope<'_, '_>>,
     f: F,
 ) -> io::Result<Joiner<T>>
 where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    // SAFETY: the caller's promise.
-    unsafe { start(backend, &mut wishes, None, f) }
-}
-
-/// # Safety
-/// `f` and its result outlive the thread: they are `'static`, or a scope sees to it.
-#[inline]
-unsafe fn start<F, T>(
-    backend: Backend,
-    wishes: &mut Wishes,
-    scope: Option<Arc<Members>>,
-    f: F,
-) -> io::Result<Joiner<T>>
-where
-    F: FnOnce() -> T + Send,
-    T: Send,
-{
+    let (wishes, scope) = (&mut wishes, scope.map(Scope::members));
     // SAFETY: the caller's promise.
     unsafe {
         if size_of::<F>() > LARGE {
-            return start_with_packet(backend, wishes, scope, Box::new(f));
+            return start(backend, wishes, scope, Box::new(f));
         }
-        start_with_packet(backend, wishes, scope, f)
+        start(backend, wishes, scope, f)
     }
 }
 
 /// # Safety
-/// As for [`start`].
-unsafe fn start_with_packet<F, T>(
+/// As for [`spawn_unchecked`].
+unsafe fn start<F, T>(
     backend: Backend,
     wishes: &mut Wishes,
     scope: Option<Arc<Members>>,
@@ -297,56 +284,34 @@ where
     let mut packet = Box::<Packet<T, F>>::new_uninit();
     // In place: a move would read what was just written, in wider words, and wait for that.
     packet.write(Packet {
-        shared: Shared::new(wishes.name.take(), wishes.spawned_at, free::<Packet<T, F>>),
+        shared: Shared::new(wishes.name.take(), wishes.spawned_at, Packet::<T, F>::VERBS),
         scope: UnsafeCell::new(scope),
         kernel: UnsafeCell::new(None),
         result: UnsafeCell::new(None),
         work: UnsafeCell::new(MaybeUninit::new(f)),
     });
     let shared = Box::into_raw(packet).cast::<Shared>();
-    // SAFETY: the packet begins with its shared data, which has two shares: the joiner's and the thread's.
-    let (work, thread) = unsafe {
-        let work = Work::<F, T>(Thread::from_raw(shared), PhantomData);
-        (work, Thread::from_raw(shared))
-    };
+    // SAFETY: the packet begins with its shared data, which has two shares: the joiner's and the thread's. The rest is the
+    // caller's promise.
+    let (job, thread) = unsafe { (Job::of(Thread::from_raw(shared)), Thread::from_raw(shared)) };
     let joiner = Joiner {
         thread: ManuallyDrop::new(thread),
         packet: PhantomData,
     };
-    // SAFETY: the caller's promise; the job runs the closure once, and catches its panic.
-    if let Some(kernel) = unsafe { backend.spawn(wishes, work) }? {
+    if let Some(kernel) = backend.spawn(wishes, job)? {
         // SAFETY: the joiner's, which nobody else has yet.
         unsafe { *joiner.packet().kernel.get() = Some(Box::new(kernel)) };
     }
     Ok(joiner)
 }
 
-/// Frees the packet that begins with `shared`. There is no closure in it any more, and no result that needs dropping.
-///
-/// # Safety
-/// It came from a `Box<P>`, and the last share of it was given up.
-unsafe fn free<P>(shared: *mut Shared) {
-    // SAFETY: the caller's promise.
-    drop(unsafe { Box::from_raw(shared.cast::<P>()) });
-}
-
-/// The work of a thread: its share of a packet whose closure has not been taken yet.
-struct Work<F, T>(Thread, PhantomData<Packet<T, F>>);
-
-// SAFETY: `start` demands that the closure may be sent, and the result.
-unsafe impl<F, T> Send for Work<F, T> {}
-
-// SAFETY: `run` catches the panic of the closure.
-unsafe impl<F: FnOnce() -> T, T> Job for Work<F, T> {
-    fn thread(&self) -> &Thread {
-        &self.0
-    }
-
-    fn into_thread(self) -> Thread {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used again, and never dropped.
-        unsafe { core::ptr::read(&this.0) }
-    }
+impl<T, F: FnOnce() -> T> Packet<T, F> {
+    const VERBS: &'static Verbs = &Verbs {
+        run: Packet::<T, F>::run,
+        cancel: Packet::<T, F>::cancel,
+        // SAFETY: the box of `start`; there is no closure in it any more, and no result that needs dropping.
+        free: |shared| drop(unsafe { Box::from_raw(shared.cast_mut().cast::<Packet<T, F>>()) }),
+    };
 
     /// Runs the closure and leaves its result, or its panic, in the packet.
     unsafe fn run(share: *const Shared) {
@@ -366,6 +331,24 @@ unsafe impl<F: FnOnce() -> T, T> Job for Work<F, T> {
         }
         packet.shared.note_finished();
     }
+
+    /// Drops the closure, which was not run.
+    unsafe fn cancel(share: *const Shared) {
+        /// After the closure, which may panic while it is dropped.
+        struct Last<'a, T, F>(&'a Packet<T, F>);
+        impl<T, F> Drop for Last<'_, T, F> {
+            fn drop(&mut self) {
+                if self.0.shared.shares().finish() {
+                    // SAFETY: `finish` says so.
+                    unsafe { self.0.drop_result() };
+                }
+            }
+        }
+        // SAFETY: the caller's promise.
+        let last = Last(unsafe { Packet::<T, F>::of(share) });
+        // SAFETY: it is there still, and nobody else reaches it.
+        unsafe { (*last.0.work.get()).assume_init_drop() }
+    }
 }
 
 /// Takes `f` and calls it. Since it is taken where it is called, a large closure lies on a small
@@ -380,24 +363,4 @@ unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
     // No tail call, which would leave no frame.
     core::hint::black_box(());
     result
-}
-
-impl<F, T> Drop for Work<F, T> {
-    /// Drops the closure, which was not run. The joiner sees to the rest.
-    fn drop(&mut self) {
-        /// After the closure, which may panic while it is dropped.
-        struct Last<'a, T, F>(&'a Packet<T, F>);
-        impl<T, F> Drop for Last<'_, T, F> {
-            fn drop(&mut self) {
-                if self.0.shared.shares().finish() {
-                    // SAFETY: `finish` says so.
-                    unsafe { self.0.drop_result() };
-                }
-            }
-        }
-        // SAFETY: a job's share, which is given up after this.
-        let last = Last(unsafe { Packet::<T, F>::of(self.0.as_ptr()) });
-        // SAFETY: it is there still, and nobody else reaches it.
-        unsafe { (*last.0.work.get()).assume_init_drop() }
-    }
 }

@@ -1,4 +1,4 @@
-//! The stand-in for `backend::green`: there are no green threads here.
+//! The stand-in for `runtime::green`: there are no green threads here.
 
 use std::io;
 use std::sync::OnceLock;
@@ -41,6 +41,6 @@ pub(super) fn check_signal(_: i32) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
-    Ok(None)
+pub(super) fn accepted_signals() -> String {
+    "a number".into()
 }

@@ -77,8 +77,18 @@ pub(crate) struct Shared {
     shares: Shares,
     /// The closure has returned.
     is_finished: AtomicBool,
-    /// Frees the memory that begins with this.
-    free: unsafe fn(*mut Shared),
+    /// What only the maker of the memory that begins with this knows how to do.
+    verbs: &'static Verbs,
+}
+
+/// See `packet`, which has these functions. Each gets the address of a share.
+pub(crate) struct Verbs {
+    /// Runs the closure, and leaves its result. It does not unwind.
+    pub(super) run: unsafe fn(*const Shared),
+    /// Drops the closure, which was not run.
+    pub(super) cancel: unsafe fn(*const Shared),
+    /// Frees the memory: the last share was given up.
+    pub(super) free: unsafe fn(*const Shared),
 }
 
 /// For reports: a thread waits until another has begun.
@@ -89,15 +99,14 @@ impl Shared {
     /// Where the end lies.
     const END: usize = core::mem::offset_of!(Shared, end);
 
-    /// The data of a new thread, with the shares of the thread and of its joiner. `free` frees the memory that
-    /// begins with them.
+    /// The data of a new thread, with the shares of the thread and of its joiner.
     #[inline]
     pub(crate) fn new(
         name: Option<Box<str>>,
         spawned_at: &'static Location<'static>,
-        free: unsafe fn(*mut Shared),
+        verbs: &'static Verbs,
     ) -> Shared {
-        Shared::with(name, Some(spawned_at), Shares::new(), free)
+        Shared::with(name, Some(spawned_at), Shares::new(), verbs)
     }
 
     #[inline]
@@ -105,7 +114,7 @@ impl Shared {
         name: Option<Box<str>>,
         spawned_at: Option<&'static Location<'static>>,
         shares: Shares,
-        free: unsafe fn(*mut Shared),
+        verbs: &'static Verbs,
     ) -> Shared {
         Shared {
             identity: Identity::new(name, spawned_at),
@@ -114,8 +123,26 @@ impl Shared {
             end: End::new(),
             shares,
             is_finished: AtomicBool::new(false),
-            free,
+            verbs,
         }
+    }
+
+    /// Runs the thread's closure. Memory is freed now, on the thread itself and with preemption on.
+    ///
+    /// # Safety
+    /// The share is that of a [`Job`](super::spawn::Job), which was not run yet; it is not given up meanwhile.
+    pub(super) unsafe fn run(share: *const Shared) {
+        // SAFETY: the caller's promise.
+        unsafe { ((*share).verbs.run)(share) }
+    }
+
+    /// Drops the thread's closure.
+    ///
+    /// # Safety
+    /// As for [`Shared::run`]; it is not run afterwards either.
+    pub(super) unsafe fn cancel(share: *const Shared) {
+        // SAFETY: the caller's promise.
+        unsafe { ((*share).verbs.cancel)(share) }
     }
 
     pub(crate) fn shares(&self) -> &Shares {
@@ -158,7 +185,7 @@ impl Shared {
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         let alarm = Waiter::new();
         loop {
-            // Acquire: partner: Release in `backend::life`.
+            // Acquire: partner: Release in `runtime::life`.
             match self.pthread.load(Ordering::Acquire) {
                 0 => drop(alarm.wait(About::only(&BEGUN), Some(clock::now() + 50_000))),
                 pthread => return pthread as libc::pthread_t,
@@ -251,7 +278,7 @@ impl Thread {
     #[inline]
     pub(crate) unsafe fn free(thread: &Thread) {
         // SAFETY: the data began with this address when they were made; the caller's promise.
-        unsafe { (thread.shared().free)(thread.0.as_ptr()) };
+        unsafe { (thread.shared().verbs.free)(thread.0.as_ptr()) };
     }
 
     /// Makes the thread's token available: the thread's current call of [`park`](crate::park)
@@ -330,7 +357,7 @@ impl fmt::Debug for Thread {
 static PARK: Subject = Subject::inside("unpark", handles::<1>);
 /// A kernel thread owns one, and another one while it waits.
 static PARK_KERNEL: Subject = Subject::inside("unpark", handles::<2>);
-/// If it was spawned here, it has a third one, for its end (`backend::spawn`).
+/// If it was spawned here, it has a third one, for its end (`runtime::spawn`).
 static PARK_SPAWNED_KERNEL: Subject = Subject::inside("unpark", handles::<3>);
 
 /// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself

@@ -1,6 +1,6 @@
 //! Who still needs a thread's data: [`Shares`], a count of owners and two flags, in one word.
 //!
-//! The thread, its joiner and each handle own a share of one piece of memory (`backend::packet`), and who gives up
+//! The thread, its joiner and each handle own a share of one piece of memory (`runtime::packet`), and who gives up
 //! the last share frees it. The thread's result goes earlier: when it has *finished*, and its joiner has *gone*
 //! without it, the second of the two drops it.
 //!

@@ -3,23 +3,19 @@
 use std::io;
 use std::time::Duration;
 
-use super::choice::{Asked, Choice};
-use super::config::{self, check_stack_size, invalid};
-use super::{Backend, Driver, KernelBackend, Mode, OnDeadlock, green, runtimes, schedtrace};
+use super::options::{Knobs, check_stack_size, default_stack_size, invalid, read, word};
+use super::{
+    Backend, Driver, KernelBackend, Mode, OnDeadlock, config, green, runtimes, schedtrace,
+};
 use crate::engine::atomic::Ordering;
-use crate::engine::backend::handle;
 #[cfg(green)]
 use crate::engine::report::reporter;
-use crate::engine::sched::{Ideas, fork, machine, resize};
+use crate::engine::runtime::handle;
+use crate::engine::sched::{Ideas, fork, resize};
 use crate::engine::stack;
 #[cfg(green)]
 use crate::engine::sys::names;
 use crate::observe::{measure::measure, trace::environment};
-
-const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
-const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
-const LONGEST_TIME_SLICE: Duration = Duration::from_secs(3600);
-const DEFAULT_KERNEL_THREADS: usize = 10_000;
 
 /// The configuration of a cluster.
 pub(super) struct Plan {
@@ -34,49 +30,23 @@ pub(super) struct Plan {
     pub(super) ideas: Ideas,
 }
 
-/// The knobs that were set. The environment, and then a default, decides the others.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Knobs {
-    pub(crate) processors: Option<usize>,
-    pub(crate) stack_size: Option<usize>,
-    pub(crate) time_slice: Option<Duration>,
-    pub(crate) preempt_signal: Option<i32>,
-    pub(crate) max_kernel_threads: Option<usize>,
-    pub(crate) mode: Option<Mode>,
-    pub(crate) driver: Option<Driver>,
-    pub(crate) policy: Option<Choice>,
-    pub(crate) policy_text: Option<String>,
-    pub(crate) spinning: Option<bool>,
-    pub(crate) hand_off: Option<bool>,
-    pub(crate) preemption: Option<bool>,
-    pub(crate) on_deadlock: Option<OnDeadlock>,
-}
-
 impl Knobs {
     /// Starts a backend with these knobs.
     pub(crate) fn start(self) -> io::Result<Backend> {
         if fork::is_child() {
             return self.start_in_child();
         }
-        let asked = match &self.policy_text {
-            Some(text) => Asked::named(text)?,
-            None => config::policy()?,
-        };
-        let named = match self.processors {
-            Some(count) => resize::check(count, None).map(|()| Some(count))?,
-            None => config::processors()?,
-        };
+        let asked = self.named_policy()?;
+        let named = self.processors()?;
         let processors = named.unwrap_or_else(resize::default_size);
-        let asked_stack = match self.stack_size {
-            Some(size) => check_stack_size(size).map(|()| Some(size))?,
-            None => config::stack_size()?,
-        };
-        // The usable bytes of a slot are a power of two, and the caches of stacks go by that size.
-        let stack_size = match asked_stack {
-            Some(size) => size,
-            None => config::std_stack_size()?,
-        };
-        config::check_unmodified()?;
+        let asked_stack = self.stack_size()?;
+        let stack_size = asked_stack.unwrap_or_else(default_stack_size);
+        if let Err(error) = check_stack_size(stack_size) {
+            return Err(invalid(format!("RUST_MIN_STACK asks for {error}")));
+        }
+        // The hooked calls of libc read it by themselves.
+        let known = |text: &str| word(text, [("on", ()), ("off", ())]);
+        read("GREENTHREAD_UNMODIFIED", "on or off", known)?;
         let trace = config::trace()?;
         #[cfg(not(green))]
         config::say_unobserved();
@@ -85,17 +55,12 @@ impl Knobs {
         let plan = Plan {
             processors,
             follows_quota: named.is_none(),
+            // The usable bytes of a slot are a power of two, and the caches of stacks go by that size.
             stack_size: stack_size.next_power_of_two().max(stack::MIN_SIZE),
             time_slice: self.time_slice()?,
             max_kernel_threads: self.max_kernel_threads(processors)?,
-            signal: match self.preempt_signal {
-                Some(signal) => green::check_signal(signal).map(|()| Some(signal))?,
-                None => green::preempt_signal()?,
-            },
-            driver: match self.driver {
-                Some(driver) => Some(driver),
-                None => config::driver()?,
-            },
+            signal: self.preempt_signal()?,
+            driver: self.driver()?,
             ideas: Ideas {
                 spinning: self.spinning.unwrap_or(asked.ideas.spinning),
                 hand_off: self.hand_off.unwrap_or(asked.ideas.hand_off),
@@ -106,7 +71,7 @@ impl Knobs {
         let (wishes, warnings) = (config::reporter()?, config::warnings()?);
         #[cfg(green)]
         names::stay_loaded();
-        let mode = self.mode(plan.stack_size)?;
+        let mode = self.possible_mode(plan.stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
         handle::prepare_fork();
         if let Some(path) = trace {
@@ -151,48 +116,19 @@ impl Knobs {
         if self.mode == Some(Mode::Green) {
             return Err(no_green("this process was forked from one with a runtime"));
         }
-        let processors = match self.processors {
-            Some(count) => resize::check(count, None).map(|()| count)?,
-            None => default.processors.load(Ordering::Relaxed),
-        };
-        if let Some(size) = self.stack_size {
-            check_stack_size(size)?;
-        }
+        let processors = self.processors;
+        let processors = processors.unwrap_or_else(|| default.processors.load(Ordering::Relaxed));
+        resize::check(processors, None)?;
         let stack_size = self.stack_size.or(default.stack_size);
+        stack_size.map_or(Ok(()), check_stack_size)?;
         Ok(Backend::Kernel(KernelBackend::start(
             stack_size, processors,
         )))
     }
 
-    fn time_slice(&self) -> io::Result<Duration> {
-        let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
-        match (SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
-            true => Ok(time_slice),
-            false => Err(invalid(format!(
-                "a time slice of {time_slice:?}: accepted are {SHORTEST_TIME_SLICE:?} to {LONGEST_TIME_SLICE:?}"
-            ))),
-        }
-    }
-
-    fn max_kernel_threads(&self, processors: usize) -> io::Result<usize> {
-        let least = processors + 1;
-        let most = self.max_kernel_threads;
-        let most = most.unwrap_or(DEFAULT_KERNEL_THREADS.max(least));
-        match (least..=machine::MAX).contains(&most) {
-            true => Ok(most),
-            false => Err(invalid(format!(
-                "at most {most} kernel threads: accepted are {least} (one more than processors) to {}",
-                machine::MAX
-            ))),
-        }
-    }
-
     /// Returns the mode that was asked for, or otherwise green threads where they are possible.
-    fn mode(&self, stack_size: usize) -> io::Result<Mode> {
-        let asked = match self.mode {
-            Some(mode) => Some(mode),
-            None => config::mode()?,
-        };
+    fn possible_mode(&self, stack_size: usize) -> io::Result<Mode> {
+        let asked = self.mode()?;
         if asked == Some(Mode::Kernel) {
             return Ok(Mode::Kernel);
         }

@@ -6,10 +6,10 @@
 
 use std::io;
 
-use super::{Job, Wishes};
+use super::handle::{Shared, Thread, own_shared, shared_of};
+use super::spawn::{Job, Wishes};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::backend::handle::{Thread, own_shared, shared_of};
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, inspection, records};
 use crate::engine::policy::Readied;
@@ -20,14 +20,7 @@ use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
 
 /// Starts a green thread.
-///
-/// # Safety
-/// As [`Backend::spawn`](super::Backend::spawn).
-pub(super) unsafe fn start<J: Job>(
-    cluster: &'static Cluster,
-    wishes: &Wishes,
-    job: J,
-) -> io::Result<()> {
+pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io::Result<()> {
     let green = {
         let _unseen = sanitizer::unseen();
         new_green(cluster, wishes.stack_size)?
@@ -35,9 +28,8 @@ pub(super) unsafe fn start<J: Job>(
     let share = job.into_thread().into_raw();
     sanitizer::publish(green);
     let _unseen = sanitizer::unseen();
-    // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects;
-    // lifetimes are the caller's promise.
-    unsafe { green.prepare((body::<J>, share.cast())) };
+    // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects.
+    unsafe { green.prepare((body, share.cast())) };
     green.set_cluster(cluster);
     let identity = share.cast_mut().cast();
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `sched::sight`.
@@ -116,7 +108,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 ///
 /// # Safety
 /// `job` is the [`Job::into_thread`] of this thread's job, turned raw.
-unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
+unsafe fn body(green: &'static Green, job: *const ()) {
     sanitizer::see_again();
     sanitizer::observe(green);
     current::begin(green);
@@ -133,7 +125,7 @@ unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
     // Release: partner: Acquire in `Shared::pthread`, whose caller may read the control block.
     own_shared(green).pthread.store(pthread, Ordering::Release);
     // SAFETY: the caller's promise; the share is given up in `leave`.
-    unsafe { J::run(job.cast()) };
+    unsafe { Shared::run(job.cast()) };
     leave(green);
 }
 
@@ -144,7 +136,7 @@ fn leave(green: &'static Green) {
     if sched::fork::is_child() && current::green().is_none() {
         // The thread that forked has returned in the child, and no other thread is there. The
         // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
-        // may be held for ever: see `bare`.)
+        // may be held for ever: see `pthread`.)
         // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
     }

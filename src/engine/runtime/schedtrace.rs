@@ -25,8 +25,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use super::{Backend, FIGURES, Mode, Value, runtimes};
-use crate::engine::green::resident::Resident;
-use crate::engine::sched::fork;
+use crate::engine::sched::{fork, helper};
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {
@@ -34,19 +33,13 @@ pub(super) fn begin(interval: Duration) -> io::Result<()> {
     let mut result = Ok(());
     ONCE.call_once(|| {
         let begin = Instant::now();
-        // It runs no handler of the program's.
-        #[cfg(green)]
-        let mask = crate::engine::sys::signal::set_mask(crate::engine::sys::signal::ALL);
-        let writer = std::thread::Builder::new().name("gt-schedtrace".into());
-        result = writer.spawn(move || live(begin, interval)).map(drop);
-        #[cfg(green)]
-        crate::engine::sys::signal::set_mask(mask);
+        let live = move || live(begin, interval);
+        result = helper::spawn("gt-schedtrace", helper::OBSERVER_STACK, Box::new(live));
     });
     result
 }
 
 fn live(begin: Instant, interval: Duration) {
-    Resident::join_staff();
     let mut at = begin;
     loop {
         // If it is late, it leaves lines out.

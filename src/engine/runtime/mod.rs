@@ -4,20 +4,18 @@
 //! | file | idea |
 //! |---|---|
 //! | `mod` | either of the two; the default one, started when it is first needed |
-//! | `start`, `config`, `choice` | starting one: knobs, the environment, a policy by name |
-//! | `green`, `kernel` | further work for a cluster, beyond the knobs; counting kernel threads |
+//! | `options`, `choice`, `config` | what a builder or the environment sets; a policy by name; what the environment asks of observers |
+//! | `start`, `green`, `kernel` | starting a backend; further work for a cluster; counting kernel threads |
 //! | `life` | the beginning and end of a green thread: the parts that the thread itself runs |
 //! | `packet`, `scope` | a closure and its result; threads that end before the data they borrow |
-//! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
+//! | `spawn`, `pthread` | starting a thread; kernel threads, by std's means or libc's |
 //! | `handle/` | a thread's shared data: its name, its number, its token, its end |
 //! | `metrics`, `histogram` | figures: counts since the start, and the present state; times |
 //! | `runtimes`, `schedtrace` | every runtime of the process; a line about each now and then |
 
-#[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
-mod bare;
 mod choice;
-pub(crate) mod config;
-#[cfg_attr(not(green), path = "../elsewhere/backend_green.rs")]
+mod config;
+#[cfg_attr(not(green), path = "../elsewhere/runtime_green.rs")]
 mod green;
 pub(crate) mod handle;
 mod histogram;
@@ -25,7 +23,10 @@ mod kernel;
 #[cfg_attr(not(green), path = "../elsewhere/life.rs")]
 mod life;
 mod metrics;
+mod options;
 pub(crate) mod packet;
+#[cfg_attr(not(green), path = "../elsewhere/pthread.rs")]
+mod pthread;
 pub(crate) mod runtimes;
 mod schedtrace;
 pub(crate) mod scope;
@@ -42,8 +43,8 @@ pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
 pub(crate) use self::metrics::{FIGURES, Figure, Value};
-pub(crate) use self::spawn::{Job, Kernel, Wishes};
-pub(crate) use self::start::Knobs;
+pub(crate) use self::options::{Knobs, check_stack_size};
+pub(crate) use self::spawn::Wishes;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::current;
 #[cfg(green)]
@@ -223,7 +224,9 @@ impl Backend {
         }
         match GLOBAL.get() {
             Some(backend) => Ok(backend.processors()),
-            None => Ok(config::processors()?.unwrap_or_else(resize::default_size)),
+            None => Ok(Knobs::default()
+                .processors()?
+                .unwrap_or_else(resize::default_size)),
         }
     }
 

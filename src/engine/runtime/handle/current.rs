@@ -1,48 +1,39 @@
 //! The current thread's handle: how a thread finds the data that it shares with others.
 //!
-//! A green thread's is in its record. A kernel thread keeps a count of it in a thread-local; the destructor of a
-//! pthread key drops that.
+//! A green thread's is in its record. A kernel thread owns a share of it, to which a thread-local points
+//! ([`Identity::own`]). It is made when a caller first asks for the handle, and the destructor of a pthread key drops
+//! it after those of thread-locals, which may ask.
 
 use core::mem::ManuallyDrop;
+#[cfg(not(green))]
 use std::cell::Cell;
 
 use super::shares::Shares;
-use super::{Shared, Thread, own_shared, shared_of};
+use super::{Shared, Thread, Verbs, own_shared, shared_of};
 use crate::engine::green::current as me;
 use crate::engine::green::resident::Resident;
 use crate::engine::green::{Identity, inspection};
 use crate::engine::sched::fork;
+use crate::engine::sys::die;
 #[cfg(green)]
 use crate::engine::sys::names;
 
-thread_local! {
-    /// A kernel thread's own count of its `Shared`, made when a caller first asks for it; null
-    /// before. It has no destructor: the destructors of other thread-locals may ask for it. The
-    /// destructor of a pthread key drops the count after them.
-    static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
-}
-
-/// Prepares the data that a forked child needs.
+/// Prepares what a forked child needs.
 pub(crate) fn prepare_fork() {
     #[cfg(green)]
     make_key();
-    fork::let_go_on_as(go_on_as);
     fork::register();
 }
 
-/// Lets this kernel thread, in a forked child, go on as the thread behind `identity`, which is
-/// never freed.
-fn go_on_as(identity: *const Identity) {
-    KERNEL_THREAD.set(identity.cast());
-}
-
 pub(super) fn unknown_kernel_thread() -> Thread {
-    unsafe fn free(shared: *mut Shared) {
+    static VERBS: Verbs = Verbs {
+        run: |_| die("a thread of the program's was to be run"),
+        cancel: |_| die("a thread of the program's was not to be run"),
         // SAFETY: the box below.
-        drop(unsafe { Box::from_raw(shared) });
-    }
+        free: |shared| drop(unsafe { Box::from_raw(shared.cast_mut()) }),
+    };
     let name = std::thread::current().name().map(Into::into);
-    let shared = Shared::with(name, None, Shares::of_nobodys_thread(), free);
+    let shared = Shared::with(name, None, Shares::of_nobodys_thread(), &VERBS);
     // SAFETY: the only share.
     unsafe { Thread::from_raw(Box::into_raw(Box::new(shared))) }
 }
@@ -52,7 +43,7 @@ pub(super) fn unknown_kernel_thread() -> Thread {
 #[cfg(green)]
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
-        KERNEL_THREAD.set(core::ptr::null());
+        Identity::set_own(core::ptr::null());
         Resident::forget_own_identity();
         // SAFETY: `set_kernel_thread` left this count.
         inspection::leave_kernel_thread(unsafe { Thread::from_raw(shared.cast()) });
@@ -69,7 +60,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
 /// Makes `thread` the handle of this kernel thread, which has none yet.
 pub(crate) fn set_kernel_thread(thread: Thread) {
     let shared = thread.into_raw();
-    KERNEL_THREAD.set(shared);
+    Identity::set_own(shared.cast());
     Resident::note_own_identity(shared.cast());
     forget_at_end(shared);
 }
@@ -89,7 +80,7 @@ fn forget_at_end(shared: *const Shared) {
     struct Count(*const Shared);
     impl Drop for Count {
         fn drop(&mut self) {
-            KERNEL_THREAD.set(core::ptr::null());
+            Identity::set_own(core::ptr::null());
             Resident::forget_own_identity();
             // SAFETY: `set_kernel_thread` left this count.
             inspection::leave_kernel_thread(unsafe { Thread::from_raw(self.0) });
@@ -116,7 +107,7 @@ fn forget_at_end(shared: *const Shared) {
 /// ```
 pub fn current() -> Thread {
     let Some(green) = me::green() else {
-        let known = KERNEL_THREAD.get();
+        let known = Identity::own().cast::<Shared>();
         if known.is_null() {
             let thread = unknown_kernel_thread();
             set_kernel_thread(thread.clone());
@@ -140,7 +131,7 @@ unsafe fn another(shared: *const Shared) -> Thread {
 pub(crate) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
         Some(green) => shared_of(green),
-        None => KERNEL_THREAD.get(),
+        None => Identity::own().cast::<Shared>(),
     };
     core::ptr::eq(own, shared)
 }

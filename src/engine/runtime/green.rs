@@ -5,15 +5,15 @@ use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::config::{invalid, read};
+use super::options::invalid;
 use super::start::Plan;
 use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
-use crate::engine::backend::handle;
 use crate::engine::driver;
 use crate::engine::green::{current, room};
 use crate::engine::policy::Policy;
 use crate::engine::report::syscalls;
+use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, preempt, sample, setxid,
@@ -169,17 +169,13 @@ fn blocked_call(blocked: Blocked) -> BlockedCall {
     }
 }
 
-pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
-    let accepted = format!(
+/// The signals that can preempt, for a message.
+pub(super) fn accepted_signals() -> String {
+    format!(
         "the number of a real-time signal that the program does not use, from {} to {}",
         libc::SIGRTMIN(),
         libc::SIGRTMAX()
-    );
-    read("GREENTHREAD_SIGNAL", &accepted, |text| {
-        text.parse()
-            .ok()
-            .filter(|&signal| check_signal(signal).is_ok())
-    })
+    )
 }
 
 /// Returns whether `signal` can preempt.
