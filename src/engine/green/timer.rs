@@ -48,8 +48,6 @@ use std::cell::Cell;
 use std::marker::PhantomPinned;
 use std::ptr::NonNull;
 
-use crate::engine::atomic::AtomicU32;
-
 type Link = Option<NonNull<Entry>>;
 
 /// The order of entries: the deadline, and below it the number of the insertion. The key is one
@@ -68,8 +66,6 @@ pub(crate) struct Entry {
     previous: Cell<Link>,
     rank: Cell<u8>,
     queued: Cell<bool>,
-    /// The owner's: see `Green::traced`. The record has no other place left for four bytes.
-    pub(super) lodger: AtomicU32,
     _pinned: PhantomPinned,
 }
 
@@ -89,7 +85,6 @@ impl Entry {
             previous: Cell::new(None),
             rank: Cell::new(0),
             queued: Cell::new(false),
-            lodger: AtomicU32::new(0),
             _pinned: PhantomPinned,
         }
     }

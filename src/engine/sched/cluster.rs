@@ -18,7 +18,6 @@ use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::watched::Watched;
-use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
     Counter, Machine, Owned, Processor, guest::Guest, helper, idlers::Idlers, monitor, recruiter,
 };
@@ -113,9 +112,6 @@ pub(crate) struct Cluster {
     pub(crate) wake_ups: Counter,
     pub(crate) detached_preemptions: Counter,
     pub(crate) detached_switches: Counter,
-    /// Runs that ended without a processor, and how long blocked threads held kernel threads (`witness`).
-    pub(crate) detached_runs: Gathered,
-    pub(crate) holds: Gathered,
 }
 
 /// For reports: a runtime that is being shut down.
@@ -161,8 +157,6 @@ impl Cluster {
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
             detached_switches: Counter::new(),
-            detached_runs: Gathered::new(),
-            holds: Gathered::new(),
             config,
         }));
         if let Some(guest) = guest {

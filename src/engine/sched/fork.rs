@@ -26,7 +26,8 @@ use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU
 use crate::engine::green::Identity;
 use crate::engine::green::current;
 use crate::engine::inspect::{epoch, hold, kernel};
-use crate::engine::sched::{enter, witness};
+use crate::engine::probe;
+use crate::engine::sched::enter;
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -156,8 +157,7 @@ unsafe extern "C" fn in_child() {
     kernel::forget_others();
     epoch::forget_others();
     hold::forget();
-    // Nobody reads in the child.
-    witness::ON.store(0, Ordering::Relaxed);
+    probe::forget();
     CLOSED.iter().for_each(Closed::close);
     let Some(green) = current::forget_green() else {
         return;

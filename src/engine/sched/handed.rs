@@ -25,6 +25,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::green::{Green, current};
 use crate::engine::policy::Readied;
+use crate::engine::probe::{self, By, Readied as Why};
 
 /// The stack of a cluster.
 pub(crate) struct Handed(AtomicPtr<Green>);
@@ -72,7 +73,7 @@ impl Cluster {
         let mut rest = unsafe { self.handed.0.swap(ptr::null_mut(), Acquire).as_ref() };
         while let Some(green) = rest {
             rest = green.next.take();
-            super::witness::passed_on(green);
+            probe::readied(By::Outside, green, Why::Arrived);
             ready_globally(green, Readied::Woken);
         }
     }

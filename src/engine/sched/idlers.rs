@@ -26,11 +26,12 @@ use core::ptr::NonNull;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{ForOthers, Readied};
+use crate::engine::probe;
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::wake::Slept;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, timers, witness};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, timers};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
 
@@ -144,7 +145,7 @@ impl Cluster {
         mut processor: Owned<'static>,
         was_searching: bool,
     ) -> bool {
-        witness::laid_down(&mut processor);
+        probe::worker_idle(&mut processor);
         let retires = processor.is_surplus();
         if retires {
             self.idle.retire(was_searching);

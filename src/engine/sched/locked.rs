@@ -10,10 +10,10 @@
 
 use super::{
     Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, ready_again,
-    witness,
 };
 use crate::engine::atomic::Ordering;
 use crate::engine::green::{Green, Oddities};
+use crate::engine::probe;
 use crate::engine::sys::{kernel_thread, perturb, signal};
 
 /// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.
@@ -170,7 +170,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
     cluster.bound.fetch_add(1, Ordering::Relaxed);
     let mut processor = run.surrender();
-    witness::left(processor.as_mut().map(Owned::lend), green, action);
+    probe::stopped(processor.as_mut().map(Owned::lend), green, action);
     if let Some(processor) = processor {
         cluster.lay_to_rest(processor);
     }

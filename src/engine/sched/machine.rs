@@ -25,7 +25,6 @@ use crate::engine::sched::lifo::{Lifo, Linked};
 use crate::engine::sched::monitor::strays::Rest;
 use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::wake::{Slept, WakeWord};
-use crate::engine::sched::witness::measure::Stint;
 use crate::engine::sched::{Cluster, Processor, preempt};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock;
@@ -88,8 +87,6 @@ pub(crate) struct Machine {
     spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
     pub(super) rest: Rest,
-    /// Measures times (`witness`).
-    pub(super) stint: Stint,
     cluster: AtomicStatic<Cluster>,
 }
 
@@ -213,7 +210,6 @@ impl Machine {
             events_after: Cell::new(u64::MAX),
             spared: AtomicU32::new(0),
             rest: Rest::default(),
-            stint: Stint::new(),
             cluster: AtomicStatic::none(),
         }
     }

@@ -19,9 +19,10 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::processor::Own;
-use super::{Machine, Processor, witness};
+use super::{Machine, Processor};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::Seat;
+use crate::engine::probe;
 use crate::engine::sys::perturb;
 
 /// A processor that the holder owns, or has in hand.
@@ -93,7 +94,7 @@ impl Owned<'_> {
 
     /// The same for as long as this is lent.
     #[inline(always)]
-    pub(super) fn lend(&mut self) -> Owned<'_> {
+    pub(crate) fn lend(&mut self) -> Owned<'_> {
         Owned {
             processor: self.processor,
             lent: PhantomData,
@@ -105,7 +106,7 @@ impl Owned<'_> {
 impl Owned<'static> {
     /// Makes `machine`, which owns nothing, the owner of this processor.
     pub(super) fn give_to(mut self, machine: &'static Machine) {
-        witness::given(&mut self, machine);
+        probe::worker_has(&mut self, machine);
         // Release: pairs with the Acquire of the monitor's look.
         self.machine.store(Some(machine), Ordering::Release);
         perturb::point("give");

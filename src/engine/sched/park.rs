@@ -5,7 +5,7 @@
 //! wait, its wakers and its timer is the ticket's (`green::ticket`).
 
 use super::handed::ready_from_anywhere;
-use super::{ready, timers, witness};
+use super::{ready, timers};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
 use crate::engine::green::context::Action;
@@ -14,6 +14,7 @@ use crate::engine::green::ticket::{By, Commit, Outcome, Ticket};
 use crate::engine::green::waiter::{Notified, Parking, Waiter};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::WaitReason;
+use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::enter::{Entered, enter};
 use crate::engine::sys::clock;
 use crate::engine::sys::futex::{self, Interrupted};
@@ -88,10 +89,10 @@ impl Waiter {
     }
 
     fn wait_on_kernel_thread(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
-        witness::kernel_waits();
+        probe::kernel(None, Kernel::Waits);
         loop {
             if let Some(outcome) = self.block(reason, deadline) {
-                witness::kernel_goes_on();
+                probe::kernel(None, Kernel::GoesOn);
                 return outcome;
             }
         }

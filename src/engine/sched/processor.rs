@@ -18,8 +18,6 @@ use crate::engine::policy::Seat;
 use crate::engine::sched::census::Counts;
 use crate::engine::sched::events::Held;
 use crate::engine::sched::lifo::Linked;
-use crate::engine::sched::witness::measure::{Gauge, Measures};
-use crate::engine::sched::witness::ring::Pen;
 use crate::engine::sched::{Cluster, Counter, Machine, monitor, timers};
 use crate::engine::stack;
 use crate::engine::sys::atomic_static::AtomicStatic;
@@ -30,6 +28,8 @@ use crate::engine::sys::topology;
 #[repr(align(128))]
 pub(crate) struct Processor {
     pub(crate) index: usize,
+    /// No other processor of the process has it: for the observer's arrays (`probe`).
+    pub(crate) number: usize,
     /// Its owner as the monitor sees it; null while it is idle.
     pub(crate) machine: AtomicStatic<Machine>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
@@ -50,8 +50,6 @@ pub(crate) struct Processor {
     pub(crate) parked_calls: Counter,
     /// Whether a driver holds something back here.
     pub(super) holds: AtomicBool,
-    /// Its histograms, once times have been measured here.
-    pub(super) measures: AtomicStatic<Measures>,
     own: UnsafeCell<Own>,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
@@ -84,10 +82,6 @@ pub(crate) struct Own {
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.
     pub(crate) records: Records,
-    /// Writes down the events here (`witness`).
-    pub(super) pen: Pen,
-    /// Measures times (`witness`).
-    pub(super) gauge: Gauge,
     random: Rng,
 }
 
@@ -112,6 +106,7 @@ impl Linked for Processor {
 impl Processor {
     /// Makes a processor that is out of use. Allocates.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut stacks = stack::Cache::new(cluster.config.stack_size);
         // The room is for the first thread (`start`). Without memory that thread waits for some.
         if let Ok(room) = Room::find(cluster.config.stack_size) {
@@ -121,6 +116,7 @@ impl Processor {
         }
         Processor {
             index,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             machine: AtomicStatic::none(),
             attention: AtomicBool::new(false),
             cpu: AtomicUsize::new(usize::MAX),
@@ -132,7 +128,6 @@ impl Processor {
             preemptions: Counter::new(),
             parked_calls: Counter::new(),
             holds: AtomicBool::new(false),
-            measures: AtomicStatic::none(),
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
                 spin_pays: false,
@@ -142,8 +137,6 @@ impl Processor {
                 held: None,
                 stacks,
                 records: Records::new(),
-                pen: Pen::new(),
-                gauge: Gauge::new(),
                 random: Rng::with_seed(index as u64),
             }),
             cluster,

@@ -21,8 +21,8 @@ use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::green::timer::{Entry, Heap};
 use crate::engine::policy::{Readied, Ready};
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::tuning::{LOOK_AT_TIMERS, PACE};
-use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{perturb, sanitizer};
@@ -166,7 +166,7 @@ fn hand_over(processor: &mut Owned<'_>, mut ready: Fifo, first: Readied) {
     let mut any = false;
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
-        witness::arrived(processor, green, Arrival::Deadline);
+        probe::readied(By::Processor(processor.lend()), green, Why::Fired);
         policy.ready(Ready::new(green), how, Some(&processor.seat()));
         how = Readied::Arrived;
         any = true;

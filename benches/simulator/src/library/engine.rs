@@ -9,6 +9,8 @@ pub(crate) mod green;
 #[allow(clippy::all, reason = "it is checked where it lives")]
 #[path = "../../../../src/engine/policy/mod.rs"]
 pub mod policy;
+#[path = "probe.rs"]
+pub(crate) mod probe;
 #[path = "sched.rs"]
 pub(crate) mod sched;
 #[path = "sys.rs"]

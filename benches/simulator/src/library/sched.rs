@@ -50,8 +50,6 @@ mod run;
 pub(crate) mod start;
 #[path = "sched/timers.rs"]
 mod timers;
-#[path = "sched/witness.rs"]
-mod witness;
 
 pub(crate) use self::census::Counter;
 pub(crate) use self::cluster::Cluster;

@@ -10,7 +10,6 @@ pub(crate) mod handed {
 pub(crate) mod hooked;
 #[path = "../../sched/park.rs"]
 pub(crate) mod park;
-pub(crate) mod witness;
 
 pub(crate) use self::enter::enter;
 use core::convert::Infallible;
