@@ -12,14 +12,14 @@
 //! | wait for a descriptor | [`Source`] |
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
-//! | record the schedule | [`Session`], [`Timeline`] |
-//! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
-//! | hear what happens to threads (feature `tracing`) | `news` |
+//! | look at every runtime's figures | [`runtimes`] |
+//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `syscall_name` |
 //! | start a kernel thread of the crate's own | [`helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
 
+pub(crate) use super::arch::ticks;
 pub(crate) use super::atomic;
 #[cfg(green)]
 pub(crate) use super::driver::{
@@ -33,6 +33,8 @@ pub(crate) use super::runtime::options::read as read_variable;
 pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub use super::runtime::scope::Scope;
 pub(crate) use super::runtime::scope::in_scope;
+#[cfg(green)]
+pub(crate) use super::runtime::{BUCKETS, bucket};
 pub(crate) use super::runtime::{
     Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes, check_stack_size, handle,
     runtimes,
@@ -46,7 +48,6 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
-#[cfg(any(green, feature = "observe"))]
 pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
@@ -58,29 +59,25 @@ pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlo
 pub(crate) use super::sched::pthreads::Who;
 #[cfg(interposes)]
 pub(crate) use super::sched::unload::unloaded_by;
-pub(crate) use super::sched::witness::measure;
-#[cfg(feature = "tracing")]
-pub(crate) use super::sched::witness::news;
 #[cfg(green)]
 pub(crate) use super::sched::{handlers, name};
 #[cfg(interposes)]
 pub(crate) use super::stack::GUARD as GUARD_SIZE;
-pub(crate) use super::sys::{backoff, clock, die, lock, perturb, variable, word};
+pub(crate) use super::sys::{
+    atomic_static::AtomicStatic, backoff, clock, die, kernel_thread, lock, perturb, variable, word,
+};
 #[cfg(interposes)]
 pub(crate) use super::sys::{
     call as kernel_call, kernel_thread::id as kernel_thread_id, unwinding,
 };
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, mm::page as page_size, names, sanitizer, signal};
+pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sanitizer, signal};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
-#[cfg(feature = "observe")]
-pub(crate) use super::trace::text::Quoted;
-#[cfg(feature = "observe")]
-pub(crate) use super::trace::{Session, Timeline, environment as trace_of_process};
 pub(crate) use super::wait::{
     Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
 };
+pub(crate) use crate::engine::sched::Identity;
 #[cfg(green)]
 pub(crate) use crate::engine::sched::current::may_block;
 pub(crate) use crate::engine::sched::current::{

@@ -16,6 +16,8 @@ mod driver;
 pub(crate) mod inspect;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
+#[allow(unsafe_code, reason = "what an event's owner may read of a record")]
+pub(crate) mod probe;
 #[allow(
     unsafe_code,
     reason = "threads that begin and end, and the handles to them"
@@ -33,9 +35,6 @@ mod sys;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
-#[cfg(feature = "observe")]
-#[allow(unsafe_code, reason = "text in words; the end of the process")]
-pub(crate) mod trace;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 

@@ -1,18 +1,40 @@
 //! [`publish_events`]: what happens to threads, as events of the crate tracing.
 //!
-//! The scheduler must not run a subscriber's code, which allocates and locks. So it leaves short items in a queue
-//! (`news`), and an ordinary kernel thread makes events of them.
+//! The scheduler must not run a subscriber's code, which allocates and locks. So it leaves short items in a queue, and an
+//! ordinary kernel thread makes events of them. An item has no address of anything that may be gone: a name is copied
+//! as far as there is room, and the place of a spawn is static.
 
+use core::panic::Location;
 use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::engine::door::helper;
-use crate::engine::door::news::{self, Happened, Item};
+use super::observer::{self, EVENTS, listens};
+use super::queue::Queue;
+use crate::engine::door::{Identity, helper};
+#[cfg(green)]
+use crate::engine::probe::BlockedPlace;
 
 /// How soon the queue is looked at again: if there was something, and if there was not.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(20);
+/// The words of a name that are kept.
+const NAME: usize = 4;
+/// The words of an item: what has happened, the thread's number, where it was spawned, a figure, its name.
+const ITEM: usize = 5 + NAME;
+
+static QUEUE: Queue<{ 1 << 13 }, ITEM> = Queue::new();
+
+/// What has happened.
+const SPAWNED: u64 = 1;
+const ENDED: u64 = 2;
+/// A thread's time slice was over, and it was made to give way.
+const PREEMPTED: u64 = 3;
+/// A thread has lost its processor in a system call, whose number is the figure.
+const BLOCKED: u64 = 4;
+/// All threads wait for each other; the figure is their number.
+#[cfg(green)]
+const DEADLOCK: u64 = 5;
 
 /// Tells the subscriber of the crate [tracing](https://docs.rs/tracing), from now on, what happens to threads.
 ///
@@ -59,20 +81,75 @@ pub fn publish_events() -> io::Result<()> {
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     if !*begun {
         helper::spawn("gt-events", helper::OBSERVER_STACK, Box::new(live))?;
-        news::want();
+        observer::add(EVENTS);
         *begun = true;
     }
     Ok(())
 }
 
+pub(super) fn spawned(thread: Option<&Identity>) {
+    of(SPAWNED, thread);
+}
+
+pub(super) fn ended(thread: Option<&Identity>) {
+    of(ENDED, thread);
+}
+
+#[cfg(green)]
+pub(super) fn preempted(thread: Option<&Identity>) {
+    of(PREEMPTED, thread);
+}
+
+/// A thread has lost its processor in a system call; only the place is known.
+#[cfg(green)]
+pub(super) fn blocked(place: &BlockedPlace) {
+    put(BLOCKED, 0, "", place.spawned_at(), place.call());
+}
+
+#[cfg(green)]
+pub(crate) fn deadlock(threads: usize) {
+    if listens(EVENTS) {
+        put(DEADLOCK, 0, "", None, threads as u64);
+    }
+}
+
+fn of(what: u64, thread: Option<&Identity>) {
+    if let Some(thread) = thread {
+        let name = thread.name().unwrap_or("");
+        put(what, thread.id().get(), name, thread.spawned_at(), 0);
+    }
+}
+
+fn put(
+    what: u64,
+    thread: u64,
+    name: &str,
+    spawned_at: Option<&'static Location<'static>>,
+    figure: u64,
+) {
+    let place = spawned_at.map_or(0, |at| core::ptr::from_ref(at).expose_provenance());
+    let mut kept = name.len().min(NAME * 8);
+    while !name.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    let mut item = [0; ITEM];
+    item[..5].copy_from_slice(&[what, thread, place as u64, figure, kept as u64]);
+    for (word, part) in item[5..].iter_mut().zip(name.as_bytes()[..kept].chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..part.len()].copy_from_slice(part);
+        *word = u64::from_le_bytes(bytes);
+    }
+    QUEUE.put(item);
+}
+
 fn live() {
     loop {
         let mut pause = LATER;
-        while let Some(item) = news::take() {
-            tell(&item);
+        while let Some(item) = QUEUE.take() {
+            tell(item);
             pause = SOON;
         }
-        match news::take_lost() {
+        match QUEUE.take_lost() {
             0 => {}
             count => tracing::warn!(target: "greenthread", count, "events lost"),
         }
@@ -80,26 +157,27 @@ fn live() {
     }
 }
 
-fn tell(item: &Item) {
-    let (thread, name, figure) = (item.thread, item.name.as_str(), item.figure);
-    let spawned_at = item.spawned_at.map(tracing::field::display);
-    match item.what {
-        Happened::Spawned => {
+fn tell([what, thread, place, figure, length, name @ ..]: [u64; ITEM]) {
+    let name: Vec<u8> = name.into_iter().flat_map(u64::to_le_bytes).collect();
+    let name = &*String::from_utf8_lossy(&name[..length as usize]);
+    let place = core::ptr::with_exposed_provenance::<Location<'static>>(place as usize);
+    // SAFETY: `put` has written it: null, or a static location.
+    let spawned_at = unsafe { place.as_ref() }.map(tracing::field::display);
+    match what {
+        SPAWNED => {
             tracing::trace!(target: "greenthread", thread, name, spawned_at, "thread spawned");
         }
-        Happened::Ended => {
+        ENDED => {
             tracing::trace!(target: "greenthread", thread, name, spawned_at, "thread ended");
         }
-        Happened::Preempted => {
+        PREEMPTED => {
             tracing::debug!(target: "greenthread", thread, name, spawned_at, "time slice over");
         }
-        Happened::Blocked => {
+        BLOCKED => {
             let call = call_name(figure);
             tracing::debug!(target: "greenthread", call, spawned_at, "kernel thread blocked");
         }
-        Happened::Deadlock => {
-            tracing::error!(target: "greenthread", threads = figure, "deadlock");
-        }
+        _ => tracing::error!(target: "greenthread", threads = figure, "deadlock"),
     }
 }
 

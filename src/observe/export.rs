@@ -11,6 +11,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::measure::metrics_of;
 use crate::engine::door::{
     BlockedPlace, FIGURES, Figure, Histogram, Metrics, Mode, Value, runtimes,
 };
@@ -57,7 +58,7 @@ pub fn write_prometheus(out: impl Write) -> io::Result<()> {
     let shown = runtimes.map(|(number, backend)| Shown {
         number,
         mode: backend.mode(),
-        metrics: backend.metrics(),
+        metrics: metrics_of(backend),
     });
     let mut page = Page {
         runtimes: shown.collect(),
@@ -238,7 +239,7 @@ mod publish {
 
     use metrics::Unit;
 
-    use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, full_name};
+    use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, full_name, metrics_of};
     use crate::engine::door::{Bucket, FIGURES, Histogram, Metrics, Value, runtimes};
 
     /// A histogram that was published before: the number of its runtime, its name and part, and what it was like.
@@ -278,7 +279,7 @@ mod publish {
         let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
         describe();
         for (number, backend) in runtimes::all() {
-            publish(number, &backend.metrics(), &mut published);
+            publish(number, &metrics_of(backend), &mut published);
         }
     }
 

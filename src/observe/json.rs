@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
 use super::text::{self, descriptor_text};
-use crate::engine::door::Quoted;
+use super::trace::text::Quoted;
 
 /// The version of the format.
 const VERSION: u32 = 1;

@@ -77,7 +77,8 @@ mod dump;
 #[allow(unsafe_code, reason = "a file is mapped")]
 mod elf;
 #[cfg(feature = "tracing")]
-mod events;
+#[allow(unsafe_code, reason = "the place of a spawn, from its address")]
+pub(crate) mod events;
 mod export;
 #[cfg(green)]
 #[allow(
@@ -87,10 +88,16 @@ mod export;
 mod gdb;
 #[cfg(green)]
 mod json;
-mod measure;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "memory of zero bytes")]
+mod kept;
+#[allow(unsafe_code, reason = "memory of zero bytes")]
+pub(crate) mod measure;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "the loader's list")]
 mod modules;
+mod observer;
+mod queue;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
@@ -111,7 +118,11 @@ mod symbols;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "the address of a socket's peer")]
 mod text;
-mod trace;
+#[allow(
+    unsafe_code,
+    reason = "memory for rings, text in words, the end of the process"
+)]
+pub(crate) mod trace;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "unwind tables")]
 pub(crate) mod unwind;

@@ -191,16 +191,7 @@ fn report() {
     }
     let _ = write_dump(&snapshot, &head);
     #[cfg(feature = "tracing")]
-    {
-        use crate::engine::door::news::{self, Happened};
-        news::put(
-            Happened::Deadlock,
-            0,
-            "",
-            None,
-            snapshot.threads.len() as u64,
-        );
-    }
+    crate::observe::events::deadlock(snapshot.threads.len());
     if action() == OnDeadlock::Abort {
         std::process::abort();
     }

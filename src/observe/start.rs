@@ -16,8 +16,8 @@ use super::{
     socket::LONGEST_PATH,
     warn,
 };
-use super::{measure, schedtrace};
-use crate::engine::door::{Backend, OnDeadlock, read_variable as read, trace_of_process as trace};
+use super::{measure, schedtrace, trace::environment as trace};
+use crate::engine::door::{Backend, OnDeadlock, read_variable as read};
 
 /// What is asked for.
 pub(crate) struct Plan {

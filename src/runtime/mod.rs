@@ -264,6 +264,9 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn metrics(&self) -> Metrics {
+        #[cfg(feature = "observe")]
+        return crate::observe::measure::metrics_of(self.backend);
+        #[cfg(not(feature = "observe"))]
         self.backend.metrics()
     }
 

@@ -13,7 +13,6 @@ use crate::engine::inspect::hold;
 use crate::engine::policy::Policy;
 use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
-use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, room,
     setxid,
@@ -111,7 +110,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
     let sum = |count: fn(&Processor) -> &Counter| {
         cluster.processors().map(|p| count(p).get()).sum::<u64>()
     };
-    let mut metrics = Metrics {
+    Metrics {
         switches: sum(|p| &p.switches) + cluster.detached_switches.get(),
         steals: sum(|p| &p.steals),
         steal_attempts: sum(|p| &p.steal_attempts),
@@ -142,9 +141,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
             })
             .collect(),
         ..Metrics::default()
-    };
-    add_times(&mut metrics, cluster);
-    metrics
+    }
 }
 
 /// Returns how many processors sleep, and how many search.
@@ -155,24 +152,6 @@ pub(super) fn idle_of(cluster: &Cluster) -> (usize, usize) {
 
 pub(super) fn is_closed(cluster: &Cluster) -> bool {
     cluster.stopping.load(Ordering::Relaxed)
-}
-
-/// Adds the histograms of all processors.
-fn add_times(metrics: &mut Metrics, cluster: &'static Cluster) {
-    for measures in cluster.processors().filter_map(measure::read) {
-        let [next_slot, queue, stolen] = &measures.waits;
-        let waits = &mut metrics.queue_wait;
-        waits.next_slot.add(next_slot.read());
-        waits.queue.add(queue.read());
-        waits.stolen.add(stolen.read());
-        metrics.run_time.add(measures.runs.read());
-    }
-    metrics.run_time.add(cluster.detached_runs.read());
-    metrics.blocked_time.add(cluster.holds.read());
-    let waits = &metrics.queue_wait;
-    for part in [&waits.next_slot, &waits.queue, &waits.stolen] {
-        metrics.scheduling_latency.merge(part);
-    }
 }
 
 fn blocked_call(blocked: Blocked) -> BlockedCall {

@@ -1,13 +1,46 @@
 //! [`Histogram`]: how often times of each length were measured, as they were at one moment.
+//!
+//! Its buckets have a scale on which two binary digits follow the leading one, so a bucket is at most a quarter as wide
+//! as its upper bound:
+//!
+//! ```text
+//! nanoseconds  1 2 3 4 | 5 6 7 8 | 10 12 14 16 | 20 24 28 32 | …
+//! ```
+//!
+//! The numbers are upper bounds, and belong to their buckets. Every power of two from 4 on is one of them, so
+//! that coarser scales can be made by adding buckets.
 
 use core::fmt;
 use core::time::Duration;
 
-use crate::engine::sched::witness::scale;
+/// The number of buckets: up to 2^64 nanoseconds.
+pub(crate) const BUCKETS: usize = 252;
+
+/// The bucket of a time in nanoseconds.
+#[inline]
+pub(crate) fn bucket(nanos: u64) -> usize {
+    let below = nanos.saturating_sub(1);
+    match below {
+        0..4 => below as usize,
+        _ => {
+            let exponent = below.ilog2() as usize;
+            (exponent - 1) * 4 + (below >> (exponent - 2) & 3) as usize
+        }
+    }
+}
+
+/// The greatest time in a bucket, in nanoseconds.
+fn upper(bucket: usize) -> u64 {
+    let (exponent, digits) = (bucket / 4 + 1, bucket as u128 % 4);
+    match bucket {
+        0..4 => bucket as u64 + 1,
+        _ => u64::try_from((5 + digits) << (exponent - 2)).unwrap_or(u64::MAX),
+    }
+}
 
 /// How often times of each length were measured.
 ///
-/// A histogram is part of a snapshot, [`Metrics`](super::Metrics). Its buckets are narrow: the upper bound of a
+/// A histogram is part of a snapshot, [`Metrics`](crate::runtime::Metrics). Its buckets are narrow: the upper bound of a
 /// bucket is at most a quarter greater than the lower one, so [`quantile`](Histogram::quantile) is that much too great at
 /// most. (Times of a few nanoseconds are exact.)
 ///
@@ -128,23 +161,23 @@ impl Histogram {
         let all = self.counts.iter().enumerate();
         all.filter(|(_, count)| **count != 0)
             .map(|(place, &count)| Bucket {
-                up_to: Duration::from_nanos(scale::upper(place)),
+                up_to: Duration::from_nanos(upper(place)),
                 count,
             })
     }
 
     /// Adds the sum of some times in nanoseconds, and how many there are in each bucket.
     #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
-    pub(super) fn add(&mut self, (nanos, counts): (u64, impl Iterator<Item = u64>)) {
+    pub(crate) fn add(&mut self, (nanos, counts): (u64, impl Iterator<Item = u64>)) {
         self.nanos = self.nanos.wrapping_add(nanos);
-        self.counts.resize(scale::BUCKETS, 0);
+        self.counts.resize(BUCKETS, 0);
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             *sum += count;
         }
     }
 
     #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
-    pub(super) fn merge(&mut self, other: &Histogram) {
+    pub(crate) fn merge(&mut self, other: &Histogram) {
         self.add((other.nanos, other.counts.iter().copied()));
     }
 }
@@ -167,7 +200,7 @@ mod tests {
     fn of(times: impl Iterator<Item = u64>) -> Histogram {
         let mut histogram = Histogram::default();
         for nanos in times {
-            let counts = (0..scale::BUCKETS).map(|place| u64::from(place == scale::bucket(nanos)));
+            let counts = (0..BUCKETS).map(|place| u64::from(place == bucket(nanos)));
             histogram.add((nanos, counts));
         }
         histogram
@@ -208,5 +241,31 @@ mod tests {
         let mut sum = of(some.into_iter());
         sum.merge(&of(others.into_iter()));
         assert_eq!(sum, of(some.into_iter().chain(others)));
+    }
+
+    #[test]
+    fn every_time_has_its_bucket() {
+        assert_eq!(
+            (bucket(0), bucket(1), bucket(u64::MAX)),
+            (0, 0, BUCKETS - 1)
+        );
+        assert_eq!(upper(BUCKETS - 1), u64::MAX);
+        for i in 1..BUCKETS {
+            let (below, end) = (upper(i - 1), upper(i));
+            assert!(below < end);
+            assert_eq!(
+                (bucket(below), bucket(below + 1), bucket(end)),
+                (i - 1, i, i)
+            );
+            assert!(end - below <= end / 4 + 1, "bucket {i} is wide");
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_bounds() {
+        for exponent in 2..64 {
+            let bound = 1 << exponent;
+            assert_eq!(upper(bucket(bound)), bound);
+        }
     }
 }

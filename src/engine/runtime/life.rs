@@ -12,9 +12,10 @@ use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
+use crate::engine::probe::{self, By};
 use crate::engine::sched::room::Room;
 use crate::engine::sched::start::stock_up;
-use crate::engine::sched::{self, Cluster, Green, Oddities, current, records, witness};
+use crate::engine::sched::{self, Cluster, Green, Oddities, current, records};
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
 
@@ -42,13 +43,13 @@ pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io:
     match &mut sched::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().counts.spawned.add(1);
-            witness::spawned(Some(entered), green);
+            probe::spawned(By::Thread(entered), green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
             cluster.census.outside.spawned.add_shared(1);
-            witness::spawned(None, green);
+            probe::spawned(By::Outside, green);
             sched::ready_globally(green, Readied::Spawned);
         }
     }
@@ -146,8 +147,7 @@ fn leave(green: &'static Green) {
     }
     sanitizer::publish(green.cluster());
     let shared = shared_of(green);
-    #[cfg(feature = "tracing")]
-    witness::ends(green);
+    probe::ended(green);
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);

@@ -67,8 +67,7 @@ pub struct Metrics {
     pub processors: Vec<ProcessorMetrics>,
     /// For how long threads were ready before they ran: from a wake-up, a spawn, or the end of the turn
     /// before, to the beginning of a turn. A thread to which another one hands over
-    /// ([`coroutine`](crate::coroutine)) does not wait and is not counted, nor is one with a signal mask of its
-    /// own.
+    /// ([`coroutine`](crate::coroutine)) does not wait and is not counted.
     pub scheduling_latency: Histogram,
     /// The same times, by where the processor found the thread.
     pub queue_wait: QueueWait,

@@ -38,6 +38,8 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 
 pub(crate) use self::choice::Choice;
+#[cfg(green)]
+pub(crate) use self::histogram::{BUCKETS, bucket};
 pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};

@@ -10,7 +10,7 @@ use super::pthread::{self, Pthread};
 use super::{Backend, KernelBackend, life};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::policy::Priority;
-use crate::engine::sched::witness;
+use crate::engine::probe::{self, Kernel as Does};
 
 /// The configuration of a thread.
 pub(crate) struct Wishes {
@@ -65,7 +65,7 @@ impl Backend {
 fn start_kernel(backend: &'static KernelBackend, wishes: &Wishes, job: Job) -> io::Result<Pthread> {
     let stack_size = wishes.stack_size.or(backend.stack_size);
     backend.enter();
-    witness::kernel_spawned(job.thread().shared().identity());
+    probe::kernel(Some(job.thread().shared().identity()), Does::Spawned);
     let named = job.thread().clone();
     let main = move || {
         /// Says that the thread has ended, and counts it out, after all thread-local destructors
@@ -73,7 +73,7 @@ fn start_kernel(backend: &'static KernelBackend, wishes: &Wishes, job: Job) -> i
         struct Last(&'static KernelBackend, Thread);
         impl Drop for Last {
             fn drop(&mut self) {
-                witness::kernel_ended(self.1.shared().identity());
+                probe::kernel(Some(self.1.shared().identity()), Does::Ended);
                 let _ = self.1.shared().end();
                 KernelThread::end();
                 self.0.leave();
@@ -83,7 +83,7 @@ fn start_kernel(backend: &'static KernelBackend, wishes: &Wishes, job: Job) -> i
             static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
         }
         backend.own_this_thread();
-        witness::kernel_began(job.thread().shared().identity());
+        probe::kernel(Some(job.thread().shared().identity()), Does::Began);
         let thread = job.into_thread();
         LAST.set(Some(Last(backend, thread.clone())));
         KernelThread::begin();

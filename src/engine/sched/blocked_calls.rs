@@ -3,7 +3,7 @@
 //! which calls still hold kernel threads, and whose they are.
 //!
 //! One thread writes, the cluster's monitor; times are added by the kernel threads that were blocked, while
-//! times are measured (`witness::measure`). The table of places is never cleared: when it is full, further places
+//! times are measured (`observe::measure`). The table of places is never cleared: when it is full, further places
 //! go without.
 //!
 //! *Whose call it is.* The monitor does not own the thread, which may go on and end at any moment. So it reads the
@@ -37,32 +37,16 @@ const PLACES: usize = 256;
 /// How often threads were blocked in each call, and at each place.
 pub(crate) struct BlockedCalls {
     counts: Box<[AtomicU64]>,
-    places: Box<[Entry]>,
+    places: Box<[Place]>,
 }
 
-/// What is known of one place.
-struct Entry {
+/// One place.
+pub(crate) struct Place {
     /// One more than the call's number; 0: the entry is free.
     key: AtomicU64,
     spawned_at: AtomicStatic<Location<'static>>,
     count: AtomicU64,
     nanos: AtomicU64,
-}
-
-/// A place in the table of its cluster.
-#[derive(Clone, Copy)]
-pub(crate) struct Place(u16);
-
-impl Place {
-    /// Its number, which is not 0.
-    pub(super) fn number(self) -> u32 {
-        u32::from(self.0) + 1
-    }
-
-    /// The place with this number; 0 is none's.
-    pub(super) fn of_number(number: u32) -> Option<Place> {
-        number.checked_sub(1).map(|place| Place(place as u16))
-    }
 }
 
 /// A call that has blocked threads.
@@ -105,7 +89,7 @@ impl BlockedCalls {
         BlockedCalls {
             // Not by way of the stack, which may be small.
             counts: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
-            places: (0..PLACES).map(|_| Entry::free()).collect(),
+            places: (0..PLACES).map(|_| Place::free()).collect(),
         }
     }
 
@@ -115,49 +99,29 @@ impl BlockedCalls {
         doing: &Doing,
         machine: &'static Machine,
         green: &'static Green,
-    ) -> Option<Place> {
+    ) -> Option<&Place> {
         let key = number_of(doing)? as u64 + 1;
         let spawned_at = spawned_at(machine, green);
         let address = spawned_at.map_or(0, |at| core::ptr::from_ref(at).addr());
         let first = (address >> 3).wrapping_add(key as usize * 31);
         (0..PLACES).find_map(|step| {
-            let index = first.wrapping_add(step) % PLACES;
-            let entry = &self.places[index];
+            let entry = &self.places[first.wrapping_add(step) % PLACES];
             if entry.key.load(Relaxed) == 0 {
                 entry.spawned_at.store(spawned_at, Relaxed);
                 // Release: partner: Acquire in `most_frequent`.
                 entry.key.store(key, Release);
             }
-            entry.is(key, address).then_some(Place(index as u16))
+            entry.is(key, address).then_some(entry)
         })
     }
 
     /// Counts a thread that was seen `doing` this, at `place`, when it lost its processor.
-    pub(super) fn note(&self, doing: &Doing, place: Option<Place>) {
+    pub(super) fn note(&self, doing: &Doing, place: Option<&Place>) {
         if let Some(number) = number_of(doing) {
             self.counts[number].fetch_add(1, Relaxed);
         }
-        if let Some(Place(place)) = place {
-            self.places[usize::from(place)].count.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// The same as news.
-    #[cfg(feature = "tracing")]
-    pub(super) fn tell(&self, doing: &Doing, place: Option<Place>) {
-        use super::witness::news::{self, Happened};
-        if let (Some(number), Some(Place(place))) = (number_of(doing), place) {
-            let spawned_at = self.places[usize::from(place)].spawned_at.load(Relaxed);
-            news::put(Happened::Blocked, 0, "", spawned_at, number as u64);
-        }
-    }
-
-    /// Adds the time for which a thread at `place` held a kernel thread.
-    pub(super) fn add_time(&self, place: Option<Place>, nanos: u64) {
-        if let Some(Place(place)) = place {
-            self.places[usize::from(place)]
-                .nanos
-                .fetch_add(nanos, Relaxed);
+        if let Some(place) = place {
+            place.count.fetch_add(1, Relaxed);
         }
     }
 
@@ -199,14 +163,30 @@ impl BlockedCalls {
     }
 }
 
-impl Entry {
-    const fn free() -> Entry {
-        Entry {
+impl Place {
+    const fn free() -> Place {
+        Place {
             key: AtomicU64::new(0),
             spawned_at: AtomicStatic::none(),
             count: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
         }
+    }
+
+    /// The number of the call.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn call(&self) -> u64 {
+        self.key.load(Relaxed) - 1
+    }
+
+    #[cfg(feature = "tracing")]
+    pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
+        self.spawned_at.load(Relaxed)
+    }
+
+    /// Adds the time for which a thread held a kernel thread here.
+    pub(crate) fn add_time(&self, nanos: u64) {
+        self.nanos.fetch_add(nanos, Relaxed);
     }
 
     fn is(&self, key: u64, spawned_at: usize) -> bool {

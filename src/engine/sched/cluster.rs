@@ -64,7 +64,6 @@ use crate::engine::sched::park::Waiter;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
-use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
     Machine, Owned, Processor, current, helper, monitor, recruiter, worker,
 };
@@ -160,9 +159,6 @@ pub(crate) struct Cluster {
     pub(crate) wake_ups: Counter,
     pub(crate) detached_preemptions: Counter,
     pub(crate) detached_switches: Counter,
-    /// Runs that ended without a processor, and how long blocked threads held kernel threads (`witness`).
-    pub(crate) detached_runs: Gathered,
-    pub(crate) holds: Gathered,
 }
 
 /// For reports: a runtime that is being shut down.
@@ -208,8 +204,6 @@ impl Cluster {
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
             detached_switches: Counter::new(),
-            detached_runs: Gathered::new(),
-            holds: Gathered::new(),
             config,
         }));
         if let Some(guest) = guest {

@@ -24,7 +24,8 @@ use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::engine::inspect::{epoch, hold, kernel};
-use crate::engine::sched::{Identity, current, witness};
+use crate::engine::probe;
+use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -154,8 +155,7 @@ unsafe extern "C" fn in_child() {
     kernel::forget_others();
     epoch::forget_others();
     hold::forget();
-    // Nobody reads in the child.
-    witness::ON.store(0, Ordering::Relaxed);
+    probe::forget();
     CLOSED.iter().for_each(Closed::close);
     let Some(green) = current::forget_green() else {
         return;

@@ -24,6 +24,7 @@ use crate::engine::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use crate::engine::policy::Readied;
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::{Green, current, worker};
 
 /// The stack of a cluster.
@@ -72,7 +73,7 @@ impl Cluster {
         let mut rest = unsafe { self.handed.0.swap(ptr::null_mut(), Acquire).as_ref() };
         while let Some(green) = rest {
             rest = green.next.take();
-            super::witness::passed_on(green);
+            probe::readied(By::Outside, green, Why::Arrived);
             ready_globally(green, Readied::Woken);
         }
     }

@@ -80,13 +80,14 @@ use crate::engine::atomic::{
     const_fn, fence,
 };
 use crate::engine::policy::{ForOthers, Readied};
+use crate::engine::probe;
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::list::{Fifo, Lifo};
 use crate::engine::sched::parker::Slept;
 use crate::engine::sched::steal::stop_searching;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
-    Cluster, Machine, Owned, Processor, RunLoop, current, io, ready_globally, timers, witness,
+    Cluster, Machine, Owned, Processor, RunLoop, current, io, ready_globally, timers,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
@@ -368,7 +369,7 @@ impl Cluster {
         mut processor: Owned<'static>,
         was_searching: bool,
     ) -> bool {
-        witness::laid_down(&mut processor);
+        probe::worker_idle(&mut processor);
         let retires = processor.is_surplus();
         if retires {
             self.idle.retire(was_searching);

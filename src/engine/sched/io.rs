@@ -48,10 +48,10 @@
 
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{Readied, Ready};
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::events::events;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::tuning::{APART, BATCH, HELP_AFTER, LATE, LENT, LONGEST_TICK, SPIN};
-use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, RunLoop};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::{clock, kernel_thread, perturb};
@@ -76,7 +76,7 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
         if count > 1 {
             green.prefetch();
         }
-        witness::arrived(processor, green, Arrival::Event);
+        probe::readied(By::Processor(processor.lend()), green, Why::Arrived);
         if core::ptr::eq(green.cluster(), cluster) {
             let thread = Ready::new(green);
             cluster
@@ -162,7 +162,7 @@ pub(crate) fn pass_on(mut ready: Fifo) {
             last.notify();
         }
         perturb::point("io: passing on");
-        witness::passed_on(green);
+        probe::readied(By::Outside, green, Why::Arrived);
         let thread = Ready::new(green);
         cluster.policy.ready(thread, Readied::Arrived, None);
     }

@@ -11,9 +11,10 @@
 use super::idle::Rested;
 use super::run::{complete, ready_again};
 use super::switch::Action;
-use super::{Machine, Owned, RunLoop, current, witness};
+use super::{Machine, Owned, RunLoop, current};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{Next, Readied, Ready};
+use crate::engine::probe;
 use crate::engine::sched::{Green, Oddities};
 use crate::engine::sys::{kernel_thread, perturb, signal};
 
@@ -172,7 +173,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
     cluster.bound.fetch_add(1, Ordering::Relaxed);
     let mut processor = run.surrender();
-    witness::left(processor.as_mut().map(Owned::lend), green, action);
+    probe::stopped(processor.as_mut().map(Owned::lend), green, action);
     if let Some(processor) = processor {
         cluster.lay_to_rest(processor);
     }

@@ -22,7 +22,6 @@
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `tuning` | what can be tuned, and what loses without it |
-//! | `witness` | each event is announced there, for traces |
 //!
 //! Invariants:
 //! 1. While a machine owns a processor, the scheduler's code on it never allocates, frees, prints,
@@ -84,10 +83,9 @@ pub(crate) mod thread;
 pub(crate) mod timers;
 mod tuning;
 pub(crate) mod unload;
-pub(crate) mod witness;
 pub(crate) mod worker;
 
-pub(crate) use self::blocked_calls::{Blocked, BlockedAt};
+pub(crate) use self::blocked_calls::{Blocked, BlockedAt, Place as BlockedPlace};
 pub(crate) use self::cluster::{Cluster, Config, Counter, Ideas};
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;

@@ -52,15 +52,14 @@ use std::io;
 
 use crate::engine::atomic::{AtomicU64, Ordering};
 use crate::engine::inspect::quiet;
+use crate::engine::probe::{self, Lost};
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
 use crate::engine::sched::tuning::{
     CERTAIN, CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, QUIET_LOOKS, QUOTA, RETRY,
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
 };
-use crate::engine::sched::{
-    Cluster, Green, Machine, Owned, Processor, preempt, recruiter, witness, worker,
-};
+use crate::engine::sched::{Cluster, Green, Machine, Owned, Processor, preempt, recruiter, worker};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::{kernel_thread, perturb};
@@ -338,11 +337,8 @@ impl<'a> Look<'a> {
                 machine.rest.note(machine);
                 let blocked_calls = &self.cluster.blocked_calls;
                 let place = blocked_calls.find(&doing, machine, green);
-                machine.stint.blocks(place);
-                if self.take(processor, machine, green) {
+                if self.take(processor, machine, green, Lost::Blocked(place)) {
                     blocked_calls.note(&doing, place);
-                    #[cfg(feature = "tracing")]
-                    blocked_calls.tell(&doing, place);
                 }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
@@ -448,8 +444,7 @@ impl<'a> Look<'a> {
         if !green.calls_itself.load(Ordering::Relaxed) && over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
-            machine.stint.computes();
-            let _is_taken = self.take(processor, machine, green);
+            let _is_taken = self.take(processor, machine, green, Lost::Computing);
         }
     }
 
@@ -459,20 +454,19 @@ impl<'a> Look<'a> {
         processor: &'static Processor,
         machine: &'static Machine,
         green: &'static Green,
+        how: Lost,
     ) -> bool {
         let tick = machine.tick.load(Ordering::Relaxed);
         if machine
             .running()
             .is_none_or(|now| !core::ptr::eq(now, green))
         {
-            machine.stint.goes_on();
             return false;
         }
         perturb::point("monitor: taking");
-        machine.stint.ends();
-        let taken = machine
-            .processor
-            .retake(processor.into(), kernel_thread::barrier, || {
+        let retake = || {
+            let word = &machine.processor;
+            let taken = word.retake(processor.into(), kernel_thread::barrier, || {
                 // Acquire: pairs with the Release on the way out of the runtime (`current`).
                 green.off.load(Ordering::Acquire) == 0
                     && machine
@@ -480,17 +474,16 @@ impl<'a> Look<'a> {
                         .is_some_and(|now| core::ptr::eq(now, green))
                     && machine.tick.load(Ordering::Relaxed) == tick
             });
-        if taken {
-            self.event = true;
-            self.cluster.hand_offs.add_shared(1);
             // SAFETY: it was taken for good, so it is in hand.
-            let mut processor = unsafe { Owned::assume(processor) };
-            witness::handed_off(&mut processor, green);
-            self.cluster.lay_to_rest(processor);
-        } else {
-            machine.stint.goes_on();
-        }
-        taken
+            taken.then(|| unsafe { Owned::assume(processor) })
+        };
+        let Some(processor) = probe::blocked(machine, green, how, retake) else {
+            return false;
+        };
+        self.event = true;
+        self.cluster.hand_offs.add_shared(1);
+        self.cluster.lay_to_rest(processor);
+        true
     }
 }
 

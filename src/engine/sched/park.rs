@@ -65,10 +65,11 @@ use crate::engine::atomic::{
 };
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::WaitReason;
+use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::handed::ready_from_anywhere;
 use crate::engine::sched::switch::Action;
-use crate::engine::sched::{Green, ready, timers, witness};
+use crate::engine::sched::{Green, ready, timers};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::futex::{self, Interrupted};
 use crate::engine::sys::{clock, perturb, sanitizer};
@@ -215,10 +216,10 @@ impl Waiter {
     }
 
     fn wait_on_kernel_thread(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
-        witness::kernel_waits();
+        probe::kernel(None, Kernel::Waits);
         loop {
             if let Some(outcome) = self.block(reason, deadline) {
-                witness::kernel_goes_on();
+                probe::kernel(None, Kernel::GoesOn);
                 return outcome;
             }
         }

@@ -123,20 +123,20 @@ use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::records::Records;
 use crate::engine::sched::room::Room;
-use crate::engine::sched::witness::measure::{Gauge, Measures};
-use crate::engine::sched::witness::ring::Pen;
-use crate::engine::sched::{Cluster, Machine, current, monitor, timers, witness};
+use crate::engine::sched::{Cluster, Machine, current, monitor, timers};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{perturb, topology};
-use crate::engine::{arch, stack};
+use crate::engine::{arch, probe, stack};
 
 // ==== the processor ====
 
 #[repr(align(128))]
 pub(crate) struct Processor {
     pub(crate) index: usize,
+    /// No other processor of the process has it: for the observer's arrays (`probe`).
+    pub(crate) number: usize,
     /// Its owner as the monitor sees it; null while it is idle.
     pub(crate) machine: AtomicStatic<Machine>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
@@ -157,8 +157,6 @@ pub(crate) struct Processor {
     pub(crate) parked_calls: Counter,
     /// Whether a driver holds something back here.
     pub(super) holds: AtomicBool,
-    /// Its histograms, once times have been measured here.
-    pub(super) measures: AtomicStatic<Measures>,
     own: UnsafeCell<Own>,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
@@ -191,10 +189,6 @@ pub(crate) struct Own {
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.
     pub(crate) records: Records,
-    /// Writes down the events here (`witness`).
-    pub(super) pen: Pen,
-    /// Measures times (`witness`).
-    pub(super) gauge: Gauge,
     random: Rng,
 }
 
@@ -219,6 +213,7 @@ impl Linked for Processor {
 impl Processor {
     /// Makes a processor that is out of use. Allocates.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut stacks = stack::Cache::new(cluster.config.stack_size);
         // The room is for the first thread (`start`). Without memory that thread waits for some.
         if let Ok(room) = Room::find(cluster.config.stack_size) {
@@ -228,6 +223,7 @@ impl Processor {
         }
         Processor {
             index,
+            number: NEXT.fetch_add(1, Relaxed),
             machine: AtomicStatic::none(),
             attention: AtomicBool::new(false),
             cpu: AtomicUsize::new(usize::MAX),
@@ -239,7 +235,6 @@ impl Processor {
             preemptions: Counter::new(),
             parked_calls: Counter::new(),
             holds: AtomicBool::new(false),
-            measures: AtomicStatic::none(),
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
                 spin_pays: false,
@@ -249,8 +244,6 @@ impl Processor {
                 held: None,
                 stacks,
                 records: Records::new(),
-                pen: Pen::new(),
-                gauge: Gauge::new(),
                 random: Rng::with_seed(index as u64),
             }),
             cluster,
@@ -372,7 +365,7 @@ impl Owned<'_> {
 
     /// The same for as long as this is lent.
     #[inline(always)]
-    pub(super) fn lend(&mut self) -> Owned<'_> {
+    pub(crate) fn lend(&mut self) -> Owned<'_> {
         Owned {
             processor: self.processor,
             lent: PhantomData,
@@ -384,7 +377,7 @@ impl Owned<'_> {
 impl Owned<'static> {
     /// Makes `machine`, which owns nothing, the owner of this processor.
     pub(super) fn give_to(mut self, machine: &'static Machine) {
-        witness::given(&mut self, machine);
+        probe::worker_has(&mut self, machine);
         // Release: pairs with the Acquire of the monitor's look.
         self.machine.store(Some(machine), Release);
         perturb::point("give");

@@ -13,9 +13,10 @@ use super::steal::{look_at_others, search, stop_searching};
 use super::switch::{self, Action};
 use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
 use super::{Cluster, Green, Machine, Oddities, Owned, RunLoop};
-use super::{current, enter, fork, io, start, timers, witness};
+use super::{current, enter, fork, io, start, timers};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
+use crate::engine::probe::{self, By, Pick, Readied as Why};
 use crate::engine::sys::{clock, perturb, sanitizer};
 
 /// The life of a machine: rest until there is a processor, then find work and run it.
@@ -49,9 +50,6 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             {
                 return start::find_room(run, green);
             }
-            if green.oddities.has(Oddities::MEASURED) {
-                witness::measure::begins(run.owned(), machine, green, inherits_slice);
-            }
         }
         // SAFETY: the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(run, green, inherits_slice) };
@@ -60,7 +58,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             return stay(run, green, action);
         }
         let mut processor = run.owned();
-        witness::left(processor.as_mut().map(Owned::lend), green, action);
+        probe::stopped(processor.as_mut().map(Owned::lend), green, action);
         let successor = complete(machine, processor.as_mut(), green, action);
         let Some(mut processor) = processor else {
             machine.cluster().detached_switches.add_shared(1);
@@ -89,6 +87,11 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
                 None => return Rested::Working { searching: false },
             },
         };
+        let from = match next.inherits_slice {
+            true => Pick::NextSlot,
+            false => Pick::Queue,
+        };
+        probe::picked(processor, next.thread.green(), from);
     }
 }
 
@@ -195,9 +198,20 @@ pub(super) struct NothingFound {
 
 /// Finds the next thread. `searching`: this machine counts as a searcher already.
 #[inline(never)]
-fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFound> {
+fn find_work(run: &mut RunLoop, searching: bool) -> Result<Next, NothingFound> {
     let machine = run.machine();
     let processor = &mut run.owned().ok_or(NothingFound { searching })?;
+    let next = look_for_work(machine, processor, searching)?;
+    probe::picked(processor, next.thread.green(), Pick::Found);
+    Ok(next)
+}
+
+#[inline(always)]
+fn look_for_work(
+    machine: &'static Machine,
+    processor: &mut Owned<'_>,
+    mut searching: bool,
+) -> Result<Next, NothingFound> {
     processor.dry.add(1);
     processor.note_cpu();
     timers::fire_own(processor);
@@ -215,20 +229,17 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
             machine.come_home();
             stop_searching(processor.cluster());
         }
-        witness::found(processor);
         return Ok(next);
     }
     perturb::point("find_work: nothing");
     if !searching && let Some(next) = look_at_others(processor, false) {
-        witness::found(processor);
         return Ok(next);
     }
     let cluster = machine.cluster();
     searching = searching || cluster.idle.start_search(cluster.search_limit());
-    if searching {
-        search(machine, processor).inspect(|_| witness::found(processor))
-    } else {
-        Err(NothingFound { searching })
+    match searching {
+        true => search(machine, processor),
+        false => Err(NothingFound { searching }),
     }
 }
 
@@ -287,14 +298,14 @@ pub(crate) fn ready(green: &'static Green) {
     // By reference: a move would read what was just written, in wider words, and wait for that.
     match &mut enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
-            witness::woke(entered, green);
+            probe::readied(By::Thread(entered), green, Why::Woke);
             ready_from(&entered.processor(), green, Readied::Woken);
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
         _ => {
             let _off = current::preemption_off();
-            witness::woke_from_outside(green);
+            probe::readied(By::Outside, green, Why::Woke);
             ready_globally(green, Readied::Woken);
         }
     }

@@ -9,9 +9,10 @@
 
 use super::run::{NothingFound, own_queues};
 use super::tuning::{PASSES, PAUSES};
-use super::{Cluster, Machine, Owned, io, timers, witness};
+use super::{Cluster, Machine, Owned, io, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Victims};
+use crate::engine::probe::{self, Pick};
 use crate::engine::sys::{perturb, topology};
 
 /// A searcher has found something. If it was the last searcher, it wakes the next one for any other
@@ -88,7 +89,7 @@ pub(super) fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Opti
     processor.steal_attempts.add(1);
     let thread = cluster.policy.steal(&processor.seat(), victims)?;
     processor.steals.add(1);
-    witness::stole(processor, thread.green());
+    probe::picked(processor, thread.green(), Pick::Stolen);
     Some(thread.into())
 }
 

@@ -292,8 +292,6 @@ fn take_mask(machine: &'static Machine, green: &Green) {
     green.mask.set(mask);
     if mask == base {
         green.oddities.remove(Oddities::MASK);
-        // The place serves otherwise now.
-        green.mask.set(0);
     }
 }
 

@@ -91,11 +91,12 @@ pub(crate) struct Green {
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
-    /// With [`Oddities::TIMED`] when the thread became ready (`set_measured`); otherwise, with
-    /// [`Oddities::MASK`], its signal mask.
+    /// With [`Oddities::MASK`] its signal mask.
     pub(crate) mask: Cell<Mask>,
     /// The kernel thread to which the thread is locked.
     pub(crate) locked_to: Cell<Option<&'static Machine>>,
+    /// The observer's (`probe`). A spawn does not touch them.
+    pub(crate) observed: [AtomicU64; 2],
 }
 
 /// A record takes four cache lines: a million waiting threads have a million records.
@@ -120,11 +121,6 @@ impl Oddities {
     pub(crate) const LOCKED: u32 = 4;
     /// The thread has not run yet, and has no room.
     pub(crate) const NEW: u32 = 8;
-    /// The thread's next run is measured (`sched::witness`).
-    pub(crate) const MEASURED: u32 = 16;
-    /// The place of the mask holds a time, until the thread's next run begins. (A signal handler of the program that
-    /// interrupts the scheduler may add [`MASK`](Oddities::MASK) meanwhile.)
-    const TIMED: u32 = 32;
     /// A signal handler runs on the thread (`hiding`).
     pub(crate) const HIDDEN: u32 = 64;
     /// The thread's CPU time is measured (`sched::cpu_time`). Any thread may add it; if the owner of a thread that does not
@@ -179,18 +175,6 @@ impl Oddities {
         let kept = self.0.load(Ordering::Relaxed) & !Oddities::NEW;
         let cache = u32::from(has_cache) * Oddities::CACHE;
         self.0.store(kept | cache, Ordering::Relaxed);
-    }
-
-    /// [`add`](Oddities::add) for a thread that does not run, so that no handler comes between.
-    fn add_suspended(&self, oddity: u32) {
-        let all = self.0.load(Ordering::Relaxed) | oddity;
-        self.0.store(all, Ordering::Relaxed);
-    }
-
-    /// [`remove`](Oddities::remove) for a thread that does not run.
-    fn remove_suspended(&self, oddity: u32) {
-        let all = self.0.load(Ordering::Relaxed) & !oddity;
-        self.0.store(all, Ordering::Relaxed);
     }
 
     /// Resets all; the thread has ended.
@@ -249,6 +233,7 @@ impl Green {
             calls_itself: AtomicBool::new(false),
             unhooked: Cell::new(false),
             locked_to: Cell::new(None),
+            observed: [const { AtomicU64::new(0) }; 2],
             locks: Cell::new(0),
             since: Since::new(),
             room: AtomicStatic::none(),
@@ -463,38 +448,6 @@ impl Green {
         sanitizer::IS_TSAN
             .then(|| self.room().map(|room| &room.fiber))
             .flatten()
-    }
-
-    /// The number by which a trace knows the thread (`sched::witness`).
-    #[inline(always)]
-    pub(crate) fn traced(&self) -> &AtomicU32 {
-        // SAFETY: the entry lives as long as the record, and is never borrowed uniquely: its heap's
-        // references are shared ones.
-        unsafe { &(*self.timer.get()).lodger }
-    }
-
-    /// Has the next run of the thread measured. The thread is the caller's, and suspended. `ticks`: since when it is
-    /// ready, or 0; it is noted where there is room for that.
-    pub(crate) fn set_measured(&self, ticks: u64) {
-        match self.oddities.has(Oddities::MASK) && !self.oddities.has(Oddities::TIMED) {
-            true => self.oddities.add_suspended(Oddities::MEASURED),
-            false => {
-                self.oddities
-                    .add_suspended(Oddities::MEASURED | Oddities::TIMED);
-                self.mask.set(ticks);
-            }
-        }
-    }
-
-    /// The thread's run begins: returns since when it was ready; 0 if that was not noted.
-    pub(crate) fn take_measured(&self) -> u64 {
-        let is_timed = self.oddities.has(Oddities::TIMED);
-        self.oddities
-            .remove_suspended(Oddities::MEASURED | Oddities::TIMED);
-        match is_timed {
-            true => self.mask.replace(0),
-            false => 0,
-        }
     }
 
     /// Whether the thread still lives in `room`.

@@ -60,11 +60,11 @@ use core::mem::offset_of;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 
-use crate::engine::atomic::{AtomicU32, Ordering};
+use crate::engine::atomic::Ordering;
 use crate::engine::policy::{Readied, Ready};
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::tuning::{LOOK_AT_TIMERS, PACE};
-use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Green, Owned, Processor, current};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{perturb, sanitizer};
@@ -208,7 +208,7 @@ fn hand_over(processor: &mut Owned<'_>, mut ready: Fifo, first: Readied) {
     let mut any = false;
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
-        witness::arrived(processor, green, Arrival::Deadline);
+        probe::readied(By::Processor(processor.lend()), green, Why::Fired);
         policy.ready(Ready::new(green), how, Some(&processor.seat()));
         how = Readied::Arrived;
         any = true;
@@ -288,8 +288,6 @@ pub(crate) struct Entry {
     previous: Cell<Link>,
     rank: Cell<u8>,
     queued: Cell<bool>,
-    /// See `Green::traced`. The record has no other place left for four bytes.
-    pub(super) lodger: AtomicU32,
     _pinned: PhantomPinned,
 }
 
@@ -309,7 +307,6 @@ impl Entry {
             previous: Cell::new(None),
             rank: Cell::new(0),
             queued: Cell::new(false),
-            lodger: AtomicU32::new(0),
             _pinned: PhantomPinned,
         }
     }

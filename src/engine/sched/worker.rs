@@ -23,7 +23,6 @@ use crate::engine::sched::list::{Fifo, Lifo, Linked};
 use crate::engine::sched::monitor::Rest;
 use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::processor::Ownership;
-use crate::engine::sched::witness::measure::Stint;
 use crate::engine::sched::{Cluster, Green, Processor, preempt};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
@@ -83,8 +82,6 @@ pub(crate) struct Machine {
     spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
     pub(super) rest: Rest,
-    /// Measures times (`witness`).
-    pub(super) stint: Stint,
     cluster: AtomicStatic<Cluster>,
 }
 
@@ -208,7 +205,6 @@ impl Machine {
             events_after: Cell::new(u64::MAX),
             spared: AtomicU32::new(0),
             rest: Rest::default(),
-            stint: Stint::new(),
             cluster: AtomicStatic::none(),
         }
     }

@@ -7,6 +7,8 @@ pub(crate) mod atomic;
 #[allow(clippy::all, reason = "it is checked where it lives")]
 #[path = "../../../../src/engine/policy/mod.rs"]
 pub mod policy;
+#[path = "probe.rs"]
+pub(crate) mod probe;
 #[path = "sched.rs"]
 pub(crate) mod sched;
 #[path = "sys.rs"]

@@ -46,8 +46,6 @@ mod steal {
 pub(crate) mod thread;
 #[path = "sched/timers.rs"]
 mod timers;
-#[path = "sched/witness.rs"]
-mod witness;
 #[path = "sched/worker.rs"]
 mod worker;
 

@@ -23,7 +23,6 @@ pub(crate) mod records {
     }
 }
 mod thread;
-pub(crate) mod witness;
 
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;

@@ -6,7 +6,6 @@ use core::mem;
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
 
-use crate::engine::arch;
 use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicUsize, Ordering,
     Ordering::{Acquire, Relaxed, Release},
@@ -18,10 +17,11 @@ use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::start::{Cache, Records};
 use crate::engine::sched::timers::Looks;
-use crate::engine::sched::{Cluster, Counter, Machine, witness};
+use crate::engine::sched::{Cluster, Counter, Machine};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::{perturb, topology};
+use crate::engine::{arch, probe};
 use crate::virtual_time::{self, Access, Random};
 
 /// The fields lie on the lines on which the library's do.

@@ -1,11 +1,45 @@
 //! [`trace`]: the schedule of a piece of work, for files and browsers.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `mod` | what users see |
+//! | `session` | a trace from its beginning to its end |
+//! | `write` | what is written down of the scheduler's events |
+//! | `words` | how an event is written: words of 64 bits |
+//! | `ring` | a processor's ring of words, with one writer, and its pen |
+//! | `common` | a queue for threads that own no processor; how kernel threads are known |
+//! | `collect` | a kernel thread that copies rings while the program runs |
+//! | `timeline` | the order of all events: who ran where, from when to when |
+//! | `decode` | from a ring's words to events with times |
+//! | `outside` | the events of threads that own no processor |
+//! | `json` | a file for Perfetto and Chrome |
+//! | `page` | a page for any browser, with `page.html` as its text |
+//! | `text` | text within JSON, numbers as text, base64 |
+//! | `environment` | `GREENTHREAD_TRACE`: the trace of a whole process |
+
+mod collect;
+pub(super) mod common;
+mod decode;
+pub(crate) mod environment;
+mod json;
+mod outside;
+mod page;
+#[cfg_attr(not(green), path = "no_ring.rs")]
+mod ring;
+mod session;
+pub(crate) mod text;
+mod timeline;
+mod words;
+#[cfg(green)]
+pub(super) mod write;
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::engine::door::{Session, Timeline};
+use self::session::Session;
+use self::timeline::Timeline;
 
 /// Runs `work` and records the schedule meanwhile: of all runtimes, and of all their threads, not only
 /// of those that `work` starts.

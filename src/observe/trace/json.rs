@@ -16,13 +16,13 @@ use std::io::{self, Write};
 
 use super::text::{Micros, Quoted};
 use super::timeline::{Item, Timeline, What, Why};
-use crate::engine::sched::witness::words::{KERNEL, Kind, value};
+use super::words::{KERNEL, Kind, value};
 
 /// The process that the kernel threads are shown in.
 const KERNEL_THREADS: u32 = 1000;
 
 impl Timeline {
-    pub(crate) fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut writer = Writer {
             timeline: self,
             out,
@@ -34,11 +34,10 @@ impl Timeline {
         writer.foot()
     }
 
-    /// The name of the thing that was waited for, or the address of the waiter.
+    /// The name of the thing that was waited for.
     pub(super) fn what_for(other: u64) -> String {
         match Kind::of(other) {
             Kind::Text => text_of(value(other)).to_string(),
-            Kind::At => format!("{:#x}", value(other)),
             _ => String::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::collect::Collector;
 use super::decode::Decoder;
 use super::outside::Outside;
-use crate::engine::sched::witness::words::{KERNEL, NUMBER};
+use super::words::{KERNEL, NUMBER};
 
 /// From ticks to nanoseconds since the beginning of the trace.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ impl Clock {
 /// Why a thread stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Why {
+pub(super) enum Why {
     Yielded,
     Preempted,
     Waits,
@@ -71,7 +71,7 @@ impl Why {
 
 /// What an item of the timeline is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(super) enum What {
     /// `thread` has ended the wait of `other`, or made it.
     Woke,
     Spawned,
@@ -92,10 +92,10 @@ pub(crate) enum What {
 
 /// Something that happened, once or for a while.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Item {
+pub(super) struct Item {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Another thread; or what was waited for: the waiter's address, or a word of text.
+    /// Another thread; or what was waited for, a word of text.
     pub(super) other: u64,
     pub(super) thread: u32,
     pub(super) track: u32,
@@ -104,7 +104,7 @@ pub(crate) struct Item {
 
 /// One line of the picture.
 #[derive(Clone, Debug)]
-pub(crate) struct Track {
+pub(super) struct Track {
     /// Its runtime, from 1; 0 for kernel threads.
     pub(super) runtime: u32,
     /// The processor's index, or the kernel thread's number.
@@ -113,16 +113,16 @@ pub(crate) struct Track {
 }
 
 /// All that a trace has recorded.
-pub(crate) struct Timeline {
+pub(super) struct Timeline {
     pub(super) tracks: Vec<Track>,
     /// Sorted by their beginning.
     pub(super) items: Vec<Item>,
     /// The threads' names, those without one included.
     pub(super) names: BTreeMap<u32, String>,
     /// In nanoseconds.
-    pub(crate) length: u64,
+    pub(super) length: u64,
     /// How many words were lost, of which most are an event.
-    pub(crate) lost: u64,
+    pub(super) lost: u64,
 }
 
 impl Timeline {
@@ -136,16 +136,16 @@ impl Timeline {
         };
         let mut names: HashMap<u32, Vec<u8>> = HashMap::new();
         let mut stays = Stays::default();
-        let mut clusters = Vec::new();
+        let mut runtimes = Vec::new();
         let mut reels: Vec<_> = collected.reels.iter().collect();
         reels.retain(|reel| !reel.words.is_empty());
-        reels.sort_by_key(|reel| (reel.ring.cluster(), reel.ring.index()));
+        reels.sort_by_key(|reel| (reel.ring.runtime(), reel.ring.index()));
         for reel in reels {
-            let cluster = reel.ring.cluster();
-            if !clusters.contains(&cluster) {
-                clusters.push(cluster);
+            let runtime = reel.ring.runtime();
+            if !runtimes.contains(&runtime) {
+                runtimes.push(runtime);
             }
-            let runtime = clusters.len() as u32;
+            let runtime = runtimes.len() as u32;
             let index = reel.ring.index() as u32;
             let name = format!("processor {index}");
             let track = timeline.add(Track {

@@ -19,51 +19,51 @@
 //! - the reader's second look: if it has read a word of the next round, it must see the `head` that was
 //!   published before that word was written. Release where a word is stored and the Acquire fence in
 //!   `copy` are partners. (On x86-64 all of these are plain moves.)
-//! - the pen itself goes from owner to owner with the processor (`processor`).
+//! - the pen itself goes from owner to owner with the processor (`engine::probe`).
 
 use core::ptr;
 
 use super::words::{Kind, LONGEST, word};
-use crate::engine::arch;
-use crate::engine::atomic::{
+use crate::engine::door::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::sched::Processor;
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::mm;
+use crate::engine::door::{lock::Lock, mm, ticks};
+use crate::engine::probe::{Processor, Seen};
+use crate::observe::kept::{ByProcessor, Zeroable, mapped};
 
 /// Words in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
-pub(crate) const WORDS: u64 = 1 << 19;
+pub(super) const WORDS: u64 = 1 << 19;
 /// While events follow each other quickly, one of so many gets a time.
-pub(crate) const SPARSE: u64 = 32;
+pub(super) const SPARSE: u64 = 32;
 /// Quickly: in fewer ticks each. Reading the clock, 20 to 30 ticks, is little beside more.
 const QUICK: u64 = 500;
 /// The bits that a word has for a time.
-pub(crate) const TIME_BITS: u64 = (1 << 56) - 1;
+pub(super) const TIME_BITS: u64 = (1 << 56) - 1;
 
+static PENS: ByProcessor<Pen> = ByProcessor::new();
 static RINGS: Lock<Option<&'static Ring>> = Lock::new(None);
 
 /// A processor's ring.
 #[repr(C)]
-pub(crate) struct Ring {
-    processor: &'static Processor,
+pub(super) struct Ring {
+    processor: Seen,
     next: Option<&'static Ring>,
     head: AtomicU64,
     words: [AtomicU64; WORDS as usize],
 }
 
 /// Every ring of the process. The caller is a kernel thread that runs no green thread.
-pub(crate) fn rings() -> impl Iterator<Item = &'static Ring> {
+pub(super) fn rings() -> impl Iterator<Item = &'static Ring> {
     let first = *RINGS.lock();
     core::iter::successors(first, |ring| ring.next)
 }
 
 impl Ring {
     /// Makes the ring of `processor`. Preemption is off.
-    fn new(processor: &'static Processor) -> Option<&'static Ring> {
-        let memory = mm::map(size_of::<Ring>().next_multiple_of(mm::page())).ok()? as *mut Ring;
+    fn new(processor: Seen) -> Option<&'static Ring> {
+        let memory: *mut Ring = mapped()?;
         let mut first = RINGS.lock();
         // SAFETY: new memory, large enough and aligned to a page, which stays; zeroes are valid words
         // and a valid `head`.
@@ -81,31 +81,30 @@ impl Ring {
         &self.words[(at % WORDS) as usize]
     }
 
-    /// The address of the processor's cluster, and the processor's index there.
-    pub(crate) fn cluster(&self) -> usize {
-        ptr::from_ref(self.processor.cluster()).addr()
+    /// By this the processor's runtime is known.
+    pub(super) fn runtime(&self) -> usize {
+        self.processor.runtime()
     }
 
-    pub(crate) fn index(&self) -> usize {
-        self.processor.index
+    /// The processor's index in its runtime.
+    pub(super) fn index(&self) -> usize {
+        self.processor.index()
     }
 
-    /// The number of the thread that the processor runs, with the trace's; 0 if it runs none. A hint.
-    pub(crate) fn running(&self) -> u32 {
-        // Acquire: to reach the machine; partner: Release in `give_to`.
-        let machine = self.processor.machine.load(Acquire);
-        let green = machine.and_then(|machine| machine.running());
-        green.map_or(0, |green| green.traced().load(Relaxed))
+    /// The number of the thread that the processor runs, with the trace's; 0 if it runs none that is known. A hint.
+    pub(super) fn running(&self) -> u32 {
+        let words = self.processor.running();
+        words.map_or(0, |[number, _]| number.load(Relaxed) as u32)
     }
 
-    pub(crate) fn head(&self) -> u64 {
+    pub(super) fn head(&self) -> u64 {
         // Acquire: partner: Release in `publish` and `note`.
         self.head.load(Acquire)
     }
 
     /// Copies to `out` the words from `from` on. Returns where the next copy begins, and how many words
     /// were lost before those in `out`.
-    pub(crate) fn copy(&self, from: u64, out: &mut Vec<u64>) -> (u64, u64) {
+    pub(super) fn copy(&self, from: u64, out: &mut Vec<u64>) -> (u64, u64) {
         let (head, start) = (self.head(), out.len());
         let first = from.max((head + LONGEST).saturating_sub(WORDS)).min(head);
         out.extend((first..head).map(|at| self.slot(at).load(Relaxed)));
@@ -119,16 +118,16 @@ impl Ring {
 
     /// Finds pages for the whole ring now, so that the writer need not wait for them. It does no harm if
     /// there are none.
-    pub(crate) fn populate(&self) {
+    pub(super) fn populate(&self) {
         const MADV_POPULATE_WRITE: i32 = 23;
         // The ring of a runtime that was shut down stays, without pages.
-        if !self.processor.cluster().stopping.load(Relaxed) {
+        if !self.processor.is_closed() {
             self.advise(MADV_POPULATE_WRITE);
         }
     }
 
     /// Gives the pages back. Words that are written meanwhile are lost, or stay.
-    pub(crate) fn forget(&self) {
+    pub(super) fn forget(&self) {
         self.advise(libc::MADV_DONTNEED);
     }
 
@@ -142,7 +141,7 @@ impl Ring {
 }
 
 /// The owner's side of a ring.
-pub(crate) struct Pen {
+pub(super) struct Pen {
     ring: Option<&'static Ring>,
     head: u64,
     /// The word at which an event needs a time again.
@@ -153,23 +152,19 @@ pub(crate) struct Pen {
     sparse: u64,
 }
 
-impl Pen {
-    pub(crate) const fn new() -> Pen {
-        Pen {
-            ring: None,
-            head: 0,
-            due: 0,
-            last: (0, 0),
-            sparse: 1,
-        }
-    }
+// SAFETY: no ring, and numbers.
+unsafe impl Zeroable for Pen {}
 
-    /// Makes the ring, if there is none.
-    pub(super) fn has_ring_for(&mut self, processor: &'static Processor) -> bool {
-        if self.ring.is_none() {
-            self.ring = Ring::new(processor);
+impl Pen {
+    /// The pen of `processor`, which has a ring from now on. `None`: there is no memory.
+    #[inline]
+    pub(super) fn of<'a>(processor: &'a mut Processor<'_>) -> Option<&'a mut Pen> {
+        let seen = processor.seen();
+        let pen = PENS.of(processor)?;
+        if pen.ring.is_none() {
+            pen.ring = Ring::new(seen);
         }
-        self.ring.is_some()
+        pen.ring.map(|_| pen)
     }
 
     /// Writes an event of one word that needs no time now. False: it does need one.
@@ -208,7 +203,7 @@ impl Pen {
     /// Writes the time of the next event.
     #[inline]
     pub(super) fn time(&mut self) {
-        let now = arch::ticks();
+        let now = ticks();
         self.put(word(Kind::Time, now & TIME_BITS));
         self.last = (now, self.head);
         self.due = self.head + self.sparse;
@@ -218,11 +213,11 @@ impl Pen {
     /// depends on how quickly events follow each other.
     pub(super) fn time_if_due(&mut self) {
         if self.head >= self.due {
-            let (ticks, head) = self.last;
-            let (elapsed, count) = (arch::ticks().wrapping_sub(ticks), self.head - head);
+            let (then, head) = self.last;
+            let (elapsed, count) = (ticks().wrapping_sub(then), self.head - head);
             self.sparse = match elapsed > QUICK * count.max(1) {
                 true => 1,
-                false => (self.sparse * 2).min(SPARSE),
+                false => (self.sparse * 2).clamp(1, SPARSE),
             };
             self.time();
         }
@@ -230,29 +225,31 @@ impl Pen {
 }
 
 #[cfg(test)]
-pub(crate) use tests::pen;
+pub(super) use self::tests::pen;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::sched::current;
     use crate::runtime::Runtime;
 
     /// A pen with a ring of its own; `None` where there are no green threads.
-    pub(crate) fn pen() -> Option<(Pen, &'static Ring)> {
+    pub(in crate::observe::trace) fn pen() -> Option<(Pen, &'static Ring)> {
         let runtime = Runtime::builder().processors(1).build().unwrap();
-        let processor =
-            runtime.spawn(|| current::green().map(|green| green.cluster().processor(0)));
-        let processor = processor.join().unwrap()?;
-        let mut pen = Pen::new();
-        assert!(pen.has_ring_for(processor));
-        let ring = pen.ring?;
+        let processor = runtime.spawn(Seen::first_here).join().unwrap()?;
+        let ring = Ring::new(processor)?;
+        let pen = Pen {
+            ring: Some(ring),
+            head: 0,
+            due: 0,
+            last: (0, 0),
+            sparse: 0,
+        };
         Some((pen, ring))
     }
 
     impl Pen {
         /// Writes an event of these words.
-        pub(crate) fn write(&mut self, words: impl Iterator<Item = u64>) {
+        pub(in crate::observe::trace) fn write(&mut self, words: impl Iterator<Item = u64>) {
             words.for_each(|word| self.put(word));
             self.publish();
         }

@@ -8,8 +8,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::{Session, Timeline};
-use crate::engine::sched::fork;
+use super::session::Session;
+use super::timeline::Timeline;
+use crate::engine::door::is_forked_child;
 
 /// The trace of the process, and the file that it goes to.
 static UNDER_WAY: Mutex<Option<(Session, PathBuf)>> = Mutex::new(None);
@@ -36,7 +37,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn end() {
-    if fork::is_child() {
+    if is_forked_child() {
         return;
     }
     let under_way = UNDER_WAY
@@ -69,7 +70,7 @@ fn kind(path: &Path) -> Option<bool> {
 
 impl Timeline {
     /// Writes a file: a page if its name ends in `.html`, JSON if it ends in `.json`.
-    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let Some(is_page) = kind(path) else {
             let message = format!(
                 "{}: accepted is a path that ends in .html or .json",

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::timeline::{Clock, Item, Stays, What, Why};
-use crate::engine::sched::witness::words::{Kind, NUMBER, SESSION_SHIFT, bytes_of, value};
+use super::words::{Kind, NUMBER, SESSION_SHIFT, bytes_of, value};
 
 pub(super) struct Decoder<'a> {
     session: u32,
@@ -88,7 +88,7 @@ impl<'a> Decoder<'a> {
                 Kind::Name => names.entry(named).or_default().extend(bytes_of(word)),
                 Kind::By => self.by = number,
                 Kind::To => self.to = number,
-                Kind::At | Kind::Text => self.what_for = word,
+                Kind::Text => self.what_for = word,
                 kind if has_time => {
                     let now = self.spread.next();
                     self.event(kind, number, now, stays);
@@ -216,7 +216,7 @@ impl<'a> Decoder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::sched::witness::words::word;
+    use crate::observe::trace::words::word;
 
     const SESSION: u32 = 3;
     const LENGTH: u64 = 1_000_000;

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
+use super::common::Event;
 use super::timeline::{Clock, Item, Stays, Timeline, Track, What, Why};
-use crate::engine::sched::witness::common::Event;
-use crate::engine::sched::witness::words::{KERNEL, Kind, NUMBER, SESSION_SHIFT, bytes_of, value};
+use super::words::{KERNEL, Kind, NUMBER, SESSION_SHIFT, bytes_of, value};
 
 pub(super) struct Outside<'a> {
     session: u32,

@@ -1,49 +1,50 @@
-//! Schedule traces: recording what the scheduler's witness writes down, and making files of it.
+//! A trace from its beginning to its end: [`Session`]. One at a time is written ([`BUSY`]).
 //!
-//! | file | idea |
-//! |---|---|
-//! | `mod` | a trace from its beginning to its end |
-//! | `collect` | a kernel thread that copies rings while the program runs |
-//! | `timeline` | the order of all events: who ran where, from when to when |
-//! | `decode` | from a ring's words to events with times |
-//! | `outside` | the events of threads that own no processor |
-//! | `json` | a file for Perfetto and Chrome |
-//! | `page` | a page for any browser, with `page.html` as its text |
-//! | `text` | text within JSON, numbers as text, base64 |
-//! | `environment` | `GREENTHREAD_TRACE`: the trace of a whole process |
-//!
-//! Invariant: one trace at a time is written ([`BUSY`]). Traces have numbers from 1 to 15, which come round
-//! again; by its number a thread is known to have been introduced.
-
-mod collect;
-mod decode;
-pub(crate) mod environment;
-mod json;
-mod outside;
-mod page;
-pub(crate) mod text;
-mod timeline;
+//! Traces have numbers. With its number in a trace, a thread keeps that of the trace: so the next trace knows that it has to
+//! introduce the thread again. In the words of an event there is room for a short one, from 1 to 15.
 
 use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use self::collect::Collector;
-pub(crate) use self::timeline::Timeline;
-use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::sched::witness::words::SESSION_SHIFT;
-use crate::engine::sched::witness::{ON, TRACE};
-use crate::engine::sched::{fork, helper};
+use super::collect::Collector;
+use super::timeline::Timeline;
+use super::words::SESSION_SHIFT;
+use crate::engine::door::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::door::{helper, is_forked_child};
+use crate::observe::observer::{self, TRACE};
 
 /// Whether a trace is being written.
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// The number of the last trace.
-static LAST: AtomicU32 = AtomicU32::new(0);
-const MOST: u32 = 15;
+/// The number of the present trace, or of the last one.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The number of the present trace.
+#[inline]
+pub(super) fn current() -> u32 {
+    NUMBER.load(Ordering::Relaxed)
+}
+
+/// As a trace numbers threads: the thread's number, above it the short number of the present trace, and above that the
+/// trace's whole number.
+pub(super) fn numbered(thread: u32) -> u64 {
+    let trace = current();
+    u64::from(trace) << 32 | u64::from(short(trace) << SESSION_SHIFT | thread)
+}
+
+/// The trace that has numbered a thread so; 0: none.
+#[inline]
+pub(super) fn of(numbered: u64) -> u32 {
+    (numbered >> 32) as u32
+}
+
+fn short(trace: u32) -> u32 {
+    trace % 15 + 1
+}
 
 /// A trace that is being written. Dropped, it ends.
-pub(crate) struct Session {
+pub(super) struct Session {
     stop: Arc<Stop>,
     /// What the collector makes of it.
     timeline: Option<mpsc::Receiver<Timeline>>,
@@ -74,21 +75,21 @@ impl Stop {
 
 impl Session {
     /// Begins a trace.
-    pub(crate) fn start() -> io::Result<Session> {
+    pub(super) fn start() -> io::Result<Session> {
         // Acquire: partner: Release in `release`.
         if BUSY.swap(true, Ordering::Acquire) {
             let message = "a trace is being written already: one at a time is possible";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
         }
-        let number = LAST.load(Ordering::Relaxed) % MOST + 1;
-        LAST.store(number, Ordering::Relaxed);
+        let number = current().wrapping_add(1).max(1);
+        NUMBER.store(number, Ordering::Relaxed);
         let stop = Arc::new(Stop::default());
         let (ready, is_ready) = mpsc::sync_channel(1);
         let (result, timeline) = mpsc::sync_channel(1);
         let life = {
             let stop = stop.clone();
             move || {
-                let collector = Collector::begin(number);
+                let collector = Collector::begin(short(number));
                 let _ = ready.send(());
                 let _ = result.send(collector.collect(|pause| stop.wait(pause)));
             }
@@ -97,7 +98,7 @@ impl Session {
             .inspect_err(|_| release())?;
         // It cannot fail: the collector sends first of all.
         let _ = is_ready.recv();
-        ON.fetch_or(TRACE | number << SESSION_SHIFT, Ordering::Relaxed);
+        observer::add(TRACE);
         Ok(Session {
             stop,
             timeline: Some(timeline),
@@ -105,12 +106,12 @@ impl Session {
     }
 
     /// Ends the trace.
-    pub(crate) fn finish(mut self) -> io::Result<Timeline> {
+    pub(super) fn finish(mut self) -> io::Result<Timeline> {
         self.end()
     }
 
     fn end(&mut self) -> io::Result<Timeline> {
-        if fork::is_child() {
+        if is_forked_child() {
             // The collector is the parent's, and so is the trace. It may have been sending at the fork.
             core::mem::forget(self.timeline.take());
             return Err(io::Error::other("the trace is the parent's"));
@@ -119,7 +120,7 @@ impl Session {
         let over = || io::Error::other("the trace is over");
         let timeline = self.timeline.take().ok_or_else(over)?.recv();
         // If it has panicked.
-        switch_off();
+        observer::remove(TRACE);
         release();
         timeline.map_err(|_| io::Error::other("the collector of the trace has panicked"))
     }
@@ -131,11 +132,6 @@ impl Drop for Session {
             let _ = self.end();
         }
     }
-}
-
-/// No more events are written.
-fn switch_off() {
-    ON.fetch_and(!(TRACE | MOST << SESSION_SHIFT), Ordering::Relaxed);
 }
 
 fn release() {

@@ -4,15 +4,17 @@
 
 use std::time::Duration;
 
+use super::common;
+use super::ring::{Ring, rings};
 use super::timeline::{Clock, Timeline};
-use crate::engine::arch;
-use crate::engine::sched::witness::common;
-use crate::engine::sched::witness::ring::{Ring, rings};
-use crate::engine::sched::witness::words::{Kind, word};
-use crate::engine::sys::clock;
+use super::words::{Kind, word};
+#[cfg(green)]
+use crate::engine::door::signal;
+use crate::engine::door::{clock, ticks};
+use crate::observe::observer::{self, TRACE};
 
 /// The words of a trace that are kept: 64 MiB.
-pub(crate) const MOST_WORDS: usize = 8 << 20;
+const MOST_WORDS: usize = 8 << 20;
 /// How soon it looks again: if there was something, and if there was not.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(4);
@@ -43,7 +45,7 @@ impl Collector {
     /// Forgets what the rings still have of earlier traces.
     pub(super) fn begin(number: u32) -> Collector {
         #[cfg(green)]
-        crate::engine::sys::signal::set_mask(!0);
+        signal::set_mask(!0);
         while common::take().is_some() {}
         common::take_lost();
         let reels = rings().map(|ring| Reel::new(ring, ring.head())).collect();
@@ -53,7 +55,7 @@ impl Collector {
             outside: Vec::new(),
             lost: 0,
             kept: 0,
-            begin: (arch::ticks(), clock::now()),
+            begin: (ticks(), clock::now()),
         }
     }
 
@@ -65,14 +67,14 @@ impl Collector {
         }
         let running = |reel: &Reel| (reel.ring.head(), reel.ring.running());
         let at_end: Vec<_> = self.reels.iter().map(running).collect();
-        super::switch_off();
+        observer::remove(TRACE);
         self.copy();
         for (reel, (head, running)) in self.reels.iter_mut().zip(at_end) {
             // Without an event since, the thread has not stopped.
             let is_known = reel.next == head && !reel.is_cut;
             reel.running = if is_known { running } else { 0 };
         }
-        let clock = Clock::new(self.begin, (arch::ticks(), clock::now()));
+        let clock = Clock::new(self.begin, (ticks(), clock::now()));
         let timeline = Timeline::of(&self, clock);
         self.reels.iter().for_each(|reel| reel.ring.forget());
         timeline
@@ -145,7 +147,7 @@ impl Reel {
 #[cfg(green)]
 mod tests {
     use super::*;
-    use crate::engine::sched::witness::ring::pen;
+    use crate::observe::trace::ring::pen;
 
     /// What does not fit is counted; the first of it is marked, and nothing is kept after the mark.
     #[test]

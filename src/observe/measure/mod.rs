@@ -1,6 +1,10 @@
-//! [`measure`]: whether times are measured.
+//! [`measure`]: whether times are measured. They are gathered from the scheduler's events (`gather`).
 
-use crate::engine::door;
+#[cfg(green)]
+pub(super) mod gather;
+
+use super::observer::{self, MEASURE};
+use crate::engine::door::{Backend, Metrics};
 
 /// Starts measuring times, or stops it, in all runtimes of the process.
 ///
@@ -26,7 +30,13 @@ use crate::engine::door;
 /// observe::measure(false);
 /// ```
 pub fn measure(on: bool) {
-    door::measure::switch(on);
+    if !on {
+        observer::remove(MEASURE);
+    } else if !is_measuring() {
+        #[cfg(green)]
+        gather::begin();
+        observer::add(MEASURE);
+    }
 }
 
 /// Returns whether times are measured; see [`measure`].
@@ -42,5 +52,33 @@ pub fn measure(on: bool) {
 /// assert!(!observe::is_measuring());
 /// ```
 pub fn is_measuring() -> bool {
-    door::measure::is_on()
+    observer::listens(MEASURE)
+}
+
+/// The figures of a runtime, with the times that were measured.
+pub(crate) fn metrics_of(backend: Backend) -> Metrics {
+    #[cfg_attr(not(green), allow(unused_mut, reason = "no times are measured"))]
+    let mut metrics = backend.metrics();
+    #[cfg(green)]
+    if let Backend::Green(cluster) = backend {
+        add_times(&mut metrics, core::ptr::from_ref(cluster).addr());
+    }
+    metrics
+}
+
+#[cfg(green)]
+fn add_times(metrics: &mut Metrics, runtime: usize) {
+    for measures in gather::of_runtime(runtime) {
+        let [next_slot, queue, stolen] = &measures.waits;
+        let waits = &mut metrics.queue_wait;
+        waits.next_slot.add(next_slot.read());
+        waits.queue.add(queue.read());
+        waits.stolen.add(stolen.read());
+        metrics.run_time.add(measures.runs.read());
+        metrics.blocked_time.add(measures.holds.read());
+    }
+    let waits = &metrics.queue_wait;
+    for part in [&waits.next_slot, &waits.queue, &waits.stolen] {
+        metrics.scheduling_latency.merge(part);
+    }
 }

@@ -15,7 +15,7 @@ const PAGE: &str = include_str!("page.html");
 const MARK: &str = "/*DATA*/null";
 
 impl Timeline {
-    pub(crate) fn write_html(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write_html(&self, out: &mut dyn Write) -> io::Result<()> {
         let (before, after) = PAGE.split_once(MARK).unwrap_or((PAGE, ""));
         out.write_all(before.as_bytes())?;
         self.data(out)?;

@@ -1,0 +1,425 @@
+//! The probe: what happens in the scheduler is pushed to an observer here, one call an event.
+//!
+//! | function | event | who calls |
+//! |---|---|---|
+//! | [`spawned`] | a thread was made | its spawner, before the thread is ready |
+//! | [`ended`] | a thread is about to end; it has its name still | the thread |
+//! | [`readied`] | a wait is over | who ends it, before the thread is ready |
+//! | [`picked`] | a processor has taken a thread, to run it | the processor's owner |
+//! | [`stopped`] | a thread has left its stack | the run loop, before it does what the thread asked for |
+//! | [`blocked`] | a thread loses its processor and goes on without | the monitor |
+//! | [`worker_has`] | a worker gets a processor, for the thread that it runs already, if it runs one | who gives it |
+//! | [`worker_idle`] | a processor lies down | who has it in hand |
+//! | [`kernel`] | a kernel thread begins, ends, waits, goes on, spawns | that thread |
+//!
+//! Each of them first loads [`WORD`], one static word; if it is 0 nobody observes, and that is all. Otherwise it calls the
+//! observer's function of that name by way of [`OBSERVER`], a static pointer to a table. There is one observer
+//! (`crate::observe`), which gives what it hears to traces, histograms and subscribers. It owns the word's bits, but for the
+//! meaning of one ([`PICKS`]), and two words in each thread's record.
+//!
+//! # Invariants
+//! 1. An event is told before any other thread can act on it: a wake-up before the thread's next run.
+//! 2. Who gets a [`Processor`] owns it, or has it in hand, until the call returns; who gets a [`Thread`] owns
+//!    the thread, or is called by it.
+//! 3. An observer's function neither allocates, nor panics, nor blocks; and it touches no thread-local, unless a kernel
+//!    thread calls it ([`kernel`], [`By::Outside`]).
+//!
+//! # Memory orderings
+//! The word is Relaxed: an event that is about to happen while an observer comes may be missed. The table is stored, with
+//! Release, before the word; a thread that sees the word and not yet the table (Acquire) misses the event, too.
+
+#[cfg(green)]
+pub(crate) use self::threads::*;
+use crate::engine::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use crate::engine::sched::Identity;
+use crate::engine::sys::atomic_static::AtomicStatic;
+
+/// Who observes, in the observer's own bits; 0: nobody.
+static WORD: AtomicU32 = AtomicU32::new(0);
+static OBSERVER: AtomicStatic<Observer> = AtomicStatic::none();
+
+/// The bit of the word without which picks from a processor's own queues are not told: those of every switch.
+pub(crate) const PICKS: u32 = 1;
+
+/// The observer's functions.
+pub(crate) struct Observer {
+    #[cfg(green)]
+    pub(crate) threads: OfThreads,
+    pub(crate) kernel: fn(Option<&Identity>, Kernel),
+}
+
+/// What a kernel thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// It starts the thread that is named, of kernel-thread mode.
+    Spawned,
+    /// It begins its life as that thread.
+    Began,
+    Ended,
+    /// It is about to block at a waiter.
+    Waits,
+    /// Its wait is over.
+    GoesOn,
+}
+
+/// The word.
+#[inline(always)]
+pub(crate) fn word() -> u32 {
+    WORD.load(Relaxed)
+}
+
+/// Changes the word, and has all events told to `observer` from then on if it is not 0.
+pub(crate) fn observe(observer: &'static Observer, change: impl Fn(u32) -> u32) {
+    // Release: partner: Acquire in `observer`.
+    OBSERVER.store(Some(observer), Release);
+    let _ = WORD.fetch_update(Relaxed, Relaxed, |word| Some(change(word)));
+}
+
+/// Nobody observes any more: the process is a forked child.
+#[cfg(green)]
+pub(crate) fn forget() {
+    WORD.store(0, Relaxed);
+}
+
+fn observer() -> Option<&'static Observer> {
+    // Acquire: partner: Release in `observe`.
+    OBSERVER.load(Acquire)
+}
+
+#[cold]
+#[inline(never)]
+fn tell(event: impl FnOnce(&'static Observer)) {
+    if let Some(observer) = observer() {
+        event(observer);
+    }
+}
+
+/// The calling kernel thread does `what`, to `thread` or as that one.
+#[inline]
+pub(crate) fn kernel(thread: Option<&Identity>, what: Kernel) {
+    if word() != 0 {
+        tell(move |observer| (observer.kernel)(thread, what));
+    }
+}
+
+/// The events of green threads, and what an observer may ask of those who take part.
+#[cfg(green)]
+mod threads {
+    use core::marker::PhantomData;
+    use core::ptr::from_ref;
+
+    use super::{Acquire, Identity, PICKS, Relaxed, observer, tell, word};
+    use crate::engine::atomic::AtomicU64;
+    pub(crate) use crate::engine::sched::BlockedPlace;
+    use crate::engine::sched::current::Entered;
+    use crate::engine::sched::switch::Action;
+    use crate::engine::sched::{self, Green, Machine, Owned, current};
+    use crate::engine::sys::clock;
+
+    pub(crate) struct OfThreads {
+        pub(crate) spawned: fn(Actor<'_>, Thread<'_>),
+        pub(crate) ended: fn(Thread<'_>),
+        pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
+        pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
+        pub(crate) stopped: fn(Option<Processor<'_>>, Stopped<'_>),
+        /// The processor of this worker is about to be taken.
+        pub(crate) blocks: fn(u32, Lost),
+        /// It was taken, or was not.
+        pub(crate) blocked: fn(Option<Processor<'_>>, u32, Words, Lost),
+        pub(crate) worker_has: fn(Processor<'_>, u32, Option<Thread<'_>>),
+        pub(crate) worker_idle: fn(Processor<'_>),
+    }
+
+    /// What has ended a wait.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Readied {
+        /// Another thread.
+        Woke,
+        /// Its deadline.
+        Fired,
+        /// The driver: a descriptor is ready, or an operation is over.
+        Arrived,
+    }
+
+    /// From where a processor took a thread.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Pick {
+        /// The next slot, or from the thread before: it goes on in that one's time slice.
+        NextSlot,
+        /// Its own queue, or the global one.
+        Queue,
+        /// Another processor's queue. (The others that were stolen with it come from a queue.)
+        Stolen,
+        /// Any of these, after it had nothing to run.
+        Found,
+    }
+
+    /// Why a thread has left its stack.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Stop<'a> {
+        Yielded,
+        Preempted,
+        /// It waits for this; with or without a deadline.
+        Parked(&'static str, bool),
+        /// To this one.
+        HandedOver(Option<Thread<'a>>),
+        Ended,
+    }
+
+    /// How a thread was seen that loses its processor.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Lost {
+        /// Blocked in the kernel, here if that is known.
+        Blocked(Option<&'static BlockedPlace>),
+        /// It computes, and was not to be interrupted.
+        Computing,
+    }
+
+    /// Who does something to a thread.
+    pub(crate) enum By<'a> {
+        Thread(&'a mut Entered),
+        Processor(Owned<'a>),
+        /// It owns no processor of the cluster. It may be a green thread of another one.
+        Outside,
+    }
+
+    /// The same for the observer: a thread and the processor that it is on, or only one of them.
+    pub(crate) struct Actor<'a> {
+        pub(crate) thread: Option<Thread<'a>>,
+        pub(crate) processor: Option<Processor<'a>>,
+    }
+
+    impl<'a> By<'a> {
+        #[inline(always)]
+        fn actor(self) -> Actor<'a> {
+            let (thread, processor) = match self {
+                By::Thread(entered) => (Some(entered.green()), Some(entered.processor())),
+                By::Processor(processor) => (None, Some(processor)),
+                By::Outside => (current::green(), None),
+            };
+            Actor {
+                thread: thread.map(Thread::new),
+                processor: processor.map(Processor),
+            }
+        }
+    }
+
+    /// A thread, during an event.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Thread<'a>(&'static Green, PhantomData<&'a ()>);
+
+    /// The observer's two words in a thread's record. They outlive the thread: the record serves others.
+    pub(crate) type Words = &'static [AtomicU64; 2];
+
+    impl<'a> Thread<'a> {
+        #[inline(always)]
+        fn new(green: &'static Green) -> Thread<'a> {
+            Thread(green, PhantomData)
+        }
+
+        #[inline(always)]
+        pub(crate) fn words(self) -> Words {
+            &self.0.observed
+        }
+
+        /// Its name and number. `None`: the thread is past its last instructions.
+        #[inline]
+        pub(crate) fn identity(self) -> Option<&'a Identity> {
+            // SAFETY: the caller owns the thread, or is that thread (invariant 2), as long as this lives; it has its
+            // identity from its spawn until its last instructions, when the pointer is null.
+            unsafe { self.0.identity.load(Relaxed).as_ref() }
+        }
+
+        /// The index of the worker that has run it last.
+        pub(crate) fn worker(self) -> u32 {
+            self.0.machine().index
+        }
+
+        /// By this its runtime is known.
+        pub(crate) fn runtime(self) -> usize {
+            from_ref(self.0.cluster()).addr()
+        }
+    }
+
+    /// A processor, during an event: nobody else may use what is kept for it.
+    pub(crate) struct Processor<'a>(Owned<'a>);
+
+    impl Processor<'_> {
+        /// Its number, which no other processor of the process has.
+        #[inline(always)]
+        pub(crate) fn number(&self) -> usize {
+            self.0.number
+        }
+
+        #[inline(always)]
+        pub(crate) fn seen(&self) -> Seen {
+            Seen(self.0.shared())
+        }
+    }
+
+    /// A processor as any thread sees it at any time.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Seen(&'static sched::Processor);
+
+    impl Seen {
+        /// By this its runtime is known.
+        pub(crate) fn runtime(self) -> usize {
+            from_ref(self.0.cluster()).addr()
+        }
+
+        /// Its index in its runtime.
+        pub(crate) fn index(self) -> usize {
+            self.0.index
+        }
+
+        /// Whether its runtime was shut down.
+        pub(crate) fn is_closed(self) -> bool {
+            self.0.cluster().stopping.load(Relaxed)
+        }
+
+        /// The words of the thread that it runs. A hint.
+        pub(crate) fn running(self) -> Option<Words> {
+            // Acquire: to reach the machine; partner: Release in `give_to`.
+            let green = self.0.machine.load(Acquire)?.running()?;
+            Some(&green.observed)
+        }
+
+        /// The first processor of the calling green thread's runtime.
+        #[cfg(test)]
+        pub(crate) fn first_here() -> Option<Seen> {
+            current::green().map(|green| Seen(green.cluster().processor(0)))
+        }
+    }
+
+    /// A thread that has left its stack.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Stopped<'a>(Thread<'a>, Action);
+
+    impl<'a> Stopped<'a> {
+        #[inline(always)]
+        pub(crate) fn thread(self) -> Thread<'a> {
+            self.0
+        }
+
+        #[inline(always)]
+        pub(crate) fn has_yielded(self) -> bool {
+            matches!(self.1, Action::Yield)
+        }
+
+        pub(crate) fn why(self) -> Stop<'a> {
+            let Stopped(Thread(green, _), action) = self;
+            match action {
+                Action::Yield => Stop::Yielded,
+                Action::Preempt => Stop::Preempted,
+                Action::Park => {
+                    // SAFETY: the thread has left its park on its stack, and cannot go on yet (invariant 1).
+                    let parking = unsafe { *green.parking() };
+                    let name = parking.reason.kind.name;
+                    Stop::Parked(name, parking.deadline != clock::NEVER)
+                }
+                Action::HandOver => Stop::HandedOver(green.next.get().map(Thread::new)),
+                Action::Exit => Stop::Ended,
+            }
+        }
+    }
+
+    // Below, an event's parts are values before they are told: what a reference leads to could not stay in a register
+    // while nobody observes. The two events of every switch are told without a closure.
+
+    #[inline]
+    pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
+        if word() != 0 {
+            let by = by.actor();
+            tell(move |observer| (observer.threads.spawned)(by, Thread::new(thread)));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn ended(thread: &'static Green) {
+        if word() != 0 {
+            tell(move |observer| (observer.threads.ended)(Thread::new(thread)));
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: Readied) {
+        if word() != 0 {
+            let by = by.actor();
+            tell(move |observer| (observer.threads.readied)(by, Thread::new(thread), why));
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn picked(processor: &mut Owned<'_>, thread: &'static Green, from: Pick) {
+        #[cold]
+        #[inline(never)]
+        fn tell(processor: Processor<'_>, thread: Thread<'_>, from: Pick) {
+            if let Some(observer) = observer() {
+                (observer.threads.picked)(processor, thread, from);
+            }
+        }
+        let wanted = match from {
+            Pick::NextSlot | Pick::Queue => PICKS,
+            Pick::Stolen | Pick::Found => !0,
+        };
+        if word() & wanted != 0 {
+            tell(Processor(processor.lend()), Thread::new(thread), from);
+        }
+    }
+
+    /// `processor`: the worker's, if it still has one.
+    #[inline(always)]
+    pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
+        #[cold]
+        #[inline(never)]
+        fn tell(processor: Option<Processor<'_>>, stopped: Stopped<'_>) {
+            if let Some(observer) = observer() {
+                (observer.threads.stopped)(processor, stopped);
+            }
+        }
+        if word() != 0 {
+            let stopped = Stopped(Thread::new(thread), action);
+            tell(processor.map(Processor), stopped);
+        }
+    }
+
+    /// `take` takes the processor of `worker`, if it still runs `thread`. That one may go on at any moment, and end.
+    pub(crate) fn blocked<'a>(
+        worker: &'static Machine,
+        thread: &'static Green,
+        how: Lost,
+        take: impl FnOnce() -> Option<Owned<'a>>,
+    ) -> Option<Owned<'a>> {
+        let is_told = word() != 0;
+        if is_told {
+            tell(move |observer| (observer.threads.blocks)(worker.index, how));
+        }
+        let mut taken = take();
+        if is_told {
+            let processor = taken.as_mut().map(|taken| Processor(taken.lend()));
+            let (index, words) = (worker.index, &thread.observed);
+            tell(move |observer| (observer.threads.blocked)(processor, index, words, how));
+        }
+        taken
+    }
+
+    #[inline]
+    pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Machine) {
+        if word() != 0 {
+            let processor = Processor(processor.lend());
+            let running = worker.running().map(Thread::new);
+            tell(move |observer| (observer.threads.worker_has)(processor, worker.index, running));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
+        if word() != 0 {
+            let processor = Processor(processor.lend());
+            tell(move |observer| (observer.threads.worker_idle)(processor));
+        }
+    }
+}
