@@ -8,7 +8,13 @@
 #![warn(unreachable_pub)]
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(all(green, hooks, feature = "io-uring", feature = "net")),
+    not(all(
+        green,
+        hooks,
+        feature = "io-uring",
+        feature = "net",
+        feature = "observe"
+    )),
     allow(
         dead_code,
         unused_imports,
@@ -34,6 +40,7 @@ pub mod io;
 mod libc;
 #[cfg(all(green, feature = "net"))]
 pub mod net;
+#[cfg(feature = "observe")]
 pub mod observe;
 #[cfg(green)]
 pub mod os;

@@ -271,12 +271,12 @@ trampoline!(
     crate::engine::sched::preempt::preempted
 );
 
-#[cfg(test)]
+#[cfg(all(test, feature = "observe"))]
 mod tests {
     use core::arch::naked_asm;
 
     use super::*;
-    use crate::engine::report::unwind::tests::stepped::step;
+    use crate::observe::unwind::tests::stepped::step;
 
     trampoline!("trampoline_of_tests", landed);
 

@@ -33,7 +33,7 @@ use core::marker::PhantomData;
 use core::{mem, ptr};
 
 pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Taken, Waiting};
-use super::report::about;
+use super::report::wait_reason;
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
 use crate::engine::door::claim::{self, Claimed, Node, Wait};
@@ -369,7 +369,7 @@ pub(super) fn wait_in_queue<T>(
     mut woken: Chain,
     deadline: &mut Deadline,
 ) -> (Ended, Option<T>) {
-    let wait = Wait::new(about(channel, side));
+    let wait = Wait::new(wait_reason(channel, side));
     let place = Place {
         channel: Name::of(channel),
         message: Cell::new(message),
@@ -400,7 +400,7 @@ pub(super) fn wait_for<T>(
     sender: Chooser,
     mut woken: Chain,
 ) -> (Ended, Option<T>) {
-    let wait = Wait::new(about(channel, Side::Receivers));
+    let wait = Wait::new(wait_reason(channel, Side::Receivers));
     let place = Place {
         channel: Name::of(channel),
         message: Cell::new(None),

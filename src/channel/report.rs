@@ -2,7 +2,7 @@
 //! handles each side has.
 //!
 //! The report reads the channel without its lock, word by word, and forgets what it has read if the
-//! thread does not wait any more (`engine::green::subject`).
+//! thread does not wait any more (`engine::inspect::reason`).
 
 use core::marker::PhantomData;
 
@@ -10,27 +10,27 @@ use super::cell::Side;
 use super::cell::half;
 use super::shared::Shared;
 use super::state::State;
-use crate::engine::door::{About, Facts, Subject, subject, word};
+use crate::engine::door::{Facts, WaitKind, WaitReason, reason, word};
 
 /// A select, which waits for several channels.
-pub(super) static SELECT: Subject = Subject::inside("select", subject::nothing);
+pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);
 
-/// The subjects of channels of one type of message.
+/// The wait reasons of channels of one type of message.
 struct Of<T>(PhantomData<T>);
 
 impl<T> Of<T> {
-    const SEND: Subject = Subject::inside("room in channel", look::<T>);
-    const RECEIVE: Subject = Subject::inside("message from channel", look::<T>);
+    const SEND: WaitKind = WaitKind::inside("room in channel", look::<T>);
+    const RECEIVE: WaitKind = WaitKind::inside("message from channel", look::<T>);
 }
 
 /// A thread waits on its `side` of the channel.
 #[inline(always)]
-pub(super) fn about<T>(channel: &Shared<T>, side: Side) -> About {
-    let subject = match side {
+pub(super) fn wait_reason<T>(channel: &Shared<T>, side: Side) -> WaitReason {
+    let kind = match side {
         Side::Senders => &Of::<T>::SEND,
         Side::Receivers => &Of::<T>::RECEIVE,
     };
-    About::new(subject, channel)
+    WaitReason::new(kind, channel)
 }
 
 fn look<T>(channel: usize, facts: &mut Facts) {

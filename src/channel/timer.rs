@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use super::shared::Failed;
 use crate::engine::door::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::door::claim::Wait;
-use crate::engine::door::{About, Subject, clock, subject};
+use crate::engine::door::{WaitKind, WaitReason, clock, reason};
 
 const NEVER: u64 = u64::MAX;
 
@@ -117,13 +117,13 @@ impl<T> Timer<T> {
 }
 
 /// For reports: such a channel's time, or a select's that has no other operation.
-static TIMER: Subject = Subject::inside("time", subject::nothing);
+static TIMER: WaitKind = WaitKind::inside("time", reason::nothing);
 
 /// Blocks the thread until `when`, or for ever if that is `None`.
 pub(super) fn sleep_until(when: Option<Instant>) {
     if when.is_none_or(|when| when > Instant::now()) {
         // No other thread knows the wait, so it ends by time-out.
-        let _timed_out = Wait::new(About::only(&TIMER)).wait(when.map(clock::at));
+        let _timed_out = Wait::new(WaitReason::only(&TIMER)).wait(when.map(clock::at));
     }
 }
 

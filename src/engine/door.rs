@@ -13,7 +13,7 @@
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
 //! | look at every runtime's figures | [`runtimes`] |
-//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `syscall_name` |
+//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm` |
 //! | start a kernel thread of the crate's own | [`helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
@@ -32,10 +32,9 @@ pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, p
 #[cfg(interposes)]
 pub(crate) use super::green::current::{mask_changed, owner, reveal_all};
 pub(crate) use super::policy::{Policy, Priority};
-pub(crate) use super::report;
-#[cfg(all(green, feature = "tracing"))]
-pub(crate) use super::report::syscalls::name as syscall_name;
 pub(crate) use super::runtime::handle;
+#[cfg(feature = "observe")]
+pub(crate) use super::runtime::options::read as read_variable;
 pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub(crate) use super::runtime::runtimes;
 pub use super::runtime::scope::Scope;
@@ -43,7 +42,7 @@ pub(crate) use super::runtime::scope::in_scope;
 #[cfg(green)]
 pub(crate) use super::runtime::{BUCKETS, bucket};
 pub(crate) use super::runtime::{
-    Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes, check_stack_size,
+    Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes, check_stack_size,
 };
 pub use super::runtime::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
@@ -57,6 +56,7 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
+#[cfg(any(green, feature = "observe"))]
 pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
@@ -84,7 +84,7 @@ pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sa
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::wait::{
-    About, Clue, Facts, Subject, Waiter, claim, dependents, list, queue, subject, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
 };
 
 #[cfg(interposes)]
@@ -103,13 +103,13 @@ pub(crate) fn yield_now() {
     }
 }
 
-static SLEEP: Subject = Subject::inside("end of sleep", subject::nothing);
+static SLEEP: WaitKind = WaitKind::inside("end of sleep", reason::nothing);
 
 /// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
 pub(crate) fn sleep_until(deadline: u64) {
     let alarm = Waiter::new();
     while clock::now() < deadline {
-        alarm.wait(About::only(&SLEEP), Some(deadline));
+        alarm.wait(WaitReason::only(&SLEEP), Some(deadline));
     }
 }
 

@@ -1,19 +1,13 @@
 //! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) come in by
 //! one door, [`door`]; the others are private.
 //!
-//! From the top: `runtime` → `driver` → `wait` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
+//! From the top: `runtime` → `driver` → `wait` → `inspect` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
 
 #[cfg(green)]
 #[allow(unsafe_code, reason = "registers and assembly")]
 #[path = "../../arch/mod.rs"]
 mod arch;
 pub(crate) mod atomic;
-#[cfg(green)]
-#[allow(
-    unsafe_code,
-    reason = "a symbol and a section that debuggers know, std's place of a call"
-)]
-mod debugger;
 pub(crate) mod door;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
@@ -24,16 +18,12 @@ mod driver;
     reason = "records, the stacks that they get, and what is saved there"
 )]
 mod green;
+#[allow(unsafe_code, reason = "parks are copied from stacks that may be gone")]
+pub(crate) mod inspect;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
 #[allow(unsafe_code, reason = "what an event's owner may read of a record")]
 pub(crate) mod probe;
-#[cfg(green)]
-#[allow(
-    unsafe_code,
-    reason = "names that others own, the loader's list, unwind tables"
-)]
-pub(crate) mod report;
 #[allow(
     unsafe_code,
     reason = "threads that begin and end, and the handles to them"
@@ -58,7 +48,5 @@ mod wait;
 #[cfg(not(green))]
 #[allow(unsafe_code, reason = "a record that there is none of")]
 pub(crate) mod elsewhere;
-#[cfg(not(green))]
-pub(crate) use self::elsewhere::report;
 #[cfg(not(green))]
 use self::elsewhere::{arch, green, sched, stack, sys};

@@ -317,7 +317,7 @@ mod threads {
                 Action::Park => {
                     // SAFETY: the thread has left its park on its stack, and cannot go on yet (invariant 1).
                     let parking = unsafe { *green.parking() };
-                    let name = parking.about.subject.name;
+                    let name = parking.reason.kind.name;
                     Stop::Parked(name, parking.deadline != clock::NEVER)
                 }
                 Action::HandOver => Stop::HandedOver(green.next.get().map(Thread::new)),

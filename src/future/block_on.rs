@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::engine::door::{About, Subject, Waiter, subject};
+use crate::engine::door::{WaitKind, WaitReason, Waiter, reason};
 
 struct Signal(Waiter);
 
@@ -29,7 +29,7 @@ impl Wake for Signal {
 }
 
 /// For reports.
-static FUTURE: Subject = Subject::outside("future", subject::nothing);
+static FUTURE: WaitKind = WaitKind::outside("future", reason::nothing);
 
 /// Runs a future on the current thread until it is ready, and returns its output.
 ///
@@ -66,6 +66,6 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        signal.0.wait(About::only(&FUTURE), None);
+        signal.0.wait(WaitReason::only(&FUTURE), None);
     }
 }

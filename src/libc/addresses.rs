@@ -42,7 +42,7 @@ use crate::engine::door::atomic::{
 use crate::engine::door::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::door::list::{Chain, List};
 use crate::engine::door::queue::{Locked, Position, WaitQueue};
-use crate::engine::door::{About, Subject, perturb};
+use crate::engine::door::{WaitKind, WaitReason, perturb};
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.
 const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };
@@ -55,7 +55,7 @@ pub(crate) const ANY: Events = !0;
 /// The threads that wait at addresses. A table is a static.
 pub(crate) struct Addresses {
     /// For reports: the kind of thing at these addresses.
-    subject: &'static Subject,
+    kind: &'static WaitKind,
     buckets: &'static Buckets,
 }
 
@@ -133,8 +133,8 @@ pub(crate) enum Waited {
 
 impl Addresses {
     const_fn! {
-        pub(crate) const fn new(subject: &'static Subject, buckets: &'static Buckets) -> Addresses {
-            Addresses { subject, buckets }
+        pub(crate) const fn new(kind: &'static WaitKind, buckets: &'static Buckets) -> Addresses {
+            Addresses { kind, buckets }
         }
     }
 
@@ -200,7 +200,7 @@ impl Addresses {
         then: impl FnOnce(),
     ) -> Result<Waited, E> {
         let name = places[0].address.load(Relaxed);
-        let wait = Wait::new(About::new(self.subject, name as *const ()));
+        let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));
         let mut refusal = None;
         {

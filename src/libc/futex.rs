@@ -28,7 +28,7 @@ use super::{
     changes, close, count_parked, deadline_on, exported, fail, futex2, is_hooked, is_on, nanos,
     repeated,
 };
-use crate::engine::door::Subject;
+use crate::engine::door::WaitKind;
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
 use crate::engine::door::{
@@ -39,7 +39,7 @@ use crate::engine::door::{
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
-static FUTEX: Subject = Subject::inside("futex", |address, facts| {
+static FUTEX: WaitKind = WaitKind::inside("futex", |address, facts| {
     if let Ok(word) = word::look(address) {
         facts.number("word", u64::from(word));
     }

@@ -5,8 +5,9 @@ use core::panic::Location;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::deadlock;
+use super::snapshot::{Depth, Doing, Entry, Snapshot, undisturbed};
 use crate::engine::door;
-use crate::engine::door::report::{self, Doing, Entry, Snapshot};
 use crate::thread::ThreadId;
 
 /// Looks at every thread of every runtime, and at the kernel threads that wait for them.
@@ -23,7 +24,7 @@ use crate::thread::ThreadId;
 /// assert!(text.starts_with("greenthread: "));
 /// ```
 pub fn dump() -> Dump {
-    Dump(take(report::Depth::Stacks))
+    Dump(take(Depth::Stacks))
 }
 
 /// Finds threads that wait for each other in a circle: each for a lock that the next one holds, or for the next
@@ -37,10 +38,10 @@ pub fn dump() -> Dump {
 /// assert!(greenthread::observe::deadlocks().is_empty());
 /// ```
 pub fn deadlocks() -> Vec<Deadlock> {
-    let snapshot = take(report::Depth::Waits);
-    let cycles = report::deadlock::cycles(&snapshot);
-    let describe = |cycle: report::deadlock::Cycle| Deadlock {
-        text: report::deadlock::describe(&snapshot, &cycle),
+    let snapshot = take(Depth::Waits);
+    let cycles = deadlock::cycles(&snapshot);
+    let describe = |cycle: deadlock::Cycle| Deadlock {
+        text: deadlock::describe(&snapshot, &cycle),
         threads: cycle
             .iter()
             .filter_map(|&place| id_of(&snapshot.threads[place as usize]))
@@ -50,7 +51,7 @@ pub fn deadlocks() -> Vec<Deadlock> {
 }
 
 /// Looks from a kernel thread of its own: the caller is seen as any other thread.
-fn take(depth: report::Depth) -> Snapshot {
+fn take(depth: Depth) -> Snapshot {
     aside(|| Snapshot::take(depth))
 }
 
@@ -65,7 +66,7 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
     door::blocking(|| {
         std::thread::scope(|scope| {
             let looker = std::thread::Builder::new().name("gt-looker".into());
-            match looker.spawn_scoped(scope, || report::undisturbed(f)) {
+            match looker.spawn_scoped(scope, || undisturbed(f)) {
                 Ok(looker) => match looker.join() {
                     Ok(result) => result,
                     Err(_) => door::die("a dump could not be made"),

@@ -107,7 +107,7 @@ pub(super) fn blocked(place: &BlockedPlace) {
 }
 
 #[cfg(green)]
-pub(crate) fn deadlock(threads: usize) {
+pub(super) fn deadlock(threads: usize) {
     if listens(EVENTS) {
         put(DEADLOCK, 0, "", None, threads as u64);
     }
@@ -183,7 +183,7 @@ fn tell([what, thread, place, figure, length, name @ ..]: [u64; ITEM]) {
 
 #[cfg(green)]
 fn call_name(number: u64) -> String {
-    crate::engine::door::syscall_name(number as i64)
+    crate::engine::inspect::system::syscalls::name(number as i64)
 }
 
 #[cfg(not(green))]

@@ -50,23 +50,86 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+// | file | idea |
+// |---|---|
+// | `start` | what the environment and builders ask for, when a runtime starts |
+// | `dump` | what users see of a snapshot |
+// | `snapshot` | reads all threads, one after the other, while the program runs on |
+// | `unwind`, `modules` | reads a stack; the libraries that this relies on |
+// | `symbols`, `elf` | the names of functions; what the files tell of an address |
+// | `text`, `json` | a dump for people, and the words for a wait; a dump for tools |
+// | `deadlock` | threads that wait for each other; programs in which all do |
+// | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
+// | `warn` | warnings of what costs threads their time |
+// | `summary`, `runtimes` | all threads in a few figures, and which are busy; what the runtimes tell of themselves |
+// | `socket` | the socket on which a running program is asked for all that |
+// | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three |
+// | `trace`, `measure`, `events` | the schedule of a piece of work; times; what happens, for the crate tracing |
+// | `kept`, `queue` | what is kept of each processor and worker; a queue with many writers and one reader |
+// | `export`, `schedtrace` | runtimes' figures for Prometheus, the crate metrics, and standard error |
+// | `gdb` | a table and a script by which gdb finds green threads |
+// | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
+//
+// Nothing here stops a thread or takes a lock of the scheduler's: `engine::inspect` says why what is read is true.
+
+#[cfg(green)]
+mod deadlock;
 mod dump;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "a file is mapped")]
+mod elf;
 #[cfg(feature = "tracing")]
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
-pub(crate) mod events;
+mod events;
 mod export;
+#[cfg(green)]
+#[allow(
+    unsafe_code,
+    reason = "a symbol and a section that debuggers know, std's place of a call"
+)]
+mod gdb;
+#[cfg(green)]
+mod json;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "memory of zero bytes")]
 mod kept;
 #[allow(unsafe_code, reason = "memory of zero bytes")]
 pub(crate) mod measure;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "the loader's list")]
+mod modules;
 mod observer;
 mod queue;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "a signal's handler")]
+mod reporter;
+#[cfg(green)]
+mod runtimes;
+mod schedtrace;
+#[cfg_attr(not(green), path = "elsewhere.rs")]
+#[allow(unsafe_code, reason = "names that others own")]
+mod snapshot;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "a socket's name, the file of a lock")]
+mod socket;
+pub(crate) mod start;
+#[cfg(green)]
+mod summary;
+#[cfg(green)]
+mod symbols;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "the address of a socket's peer")]
+mod text;
 #[allow(
     unsafe_code,
     reason = "memory for rings, text in words, the end of the process"
 )]
-pub(crate) mod trace;
+mod trace;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "unwind tables")]
+pub(crate) mod unwind;
+#[cfg(green)]
+mod warn;
 
 pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 #[cfg(feature = "tracing")]
@@ -75,4 +138,13 @@ pub use self::events::publish_events;
 pub use self::export::publish_metrics;
 pub use self::export::write_prometheus;
 pub use self::measure::{is_measuring, measure};
+#[cfg(not(green))]
+use self::snapshot::deadlock;
 pub use self::trace::{Trace, trace};
+
+/// Starts a helper that observes.
+#[cfg(green)]
+fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    use crate::engine::door::helper;
+    helper::spawn(name, helper::OBSERVER_STACK, Box::new(work))
+}

@@ -315,7 +315,10 @@ impl Builder {
     /// It holds for the whole process, also for threads of other runtimes. If several runtimes ask for something,
     /// the last one that was built decides. `GREENTHREAD_DEADLOCK` (`report`, `abort` or `off`) decides if none
     /// does. Default: [`OnDeadlock::Report`]. Where there are no green threads at all nothing is looked for; in
-    /// [`Mode::Kernel`] on Linux it is.
+    /// [`Mode::Kernel`] on Linux it is. Without the feature `observe` nothing is looked for either, and [`build`] refuses
+    /// any other action than [`OnDeadlock::Ignore`].
+    ///
+    /// [`build`]: Builder::build
     ///
     /// # Examples
     ///
@@ -338,7 +341,8 @@ impl Builder {
     /// - `InvalidInput` if a value that was set here or in a variable is not accepted; the message
     ///   names the value and what is accepted. It is also returned if another runtime already uses
     ///   the policy.
-    /// - `Unsupported` if green threads were asked for and are not possible here.
+    /// - `Unsupported` if green threads were asked for and are not possible here, or if something was asked for that
+    ///   needs the feature `observe`, without which the program was built.
     /// - Otherwise the system's error if it refuses a kernel thread, or an error with the message
     ///   of a policy that has panicked in [`Policy::resize`].
     ///

@@ -34,6 +34,7 @@ pub use crate::engine::door::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
 };
+#[cfg(feature = "observe")]
 use crate::observe::measure::metrics_of;
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
@@ -265,7 +266,10 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn metrics(&self) -> Metrics {
-        metrics_of(self.backend)
+        #[cfg(feature = "observe")]
+        return metrics_of(self.backend);
+        #[cfg(not(feature = "observe"))]
+        self.backend.metrics()
     }
 
     /// Waits until all threads of this runtime have ended, and then ends its kernel threads.

@@ -12,7 +12,7 @@ use core::mem::offset_of;
 
 use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::engine::door::queue::{Position, WaitQueue};
-use crate::engine::door::{About, Subject, word};
+use crate::engine::door::{WaitKind, WaitReason, word};
 
 /// A point at which a fixed number of threads wait for each other.
 ///
@@ -59,7 +59,7 @@ pub struct Barrier {
 pub struct BarrierWaitResult(bool);
 
 /// For reports.
-static BARRIER: Subject = Subject::inside("barrier", |address, facts| {
+static BARRIER: WaitKind = WaitKind::inside("barrier", |address, facts| {
     let word = |offset| word::read(address + offset);
     if let (Some(arrived), Some(size)) = (
         word(offset_of!(Barrier, arrived)),
@@ -122,7 +122,7 @@ impl Barrier {
         if arrived < self.size {
             self.arrived.store(arrived, Relaxed);
             let _woken = locked.wait(
-                About::new(&BARRIER, self),
+                WaitReason::new(&BARRIER, self),
                 Position::Back,
                 0,
                 None,

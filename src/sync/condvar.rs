@@ -22,7 +22,7 @@ use super::mutex::MutexGuard;
 use super::poison::{self, LockResult, PoisonError};
 use crate::engine::door::atomic::{Ordering::Relaxed, const_fn};
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{About, Subject, clock, subject};
+use crate::engine::door::{WaitKind, WaitReason, clock, reason};
 
 /// A condition variable: threads wait on it until data behind a [`Mutex`](super::Mutex) has
 /// changed.
@@ -99,7 +99,7 @@ impl WaitTimeoutResult {
 }
 
 /// For reports.
-static CONDVAR: Subject = Subject::inside("condition variable", subject::nothing);
+static CONDVAR: WaitKind = WaitKind::inside("condition variable", reason::nothing);
 
 impl Condvar {
     const_fn! {
@@ -381,7 +381,7 @@ impl Condvar {
             let unlock = || mutex.unlock();
             locked
                 .wait(
-                    About::new(&CONDVAR, self),
+                    WaitReason::new(&CONDVAR, self),
                     Position::Back,
                     0,
                     deadline,

@@ -39,7 +39,7 @@ use crate::engine::door::atomic::{
     const_fn,
 };
 use crate::engine::door::queue::{Position, State, WaitQueue};
-use crate::engine::door::{About, Clue, Subject, mark, word};
+use crate::engine::door::{Locator, WaitKind, WaitReason, mark, word};
 
 const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);
@@ -75,13 +75,13 @@ pub struct Once {
 }
 
 /// For reports.
-static ONCE: Subject = Subject::inside("once", |address, facts| {
+static ONCE: WaitKind = WaitKind::inside("once", |address, facts| {
     let word = |offset| word::read(address + offset);
     if word(offset_of!(Once, queue)).is_some_and(|state| state & RUNNING != 0) {
         facts.holder = word(offset_of!(Once, runner)).filter(|&mark| mark != 0);
     }
 })
-.with(Clue::holder(
+.with(Locator::holder(
     offset_of!(Once, runner),
     offset_of!(Once, queue),
     RUNNING,
@@ -275,7 +275,7 @@ impl Once {
             // Whatever ended the wait, the loop looks again.
             let _ = self
                 .queue
-                .wait(About::new(&ONCE, self), Position::Back, 0, None, waits);
+                .wait(WaitReason::new(&ONCE, self), Position::Back, 0, None, waits);
         }
     }
 

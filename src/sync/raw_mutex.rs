@@ -41,7 +41,7 @@ use crate::engine::door::atomic::{
 };
 use crate::engine::door::backoff::Backoff;
 use crate::engine::door::queue::{Position, State, WaitQueue, Waited};
-use crate::engine::door::{self, About, Clue, Subject, clock, word};
+use crate::engine::door::{self, Locator, WaitKind, WaitReason, clock, word};
 
 const HELD: usize = WaitQueue::flag(0);
 const WOKEN: usize = WaitQueue::flag(1);
@@ -64,13 +64,13 @@ pub(crate) struct RawMutex {
 }
 
 /// For reports.
-static MUTEX: Subject = Subject::inside("mutex", |address, facts| {
+static MUTEX: WaitKind = WaitKind::inside("mutex", |address, facts| {
     let word = |offset| word::read(address + offset);
     if word(offset_of!(RawMutex, queue)).is_some_and(|state| state & HELD != 0) {
         facts.holder = word(offset_of!(RawMutex, holder)).filter(|&mark| mark != 0);
     }
 })
-.with(Clue::holder(
+.with(Locator::holder(
     offset_of!(RawMutex, holder),
     offset_of!(RawMutex, queue),
     HELD,
@@ -144,11 +144,13 @@ impl RawMutex {
                 continue;
             }
             let since = *since.get_or_insert_with(clock::now);
-            let waited =
-                self.queue
-                    .wait(About::new(&MUTEX, self), position, 0, deadline, |state| {
-                        (!is_free(state)).then(|| state.without(woken).with(starving))
-                    });
+            let waited = self.queue.wait(
+                WaitReason::new(&MUTEX, self),
+                position,
+                0,
+                deadline,
+                |state| (!is_free(state)).then(|| state.without(woken).with(starving)),
+            );
             match waited {
                 Waited::Refused => continue,
                 Waited::TimedOut => return false,

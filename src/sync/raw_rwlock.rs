@@ -54,7 +54,7 @@ use crate::engine::door::atomic::{
 use crate::engine::door::backoff::Backoff;
 use crate::engine::door::list::Chain;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{self, About, Clue, Facts, Subject, perturb, word};
+use crate::engine::door::{self, Facts, Locator, WaitKind, WaitReason, perturb, word};
 use core::mem::offset_of;
 
 /// The number of threads that may read at once: std's figure. Readers let in from the queue are not
@@ -78,9 +78,9 @@ pub(crate) struct RawRwLock {
 }
 
 /// For reports.
-static READ: Subject = Subject::inside("read lock", look).with(WRITER_CLUE);
-static WRITE: Subject = Subject::inside("write lock", look).with(WRITER_CLUE);
-const WRITER_CLUE: Clue = Clue::holder(
+static READ: WaitKind = WaitKind::inside("read lock", look).with(HOLDER);
+static WRITE: WaitKind = WaitKind::inside("write lock", look).with(HOLDER);
+const HOLDER: Locator = Locator::holder(
     offset_of!(RawRwLock, writer),
     offset_of!(RawRwLock, state),
     WRITER as usize,
@@ -113,7 +113,7 @@ impl Wish {
     }
 
     /// For reports.
-    fn subject(self) -> &'static Subject {
+    fn kind(self) -> &'static WaitKind {
         match self.to_write {
             true => &WRITE,
             false => &READ,
@@ -284,7 +284,7 @@ impl RawRwLock {
         woken: &mut u64,
     ) -> Waited {
         let waited = self.queue.wait(
-            About::new(wish.subject(), self),
+            WaitReason::new(wish.kind(), self),
             position,
             wish.tag(),
             deadline,

@@ -20,7 +20,7 @@ use crate::engine::door::atomic::{
 };
 use crate::engine::door::clock;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{About, Subject, word};
+use crate::engine::door::{WaitKind, WaitReason, word};
 
 /// A handle of a group of threads, each of which can wait until the others have finished.
 ///
@@ -57,7 +57,7 @@ struct Inner {
 }
 
 /// For reports.
-static WAIT_GROUP: Subject = Subject::inside("wait group", |address, facts| {
+static WAIT_GROUP: WaitKind = WaitKind::inside("wait group", |address, facts| {
     if let Some(count) = word::read(address + offset_of!(Inner, count)) {
         facts.number("handles", count as u64);
     }
@@ -67,7 +67,7 @@ impl Inner {
     /// Waits until the count is zero. Returns false if the time is up before that.
     fn wait(&self, deadline: Option<u64>) -> bool {
         let waited = self.queue.wait(
-            About::new(&WAIT_GROUP, self),
+            WaitReason::new(&WAIT_GROUP, self),
             Position::Back,
             0,
             deadline,

@@ -8,7 +8,7 @@ mod common;
 mod support;
 
 mod disassembly;
-mod fs_cost;
 mod memory;
+#[cfg(feature = "net")]
 mod roads;
 mod scale;

@@ -12,6 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+#[cfg(feature = "observe")]
 use std::time::Duration;
 
 const PAGE: usize = 4096;
@@ -191,6 +192,7 @@ fn a_million_parked_threads() {
 
 /// A dump shows all the threads, grouped by their stacks, and takes neither long nor much memory.
 #[cfg(all(
+    feature = "observe",
     target_os = "linux",
     any(
         target_arch = "x86_64",
@@ -240,6 +242,7 @@ fn dump(n: usize, green: bool, dog: &Watchdog) {
 }
 
 #[cfg(not(all(
+    feature = "observe",
     target_os = "linux",
     any(
         target_arch = "x86_64",

@@ -36,7 +36,7 @@ const LIMITS: [Limit; 12] = [
     limit(
         "README.md",
         "for {} at most while others keep arriving",
-        "src/engine/policy/aging.rs",
+        "src/engine/policy/tuning.rs",
         "AGING",
         Unit::Nanoseconds,
     ),
@@ -50,15 +50,15 @@ const LIMITS: [Limit; 12] = [
     limit(
         "HACKING.md",
         "At one of {} yields",
-        "src/engine/policy/work_stealing.rs",
+        "src/engine/policy/tuning.rs",
         "MIXING_INTERVAL",
         Unit::Number,
     ),
     limit(
         "HACKING.md",
         "a hand-off still calls for {}.",
-        "src/engine/sched/monitor/mod.rs",
-        "SHORTEST",
+        "src/engine/sched/tuning.rs",
+        "SHORTEST_TICK",
         Unit::Nanoseconds,
     ),
     limit(

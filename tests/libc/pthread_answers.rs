@@ -9,6 +9,7 @@
 
 use crate::common::pthread::*;
 use crate::common::*;
+#[cfg(feature = "observe")]
 use greenthread::observe::State;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -212,6 +213,7 @@ fn times_run_out() {
     });
 }
 
+#[cfg(feature = "observe")]
 #[test]
 fn a_reader_queues_behind_a_writer_that_is_preferred() {
     let _w = watchdog("a_reader_queues_behind_a_writer");

@@ -10,6 +10,7 @@
 
 use crate::common::pthread::*;
 use crate::common::*;
+#[cfg(feature = "observe")]
 use greenthread::observe::State;
 use std::mem::MaybeUninit;
 /// A thousand green threads wait in `wait`, and hold no kernel thread; then `let_go` ends all waits.
@@ -92,6 +93,7 @@ fn a_crowd_at_a_mutex_with_which_a_kernel_thread_waits() {
 
 /// A kernel thread that waits on a condition has unlocked the mutex long ago: nobody needs a kernel thread to wait for
 /// that.
+#[cfg(feature = "observe")]
 #[test]
 fn an_idle_wait_makes_no_lock_block() {
     let _w = watchdog("pthread_crowds::an_idle_wait_makes_no_lock_block");

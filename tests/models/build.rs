@@ -18,7 +18,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("shares", &[SHARES]),
     ("hiding", &[HIDING]),
     ("places", &[PLACES]),
-    ("sight", &[SINCE, SIGHT, SWITCH]),
+    ("snapshot", &[SINCE, THREADS, SWITCH]),
     ("turns", &[TURNS, SIDE]),
     ("claim", &[CLAIM, LIST]),
     ("queue", &[CLAIM, LIST, QUEUE]),

@@ -18,7 +18,7 @@ use loom::{
 use crate::{
     sched::census::{Census, Counts},
     sys::kernel_thread,
-    wait::{Waiter, about},
+    wait::{Waiter, wait_reason},
 };
 
 /// Where the barrier interrupts a processor: before its thread runs.
@@ -113,7 +113,7 @@ impl World {
             self.processors.iter()
         };
         let wait = || {
-            self.drained.wait(about(), None);
+            self.drained.wait(wait_reason(), None);
         };
         self.census.close(inside, wait);
         for life in &self.lives {

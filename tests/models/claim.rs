@@ -12,7 +12,7 @@ use crate::{
     },
     sys::Patience,
     wait::{
-        about,
+        wait_reason,
         claim::{Ended, Node, Wait},
         list::List,
     },
@@ -90,7 +90,7 @@ impl World {
     /// Receives from one channel. False: the time was up.
     fn select(&self, deadline: Option<u64>) -> bool {
         let (wait, nodes) = self.selection.get_or_init(|| {
-            let wait = Box::new(Wait::new(about()));
+            let wait = Box::new(Wait::new(wait_reason()));
             let nodes = [Node::new(&*wait), Node::new(&*wait)];
             (wait, nodes)
         });

@@ -9,7 +9,7 @@ use loom::thread::{self, Thread};
 use crate::{
     atomic::Cell,
     driver::inbox::{Inbox, Linked},
-    wait::{Outcome, Waiter, about},
+    wait::{Outcome, Waiter, wait_reason},
 };
 
 struct Operation {
@@ -99,7 +99,7 @@ fn submit(inbox: &Inbox<Operation>, keeper: &Thread, operation: &Operation) {
 fn ask(inbox: &Inbox<Operation>, keeper: &Thread, question: u32) {
     let operation = Operation::new(question, ptr::null());
     submit(inbox, keeper, &operation);
-    assert_eq!(operation.waiter.wait(about(), None), Outcome::Notified);
+    assert_eq!(operation.waiter.wait(wait_reason(), None), Outcome::Notified);
     assert_eq!(operation.result.get(), question + 1, "lost or doubled");
 }
 
@@ -163,11 +163,11 @@ pub(crate) fn time_is_up() {
             vec![|inbox, keeper| {
                 let operation = Operation::new(1, ptr::null());
                 submit(inbox, keeper, &operation);
-                assert_eq!(operation.waiter.wait(about(), Some(0)), Outcome::Expired);
+                assert_eq!(operation.waiter.wait(wait_reason(), Some(0)), Outcome::Expired);
                 let cancel = Operation::new(0, &operation);
                 submit(inbox, keeper, &cancel);
-                assert_eq!(cancel.waiter.wait(about(), None), Outcome::Notified);
-                assert_eq!(operation.waiter.wait(about(), None), Outcome::Notified);
+                assert_eq!(cancel.waiter.wait(wait_reason(), None), Outcome::Notified);
+                assert_eq!(operation.waiter.wait(wait_reason(), None), Outcome::Notified);
                 assert_eq!(operation.result.get(), CANCELLED, "lost or doubled");
             }],
         );

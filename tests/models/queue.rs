@@ -8,7 +8,7 @@ use loom::{cell::UnsafeCell, thread};
 use crate::{
     atomic::Ordering::{Acquire, Relaxed, Release},
     wait::{
-        about,
+        wait_reason,
         queue::{Position, State, WaitQueue, Waited},
     },
 };
@@ -33,7 +33,7 @@ pub(crate) fn gate() {
             thread::spawn(move || {
                 while !gate.queue.state(Acquire).has(OPEN) {
                     let closed = |state: State| (!state.has(OPEN)).then_some(state);
-                    let _ = gate.queue.wait(about(), Position::Back, 0, None, closed);
+                    let _ = gate.queue.wait(wait_reason(), Position::Back, 0, None, closed);
                 }
                 // SAFETY: what the model checks.
                 gate.behind.with(|behind| assert_eq!(unsafe { *behind }, 1));
@@ -77,7 +77,7 @@ impl Baton {
                 continue;
             }
             let none = |state: State| (!state.has(TOKEN)).then_some(state);
-            match self.queue.wait(about(), position, 0, deadline, none) {
+            match self.queue.wait(wait_reason(), position, 0, deadline, none) {
                 Waited::Refused => {}
                 Waited::Woken(outcome) => {
                     assert_eq!(outcome, GOT_IT, "lost or doubled");

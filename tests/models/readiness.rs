@@ -14,7 +14,7 @@ use crate::{
     },
     driver::registration::Readiness,
     green::fifo::Fifo,
-    wait::{about, queue::Waited},
+    wait::{wait_reason, queue::Waited},
 };
 
 /// The other side has sent all it will.
@@ -79,7 +79,7 @@ impl Socket {
                     return answer;
                 }
             }
-            is_last = match self.readiness.wait(about(), deadline) {
+            is_last = match self.readiness.wait(wait_reason(), deadline) {
                 Waited::Refused | Waited::Woken(_) => false,
                 Waited::TimedOut => true,
             };
@@ -150,7 +150,7 @@ pub(crate) fn closed() {
         let socket = Socket::new();
         let readers = [0, 1].map(|_| {
             let socket = socket.clone();
-            thread::spawn(move || while socket.readiness.wait(about(), None) != Waited::Refused {})
+            thread::spawn(move || while socket.readiness.wait(wait_reason(), None) != Waited::Refused {})
         });
         socket.readiness.begin();
         socket.readiness.close(&mut Fifo::new());

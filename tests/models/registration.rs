@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use crate::{driver::registration::Registration, wait::about};
+use crate::{driver::registration::Registration, wait::wait_reason};
 
 struct Source {
     registration: Registration,
@@ -23,7 +23,7 @@ impl Source {
             }
             // The call would block.
             let record = self.registration.register(0).unwrap();
-            let _ = record.0.wait(about(), None);
+            let _ = record.0.wait(wait_reason(), None);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     },
         sched::events::{self, Turn, events},
     sched::wake::{Slept, WakeWord},
-    wait::{Outcome, Waiter, about},
+    wait::{Outcome, Waiter, wait_reason},
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -136,7 +136,7 @@ pub(crate) fn woken_twice() {
                 let machine = machine.clone();
                 move || {
                     machine.hand(1);
-                    assert_eq!(again.wait(about(), None), Outcome::Notified);
+                    assert_eq!(again.wait(wait_reason(), None), Outcome::Notified);
                     machine.hand(2);
                 }
             });

@@ -21,7 +21,7 @@ use std::process::Command;
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/src/engine/debugger/greenthread-gdb.py"
+    "/src/observe/gdb/greenthread-gdb.py"
 );
 const ASKED: &str = "GREENTHREAD_GDB_PROGRAM";
 /// The output of a command stands behind its number.

@@ -2,7 +2,12 @@
 //! without rights, process ids of one's own. Each case makes that of the real thing in a process of its own, and runs a
 //! mixture of all that threads do. Nothing of this takes green threads away, nor their preemption and hand-off.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "net"))]
+#![cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    feature = "net",
+    feature = "observe"
+))]
 
 #[path = "../support/container.rs"]
 mod container;
@@ -231,7 +236,7 @@ fn dump() -> String {
     let mut said = String::new();
     for line in BufReader::new(reader).lines().map(Result::unwrap) {
         said = said + &line + "\n";
-        if line.contains("kernel threads of process") {
+        if line.contains(" of process ") {
             break;
         }
     }

@@ -7,7 +7,7 @@ mod checking_allocator;
 mod common;
 #[path = "../support/filter.rs"]
 mod filter;
-#[cfg(feature = "net")]
+#[cfg(all(feature = "net", feature = "observe"))]
 #[path = "../support/mixture.rs"]
 mod mixture;
 

@@ -3,7 +3,12 @@
 //! on or once the runtime is at work. A table says what becomes of the runtime: green threads with another way to
 //! the same end, or kernel threads and a line that says why.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "net"))]
+#![cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    feature = "net",
+    feature = "observe"
+))]
 
 use crate::common::directory::Directory;
 use crate::common::*;

@@ -1,7 +1,12 @@
 //! What the system lets the process have: CPU time by a cgroup's quota, CPUs by a cpuset or an affinity, kernel threads by
 //! a cgroup's limit. Each case runs in a process of its own, in a cgroup that was made for it.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "net"))]
+#![cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    feature = "net",
+    feature = "observe"
+))]
 
 #[path = "../support/cgroup.rs"]
 mod cgroup;

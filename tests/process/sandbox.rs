@@ -1,7 +1,7 @@
 //! A program that forbids itself io_uring by a seccomp filter, after the runtime has begun to use it, or
 //! before: what was under way is completed, what comes later is done by plain calls.
 
-#![cfg(feature = "net")]
+#![cfg(all(feature = "net", feature = "observe"))]
 
 use crate::common::*;
 use crate::filter::{Filter, fails};

@@ -3,6 +3,7 @@
 
 use crate::common::*;
 use greenthread as thread;
+#[cfg(feature = "observe")]
 use greenthread::observe::State;
 use greenthread::runtime::Runtime;
 use libc::{CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID, clockid_t};
@@ -357,6 +358,7 @@ fn clocks_are_right_everywhere() {
 }
 
 /// A report shows the time of threads that have asked, and measures nobody.
+#[cfg(feature = "observe")]
 #[test]
 fn reports_show_it() {
     let _w = watchdog("cpu_time::reports_show_it");

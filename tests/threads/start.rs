@@ -194,3 +194,24 @@ fn a_closure_is_dropped_once() {
     assert!(case(TOO_MUCH, true, false).is_err());
     assert_eq!(case(None, false, false).unwrap(), Some(true));
 }
+
+/// Who asks for an observer that the program was built without is told so; a value that asks for none is accepted.
+#[cfg(not(feature = "observe"))]
+#[test]
+fn observers_that_are_not_there_are_refused() {
+    use greenthread::runtime::OnDeadlock;
+    alone!(GREENTHREAD_SIGQUIT = "off", GREENTHREAD_WARN = "0");
+    let build = |action| Runtime::builder().on_deadlock(action).build();
+    build(OnDeadlock::Ignore).unwrap().shutdown();
+    let said = |error: std::io::Error| {
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+        error.to_string()
+    };
+    let missing = "the program was built without greenthread's feature `observe`";
+    let error = said(build(OnDeadlock::Abort).unwrap_err());
+    assert_eq!(error, format!("on_deadlock(Abort): {missing}"));
+    // SAFETY: no other thread of the program's runs.
+    unsafe { std::env::set_var("GREENTHREAD_TRACE", "a.json") };
+    let error = said(Runtime::new().unwrap_err());
+    assert_eq!(error, format!("GREENTHREAD_TRACE=\"a.json\": {missing}"));
+}

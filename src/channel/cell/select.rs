@@ -9,7 +9,7 @@ use core::ptr;
 use super::{AnyPlain, Kind, Outcome};
 use crate::channel::handle::Handle;
 use crate::channel::report::SELECT;
-use crate::engine::door::About;
+use crate::engine::door::WaitReason;
 use crate::engine::door::claim::{self, Claimed, Node, Wait};
 use crate::engine::door::die;
 
@@ -68,7 +68,7 @@ impl<'o> Waiting<'o> {
     /// Runs `body`, which may queue, wait and leave.
     pub(in crate::channel) fn scope<R>(kind: Kind, body: impl FnOnce(&Waiting<'o>) -> R) -> R {
         body(&Waiting {
-            wait: Wait::new(About::only(&SELECT)),
+            wait: Wait::new(WaitReason::only(&SELECT)),
             kind,
             queued: Cell::new(0),
             is_over: Cell::new(false),

@@ -53,13 +53,13 @@ impl Driver for Epoll {
             Limit::Until(deadline) if deadline > clock::now() => Some(deadline),
             Limit::Until(_) | Limit::DontWait => return Err(would_block()),
         };
-        let about = source.about(direction);
+        let reason = source.wait_reason(direction);
         let Ok(record) = source.register() else {
             // There is no epoll instance, no descriptor for one, or no room in it: the thread waits as a kernel
             // thread does, and its processor goes to others.
             return blocking(|| Direct.wait(source, direction, limit));
         };
-        match record.side(direction).wait(about, deadline) {
+        match record.side(direction).wait(reason, deadline) {
             Waited::TimedOut => Err(would_block()),
             Waited::Refused | Waited::Woken(_) => Ok(()),
         }

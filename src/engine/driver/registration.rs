@@ -67,7 +67,7 @@ use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 use crate::engine::wait::queue::{Position, WaitQueue, Waited};
-use crate::engine::wait::{About, Waiter};
+use crate::engine::wait::{WaitReason, Waiter};
 
 const MAYBE: usize = WaitQueue::flag(0);
 const DOUBT: usize = WaitQueue::flag(1);
@@ -124,9 +124,9 @@ impl Readiness {
     }
 
     /// Blocks until a call may find something, or until `deadline`.
-    pub(crate) fn wait(&self, about: About, deadline: Option<u64>) -> Waited {
+    pub(crate) fn wait(&self, reason: WaitReason, deadline: Option<u64>) -> Waited {
         self.queue
-            .wait(about, Position::Back, 0, deadline, |state| {
+            .wait(reason, Position::Back, 0, deadline, |state| {
                 (!state.has(MAYBE | CLOSED)).then_some(state)
             })
     }

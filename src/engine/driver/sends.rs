@@ -57,7 +57,7 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::Held;
 use crate::engine::sched::{Owned, enter, io::has_company, io::hold};
 use crate::engine::sys;
-use crate::engine::wait::{About, Subject, Waiter, subject};
+use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
 
 /// The number of operations that one system call performs at most. With 8 it was as good; with 24
 /// and 32 the replies to a hundred connections came so late that their next requests did too.
@@ -84,7 +84,7 @@ struct Request {
 }
 
 /// For reports. The kernel ends such a wait soon.
-static SENT: Subject = Subject::outside("sending", subject::nothing);
+static SENT: WaitKind = WaitKind::outside("sending", reason::nothing);
 
 /// Has the kernel perform a send together with others, if there are any. Returns the kernel's answer, or
 /// `None`: the caller is to make the system call.
@@ -128,7 +128,7 @@ pub(super) fn try_together(
     hold(&mut processor, is_full);
     request
         .waiter
-        .wait_inside(entered, About::only(&SENT), None);
+        .wait_inside(entered, WaitReason::only(&SENT), None);
     let result = request.result.get()?;
     Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
 }

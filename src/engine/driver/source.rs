@@ -14,7 +14,7 @@ use super::epoll::{INSTANCE, Record};
 use super::registration::{Closed, Registration};
 use super::{Direction, Driver, Limit, Transfer};
 use crate::engine::sys::{perturb, word};
-use crate::engine::wait::{About, Clue, Facts, Subject};
+use crate::engine::wait::{Facts, Locator, WaitKind, WaitReason};
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
@@ -26,9 +26,9 @@ pub(crate) struct Source {
 }
 
 /// For reports.
-static READ: Subject = Subject::outside("descriptor to read", look).with(FD);
-static WRITE: Subject = Subject::outside("descriptor to write", look).with(FD);
-const FD: Clue = Clue::descriptor(mem::offset_of!(Source, fd));
+static READ: WaitKind = WaitKind::outside("descriptor to read", look).with(FD);
+static WRITE: WaitKind = WaitKind::outside("descriptor to write", look).with(FD);
+const FD: Locator = Locator::descriptor(mem::offset_of!(Source, fd));
 
 fn look(address: usize, facts: &mut Facts) {
     let fd = word::look(address + mem::offset_of!(Source, fd));
@@ -37,12 +37,12 @@ fn look(address: usize, facts: &mut Facts) {
 
 impl Source {
     /// For reports: a thread waits for one direction.
-    pub(crate) fn about(&self, direction: Direction) -> About {
-        let subject = match direction {
+    pub(crate) fn wait_reason(&self, direction: Direction) -> WaitReason {
+        let kind = match direction {
             Direction::Read => &READ,
             Direction::Write => &WRITE,
         };
-        About::new(subject, self)
+        WaitReason::new(kind, self)
     }
 
     pub(crate) fn new(fd: OwnedFd) -> Source {

@@ -70,7 +70,7 @@ use crate::engine::sys::table::Table;
 use crate::engine::sys::{self, perturb, word};
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
-use crate::engine::wait::{About, Clue, Subject, Waiter, subject};
+use crate::engine::wait::{Locator, WaitKind, WaitReason, Waiter, reason};
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
@@ -148,11 +148,11 @@ struct Seat {
 }
 
 /// For reports: a `poll`, or the like; a call.
-static DESCRIPTORS: Subject = Subject::outside("descriptors", subject::nothing);
-static DESCRIPTOR: Subject = Subject::outside("descriptor", |address, facts| {
+static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors", reason::nothing);
+static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor", |address, facts| {
     facts.descriptor = word::look(address).ok().map(|fd| fd as i32);
 })
-.with(Clue::descriptor(0));
+.with(Locator::descriptor(0));
 
 /// The events that a node waits for.
 fn wanted(node: &Node) -> i32 {
@@ -341,7 +341,7 @@ pub(crate) fn collect(ready: &mut Fifo) {
 /// `deadline`: then the answer is false. An error: the descriptors cannot be watched, and the caller is
 /// to make the blocking call.
 pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io::Result<bool> {
-    let wait = Wait::new(About::new(&DESCRIPTORS, interests.as_ptr()));
+    let wait = Wait::new(WaitReason::new(&DESCRIPTORS, interests.as_ptr()));
     let of = |interest: &Interest| {
         let node = Node::new(&wait);
         node.tag.set(interest.events as usize);
@@ -433,7 +433,7 @@ impl Call {
             seat.change(|_, lists, _| unsafe { lists.0[CALLS].push_back(seat.node()) })?;
             self.is_seated.set(true);
         }
-        let wait = Wait::new(About::new(&DESCRIPTOR, &raw const seat.fd));
+        let wait = Wait::new(WaitReason::new(&DESCRIPTOR, &raw const seat.fd));
         let (fd, list) = (self.fd(), purpose as usize);
         seat.waiting.set_wait(&wait);
         seat.waiting.tag.set(list);

@@ -18,7 +18,6 @@
 pub(crate) mod green;
 #[cfg(feature = "net")]
 pub mod net;
-pub(crate) mod report;
 pub(crate) mod sched;
 pub mod signal;
 pub(crate) mod sys;

@@ -34,15 +34,10 @@ pub(crate) mod fifo;
 mod hiding;
 mod hook;
 pub(crate) mod identity;
-pub(crate) mod inspection;
 mod links;
-mod places;
-pub(crate) mod quiet;
+pub(crate) mod places;
 pub(crate) mod records;
-pub(crate) mod resident;
 pub(crate) mod room;
-mod since;
-pub(crate) mod subject;
 pub(crate) mod ticket;
 pub(crate) mod timer;
 pub(crate) mod waiter;
@@ -56,10 +51,10 @@ pub(crate) use self::identity::Identity;
 pub(crate) use self::links::Links;
 pub(crate) use self::room::Room;
 use self::room::SystemName;
-pub(crate) use self::since::Since;
 use self::waiter::Parking;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::engine::inspect::since::Since;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
@@ -359,14 +354,14 @@ impl Green {
     /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
     pub(crate) fn expect_on_stack(&self, parking: *const Parking) {
         let _off = current::preemption_off();
-        // The count changes before a wait is to be seen, and after it is to be seen no more (`green::resident`).
+        // The count changes before a wait is to be seen, and after it is to be seen no more (`inspect::kernel`).
         if parking.is_null() {
             self.goes_on();
         }
         self.since.left();
         self.since.note_time();
         // Release: the count comes before the wait, or before what the thread writes after it; partner: Acquire
-        // in `sched::sight`.
+        // in `inspect::threads`.
         fence(Ordering::Release);
         if !parking.is_null() {
             self.expect(parking.wrapping_byte_add(Green::ON_STACK));

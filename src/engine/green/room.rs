@@ -9,15 +9,16 @@
 //! thread moves in when it runs for the first time (`sched::start`), and its room is free again
 //! when it has ended. A room that nobody needs is dismantled (`stack::reclaim`): then its memory is
 //! zero, until another room is furnished in the slot. Who reads a room whose thread may have ended
-//! meanwhile finds that, and throws away what it has read (`sched::sight`); or it keeps rooms from
-//! being dismantled (`inspection`).
+//! meanwhile finds that, and throws away what it has read (`inspect::threads`); or it keeps rooms from
+//! being dismantled (`inspect::epoch`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 
 use super::cpu_time::CpuTime;
-use super::{Green, Identity, inspection};
+use super::{Green, Identity};
 use crate::engine::green::context::Bounds;
+use crate::engine::inspect::epoch;
 use crate::engine::stack::{self, Slot, reclaim::Stays};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::{perturb, sanitizer};
@@ -119,7 +120,7 @@ impl Room {
             return Err(Stays::ForEver);
         }
         let extra = slot.extra.swap(0, Ordering::Relaxed);
-        if !(inspection::is_none_under_way() && room.is_rid_of_cache(spare)) {
+        if !(epoch::none_is_open() && room.is_rid_of_cache(spare)) {
             // Release: as in `furnish`.
             slot.extra.store(extra, Ordering::Release);
             return Err(Stays::ForNow);

@@ -12,9 +12,9 @@
 //!    it found a parked green thread, which cannot go on before the waker makes it ready.
 
 use super::Green;
-use super::subject::About;
 use super::ticket::{By, Commit, Found, Ticket};
 use crate::engine::atomic::{AtomicU32, Ordering};
+use crate::engine::inspect::reason::WaitReason;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::{clock, perturb};
 
@@ -34,7 +34,7 @@ pub(crate) struct Parking {
     pub(crate) waiter: *const Waiter,
     /// `clock::NEVER`: there is none.
     pub(crate) deadline: u64,
-    pub(crate) about: About,
+    pub(crate) reason: WaitReason,
 }
 
 // SAFETY: it is read only; the waiter belongs to the thread that owns the parked one.
@@ -51,11 +51,11 @@ impl Parking {
     }
 
     /// The park of threads that wait without a waiter.
-    pub(crate) const fn without_waiter(about: About) -> Parking {
+    pub(crate) const fn without_waiter(reason: WaitReason) -> Parking {
         Parking {
             waiter: core::ptr::null(),
             deadline: clock::NEVER,
-            about,
+            reason,
         }
     }
 }

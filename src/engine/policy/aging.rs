@@ -25,10 +25,8 @@
 //! lock.
 
 use super::Readied;
+use super::tuning::AGING;
 use crate::engine::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// The time after which a preempted thread goes first, in nanoseconds: the default time slice.
-pub(super) const AGING: u64 = 10_000_000;
 
 const NOT_YET: u64 = u64::MAX;
 

@@ -18,7 +18,7 @@
 //!   kernel and leave its processor with threads in the queue; and sleeping processors are woken in
 //!   an order of their own, so a thread that is given to a sleeping processor may wake another one.
 //!   So every ready thread concerns every processor.
-//! - One pick in [`INTERVAL`] takes the oldest thread of another processor's queue, each of the
+//! - One pick in [`GLOBAL_INTERVAL`] takes the oldest thread of another processor's queue, each of the
 //!   others in turn. So a thread does not depend on a single processor, which the system may not be
 //!   running.
 //!
@@ -29,14 +29,9 @@ use core::ops::Range;
 
 use super::readers::{Readers, entry_of};
 use super::shared_queue::SharedQueue;
+use super::tuning::{BATCH, GLOBAL_INTERVAL};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// The size of a batch in the seed's example.
-const BATCH: usize = 8;
-/// The interval, in picks, at which a processor takes from another queue: that at which Go's
-/// scheduler looks at its global queue.
-const INTERVAL: usize = 61;
 
 /// Gives each thread to the processor with the fewest threads, among a batch of processors that
 /// changes each time.
@@ -202,8 +197,9 @@ impl Policy for LeastLoaded {
             let own = entry_of(seat, workers);
             let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
             own.picks.store(picks, Ordering::Relaxed);
-            let others = picks.is_multiple_of(INTERVAL) && !own.queue.is_empty();
-            let other = &workers[(picks / INTERVAL) % workers.len()];
+            let interval = GLOBAL_INTERVAL as usize;
+            let others = picks.is_multiple_of(interval) && !own.queue.is_empty();
+            let other = &workers[(picks / interval) % workers.len()];
             let thread = others.then(|| other.take()).flatten();
             own.runs(thread.or_else(|| own.take())).map(Next::from)
         })

@@ -71,6 +71,7 @@ mod shared_queue;
 #[cfg(test)]
 mod stand_ins;
 mod terms;
+mod tuning;
 mod victims;
 mod work_stealing;
 

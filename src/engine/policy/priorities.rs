@@ -17,11 +17,11 @@
 //! - *Where a thread waits.* At the processor that made it ready. A thread from outside, and a
 //!   preempted one, goes to the shorter of two queues: otherwise hogs would stay where they are,
 //!   and a processor with more of them would give each of them less.
-//! - *Aging.* Every [`AGING`]th pick of a processor takes the thread that has waited longest there,
+//! - *Aging.* Every [`OLDEST_INTERVAL`]th pick of a processor takes the thread that has waited longest there,
 //!   whatever its level.
 //!
 //! Bound: a thread that waits at a processor together with n others runs after at most (n + 1) ×
-//! AGING more picks of that processor. For no thread that comes later has waited longer, so every
+//! OLDEST_INTERVAL more picks of that processor. For no thread that comes later has waited longer, so every
 //! aging pick takes the thread itself or one of those n; and if one of the n comes back, it stands
 //! behind the thread.
 //!
@@ -34,6 +34,7 @@
 
 use super::aging::is_preempted;
 use super::readers::{Readers, entry_of};
+use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -50,8 +51,6 @@ const NONE: u64 = u64::MAX;
 /// About a tenth of a millisecond, in ticks: for a smaller difference it does not pay to move a
 /// thread.
 const SLACK: u64 = 1 << 18;
-/// The interval, in picks, at which a processor takes its oldest thread.
-const AGING: u32 = 16;
 
 /// Runs threads of a higher priority first; [`Builder::priority`](crate::Builder::priority) and
 /// [`set_priority`](super::set_priority) set a thread's priority.
@@ -131,7 +130,7 @@ impl Queues {
     /// Counts a pick, and returns whether it takes the oldest thread.
     fn is_for_the_oldest(&mut self) -> bool {
         self.picks = self.picks.wrapping_add(1);
-        self.picks.is_multiple_of(AGING)
+        self.picks.is_multiple_of(OLDEST_INTERVAL)
     }
 
     /// Returns a random number below `bound` (xorshift; Marsaglia 2003).
@@ -359,7 +358,7 @@ mod tests {
                 return;
             };
             // All threads but one wait, and that one does so too when it gives way.
-            let bound = AGING as usize * priorities.len();
+            let bound = OLDEST_INTERVAL as usize * priorities.len();
             for thread in 0..priorities.len() {
                 let turns = picked.iter().enumerate().filter(|turn| *turn.1 == thread);
                 let turns: Vec<_> = turns.map(|(at, _)| at).collect();
@@ -373,7 +372,7 @@ mod tests {
             }
             // The other picks, 15 of 16, take a thread of the highest priority.
             let highest = picked.iter().filter(|&&i| priorities[i] == priorities[0]);
-            assert!(highest.count() >= PICKS - PICKS / AGING as usize);
+            assert!(highest.count() >= PICKS - PICKS / OLDEST_INTERVAL as usize);
         }
     }
 

@@ -35,6 +35,7 @@ use core::cell::Cell;
 use super::aging::{Aging, is_preempted};
 use super::readers::Readers;
 use super::seats::Seats;
+use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -43,8 +44,6 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::{Guard, Lock};
 
-/// The number of lanes for each processor (as in the proposal's prototype).
-const LANES: usize = 4;
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
 /// The number of stamps to compare where few lanes are in use.

@@ -146,8 +146,8 @@ impl core::fmt::Debug for SharedQueue {
 mod tests {
     use super::*;
     use crate::engine::policy::Ready;
-    use crate::engine::policy::aging::AGING;
     use crate::engine::policy::stand_ins::stand_ins;
+    use crate::engine::policy::tuning::AGING;
 
     fn index(green: &Green) -> u64 {
         green.priority.load(Relaxed)

@@ -9,12 +9,12 @@
 //! - *Next slot.* The thread that the running one has readied last runs next: it finds its data in
 //!   the cache. A thread that it displaces goes to the back of the local queue. The slot is used at
 //!   most [`NEXT_IN_A_ROW`] times in a row while others wait in the queue, or
-//!   [`NEXT_BESIDE_A_ROUND`] times while others wait in the round only, and its thread goes on in the time
+//!   [`GLOBAL_INTERVAL`] times while others wait in the round only, and its thread goes on in the time
 //!   slice in which it became ready. Where threads wait for long in it, since the running one computes on,
 //!   others take them (`next_slot`).
 //! - *Local queue.* Its size is fixed (`local_queue`). When it is full, half of it moves to the
 //!   processor's backlog (`backlog`), which has no bound; thieves and the processor itself take it from
-//!   there. So processors that make many threads share no lock. Every [`BACKLOG_INTERVAL`]th pick is the
+//!   there. So processors that make many threads share no lock. Every [`GLOBAL_INTERVAL`]th pick is the
 //!   backlog's, since threads that wake each other may keep the queue from running empty.
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own. It
 //!   needs no atomic instruction, which would be a third of the cost of a switch. While another
@@ -56,22 +56,12 @@ use self::options::Options;
 use super::local_queue::HALF;
 use super::seats::{Held, Seats};
 use super::shared_queue::SharedQueue;
+use super::tuning::{GLOBAL_INTERVAL, NEXT_IN_A_ROW, ROUND_TURNS};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::{clock, perturb};
 
-/// The interval, in yields, at which a processor exchanges a thread that yields.
-const MIXING_INTERVAL: u32 = 128;
-/// The interval, in turns of the global queue, at which a processor takes threads from another one that has
-/// no fewer.
-const EVENING_OUT_INTERVAL: u32 = 64;
-const NEXT_IN_A_ROW: u32 = 3;
-/// About as many picks as the global queue waits for its turn.
-const NEXT_BESIDE_A_ROUND: u32 = 60;
-const ROUND_TURNS: u32 = 4;
-/// The interval, in picks, at which the backlog comes first.
-const BACKLOG_INTERVAL: u32 = 64;
 /// The interval, in turns of the round, at which a processor looks at the next slot of its neighbour:
 /// a multiple of [`ROUND_TURNS`].
 const HELP_INTERVAL: u32 = 4 * ROUND_TURNS;
@@ -241,7 +231,7 @@ impl WorkStealing {
     fn choose(&self, local: Held<'_, Local>, others: Others) -> Option<Next> {
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
-        if picks.is_multiple_of(BACKLOG_INTERVAL)
+        if picks.is_multiple_of(GLOBAL_INTERVAL)
             && let Some(thread) = local.take_from_backlog()
         {
             return Some(thread.into());

@@ -56,7 +56,6 @@ impl Choice {
     }
 
     /// The name of a policy of this crate; `custom` for another.
-    #[cfg(green)]
     pub(super) fn name(&self) -> &'static str {
         self.name
     }

@@ -11,15 +11,15 @@ use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetric
 use crate::engine::atomic::Ordering;
 use crate::engine::driver;
 use crate::engine::green::{current, room};
+use crate::engine::inspect::hold;
 use crate::engine::policy::Policy;
-use crate::engine::report::syscalls;
 use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, preempt, sample, setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, preempt, setxid,
 };
-use crate::engine::sys::{names, sanitizer, signal};
-use crate::engine::{debugger, stack, tls};
+use crate::engine::sys::{names, sanitizer, signal, syscalls};
+use crate::engine::{stack, tls};
 
 /// Starts a cluster.
 pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::Result<Backend> {
@@ -29,7 +29,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
     };
     handlers::reserve(signal);
     preempt::install(signal)?;
-    debugger::prepare(signal);
     let config = Config {
         processors: plan.processors,
         follows_quota: plan.follows_quota,
@@ -203,7 +202,7 @@ fn is_free(signal: i32) -> bool {
 /// caller's. Nor is it tried beside a sanitizer, which delivers signals when it likes.
 pub(super) fn allow_samples() {
     if sanitizer::stranger().is_none()
-        && !sample::is_possible()
+        && !hold::is_possible()
         && let Ok(signal) = choose_signal()
     {
         let _ = preempt::install_for_samples(signal);

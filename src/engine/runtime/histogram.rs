@@ -47,6 +47,7 @@ fn upper(bucket: usize) -> u64 {
 /// # Examples
 ///
 /// ```
+/// # #[cfg(feature = "observe")] {
 /// use greenthread::{observe, runtime::{Mode, Runtime}};
 ///
 /// observe::measure(true);
@@ -58,6 +59,7 @@ fn upper(bucket: usize) -> u64 {
 /// }
 /// println!("{} times; half of them within {:?}", latency.count(), latency.quantile(0.5));
 /// # observe::measure(false);
+/// # }
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
+use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 
 thread_local! {
     /// The runtime that this thread belongs to. It has no destructor: the destructors of other
@@ -26,7 +26,7 @@ pub(crate) struct KernelBackend {
 }
 
 /// For reports: a runtime that is being shut down.
-static DRAINED: Subject = Subject::inside("end of a runtime's threads", subject::nothing);
+static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", reason::nothing);
 
 impl KernelBackend {
     /// Makes a backend, which is never freed: threads hold it without counting.
@@ -85,7 +85,7 @@ impl KernelBackend {
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         while self.live.load(Ordering::SeqCst) != 0 {
-            self.drained.wait(About::new(&DRAINED, self), None);
+            self.drained.wait(WaitReason::new(&DRAINED, self), None);
         }
     }
 }

@@ -11,7 +11,8 @@ use super::spawn::{Job, Wishes};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::green::current;
-use crate::engine::green::{Green, Oddities, Room, inspection, records};
+use crate::engine::green::{Green, Oddities, Room, records};
+use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By};
 use crate::engine::sched::start::stock_up;
@@ -32,7 +33,7 @@ pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io:
     unsafe { green.prepare((body, share.cast())) };
     green.set_cluster(cluster);
     let identity = share.cast_mut().cast();
-    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `sched::sight`.
+    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Ordering::Release);
     green
         .priority
@@ -154,6 +155,6 @@ fn leave(green: &'static Green) {
     // fence in `spawned_at` (`sched::blocked_calls`).
     fence(Ordering::Release);
     // SAFETY: the share that `start` gave to the thread; no code asks for the current thread any more.
-    inspection::leave(unsafe { Thread::from_raw(shared) });
+    epoch::leave(unsafe { Thread::from_raw(shared) });
     current::forbid_preemption(green);
 }

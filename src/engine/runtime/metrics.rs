@@ -9,8 +9,6 @@ use core::time::Duration;
 
 use super::{Histogram, KernelBackend};
 use crate::engine::atomic::Ordering;
-#[cfg(green)]
-use crate::engine::report::runtimes::Figures;
 
 /// Figures about a runtime: counts since its start, and its present state.
 ///
@@ -176,6 +174,14 @@ pub struct BlockedPlace {
     pub time: Duration,
 }
 
+/// The figures of a runtime, as the socket tells them.
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) numbers: Vec<(&'static str, u64)>,
+    /// System calls that have blocked kernel threads, and how often.
+    pub(crate) blocked_calls: Vec<(String, u64)>,
+}
+
 /// A row of [`FIGURES`]: a figure's name, what it means, and where it is.
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
@@ -237,8 +243,7 @@ pub(crate) const FIGURES: &[Figure] = &[
 
 impl Metrics {
     /// The figures as reports tell them. The list of processors stands for their number.
-    #[cfg(green)]
-    pub(super) fn figures(self) -> Figures {
+    pub(crate) fn figures(self) -> Figures {
         let number = |figure: &Figure| match figure.value {
             Value::Counter(of) | Value::Gauge(of) => Some((figure.name, of(&self))),
             Value::Times(_) => None,

@@ -4,17 +4,17 @@
 //! | file | idea |
 //! |---|---|
 //! | `mod` | either of the two; the default one, started when it is first needed |
-//! | `options`, `choice`, `config` | what a builder or the environment sets; a policy by name; what the environment asks of observers |
+//! | `options`, `choice` | what a builder or the environment sets; a policy by name |
 //! | `start`, `green`, `kernel` | starting a backend; further work for a cluster; counting kernel threads |
 //! | `life` | the beginning and end of a green thread: the parts that the thread itself runs |
 //! | `packet`, `scope` | a closure and its result; threads that end before the data they borrow |
 //! | `spawn`, `pthread` | starting a thread; kernel threads, by std's means or libc's |
 //! | `handle/` | a thread's shared data: its name, its number, its token, its end |
 //! | `metrics`, `histogram` | figures: counts since the start, and the present state; times |
-//! | `runtimes`, `schedtrace` | every runtime of the process; a line about each now and then |
+//! | `runtimes` | every runtime of the process |
+//! | `unobserved` | the stand-in for `observe::start` |
 
 mod choice;
-mod config;
 #[cfg_attr(not(green), path = "../elsewhere/runtime_green.rs")]
 mod green;
 pub(crate) mod handle;
@@ -23,15 +23,16 @@ mod kernel;
 #[cfg_attr(not(green), path = "../elsewhere/life.rs")]
 mod life;
 mod metrics;
-mod options;
+pub(crate) mod options;
 pub(crate) mod packet;
 #[cfg_attr(not(green), path = "../elsewhere/pthread.rs")]
 mod pthread;
 pub(crate) mod runtimes;
-mod schedtrace;
 pub(crate) mod scope;
 mod spawn;
 mod start;
+#[cfg(not(feature = "observe"))]
+mod unobserved;
 
 use std::io;
 use std::sync::{Mutex, OnceLock};
@@ -41,17 +42,13 @@ pub(crate) use self::choice::Choice;
 pub(crate) use self::histogram::{BUCKETS, bucket};
 pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
+pub(crate) use self::metrics::Figures;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
 pub(crate) use self::metrics::{FIGURES, Figure, Value};
 pub(crate) use self::options::{Knobs, check_stack_size};
 pub(crate) use self::spawn::Wishes;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::current;
-#[cfg(green)]
-use crate::engine::report::{
-    reporter,
-    runtimes::{self as reported, Runtime},
-};
 use crate::engine::sched::{self, Cluster, resize};
 
 /// The kind of threads that a runtime runs.
@@ -112,6 +109,7 @@ pub enum Driver {
 /// ```
 /// use greenthread::runtime::{Builder, OnDeadlock};
 ///
+/// # if !cfg!(feature = "observe") { return Ok(()) }
 /// let runtime = Builder::new().on_deadlock(OnDeadlock::Abort).build()?;
 /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
 /// # Ok::<(), std::io::Error>(())
@@ -125,17 +123,6 @@ pub enum OnDeadlock {
     Abort,
     /// Nothing: it does not look for deadlocks.
     Ignore,
-}
-
-#[cfg(green)]
-impl OnDeadlock {
-    fn for_reporter(self) -> reporter::OnDeadlock {
-        match self {
-            OnDeadlock::Report => reporter::OnDeadlock::Report,
-            OnDeadlock::Abort => reporter::OnDeadlock::Abort,
-            OnDeadlock::Ignore => reporter::OnDeadlock::Ignore,
-        }
-    }
 }
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
@@ -245,26 +232,12 @@ impl Backend {
         }
     }
 
-    /// Makes the backend known to reports.
+    /// Returns the signal that preempts its threads, if these are green.
     #[cfg(green)]
-    fn introduce(self, policy: &'static str) {
-        let cluster = match self {
-            Backend::Green(cluster) => Some(cluster),
-            Backend::Kernel(_) => None,
-        };
-        reported::enter(Runtime {
-            cluster,
-            policy: cluster.map(|_| policy),
-            figures: Box::new(move || self.metrics().figures()),
-            address: self.address(),
-        });
-    }
-
-    #[cfg(green)]
-    fn address(self) -> usize {
+    pub(crate) fn preemption_signal(self) -> Option<i32> {
         match self {
-            Backend::Green(cluster) => core::ptr::from_ref(cluster).addr(),
-            Backend::Kernel(backend) => core::ptr::from_ref(backend).addr(),
+            Backend::Green(cluster) => Some(cluster.config.signal),
+            Backend::Kernel(_) => None,
         }
     }
 
@@ -297,8 +270,6 @@ impl Backend {
     /// Waits until the backend's threads have ended, and ends its kernel threads. None of its
     /// threads may call it.
     pub(crate) fn close(self) {
-        #[cfg(green)]
-        reported::leave(self.address());
         match self.or_child() {
             Backend::Green(cluster) => cluster.close(),
             Backend::Kernel(backend) => backend.close(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::sys::{perturb, word};
-use crate::engine::wait::{About, Subject, Waiter};
+use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// The data that a scope and its threads share.
 pub(super) struct Members {
@@ -71,7 +71,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 /// For reports.
-static SCOPE: Subject = Subject::inside("end of a scope", |address, facts| {
+static SCOPE: WaitKind = WaitKind::inside("end of a scope", |address, facts| {
     if let Some(running) = word::read(address + offset_of!(Members, running)) {
         facts.number("threads", running as u64);
     }
@@ -103,7 +103,9 @@ where
     let members = &scope.members;
     // Acquire: pairs with the Release in `leave`.
     while members.running.load(Ordering::Acquire) != 0 {
-        members.all_done.wait(About::new(&SCOPE, &**members), None);
+        members
+            .all_done
+            .wait(WaitReason::new(&SCOPE, &**members), None);
     }
     (result, members.panicked.load(Ordering::Relaxed))
 }

@@ -8,7 +8,7 @@ use std::io;
 use super::handle::{self, Shared, Thread};
 use super::pthread::{self, Pthread};
 use super::{Backend, KernelBackend, life};
-use crate::engine::green::resident::Resident;
+use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::policy::Priority;
 use crate::engine::probe::{self, Kernel as Does};
 
@@ -75,7 +75,7 @@ fn start_kernel(backend: &'static KernelBackend, wishes: &Wishes, job: Job) -> i
             fn drop(&mut self) {
                 probe::kernel(Some(self.1.shared().identity()), Does::Ended);
                 let _ = self.1.shared().end();
-                Resident::end();
+                KernelThread::end();
                 self.0.leave();
             }
         }
@@ -86,7 +86,7 @@ fn start_kernel(backend: &'static KernelBackend, wishes: &Wishes, job: Job) -> i
         probe::kernel(Some(job.thread().shared().identity()), Does::Began);
         let thread = job.into_thread();
         LAST.set(Some(Last(backend, thread.clone())));
-        Resident::begin();
+        KernelThread::begin();
         let share = thread.as_ptr();
         handle::set_kernel_thread(thread);
         // SAFETY: the job's share, which this thread keeps until it ends.

@@ -4,18 +4,17 @@ use std::io;
 use std::time::Duration;
 
 use super::options::{Knobs, check_stack_size, default_stack_size, invalid, read, word};
-use super::{
-    Backend, Driver, KernelBackend, Mode, OnDeadlock, config, green, runtimes, schedtrace,
-};
+#[cfg(not(feature = "observe"))]
+use super::unobserved as observers;
+use super::{Backend, Driver, KernelBackend, Mode, green, runtimes};
 use crate::engine::atomic::Ordering;
-#[cfg(green)]
-use crate::engine::report::reporter;
 use crate::engine::runtime::handle;
 use crate::engine::sched::{Ideas, fork, resize};
 use crate::engine::stack;
 #[cfg(green)]
 use crate::engine::sys::names;
-use crate::observe::{measure::measure, trace::environment};
+#[cfg(feature = "observe")]
+use crate::observe::start as observers;
 
 /// The configuration of a cluster.
 pub(super) struct Plan {
@@ -47,11 +46,7 @@ impl Knobs {
         // The hooked calls of libc read it by themselves.
         let known = |text: &str| word(text, [("on", ()), ("off", ())]);
         read("GREENTHREAD_UNMODIFIED", "on or off", known)?;
-        let trace = config::trace()?;
-        #[cfg(not(green))]
-        config::say_unobserved();
-        let measures = config::metrics()?;
-        let schedtrace = config::schedtrace()?;
+        let observers = observers::Plan::read(self.on_deadlock)?;
         let plan = Plan {
             processors,
             follows_quota: named.is_none(),
@@ -68,24 +63,16 @@ impl Knobs {
             },
         };
         #[cfg(green)]
-        let (wishes, warnings) = (config::reporter()?, config::warnings()?);
-        #[cfg(green)]
         names::stay_loaded();
         let mode = self.possible_mode(plan.stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
         handle::prepare_fork();
-        if let Some(path) = trace {
-            environment::begin(&path)?;
-        }
+        observers.begin()?;
         let choice = self.policy.unwrap_or(asked.policy);
-        #[cfg(green)]
         let policy_name = choice.name();
-        if measures == Some(true) {
-            measure(true);
-        }
         let backend = match mode {
             Mode::Kernel => {
-                #[cfg(green)]
+                #[cfg(all(green, feature = "observe"))]
                 green::allow_samples();
                 Backend::Kernel(KernelBackend::start(asked_stack, processors))
             }
@@ -95,17 +82,7 @@ impl Knobs {
             }
         };
         runtimes::add(backend);
-        #[cfg(green)]
-        backend.introduce(policy_name);
-        #[cfg(green)]
-        reporter::start(
-            &wishes,
-            self.on_deadlock.map(OnDeadlock::for_reporter),
-            warnings,
-        );
-        if let Some(interval) = schedtrace {
-            schedtrace::begin(interval)?;
-        }
+        observers.watch(backend, policy_name)?;
         Ok(backend)
     }
 

@@ -10,6 +10,7 @@
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::Machine;
+use crate::engine::sched::tuning::POOL;
 use crate::engine::sys::lock::Lock;
 use crate::engine::tls;
 
@@ -43,7 +44,6 @@ pub(super) fn take(machine: &Machine, green: &Green) {
     }
 }
 
-const POOL: usize = 4096;
 static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
 /// How many caches there are; changed under the lock.
 static CACHES: AtomicUsize = AtomicUsize::new(0);

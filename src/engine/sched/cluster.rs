@@ -8,8 +8,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
+use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
 use crate::engine::sched::census::{Census, Counts};
@@ -115,8 +115,8 @@ pub(crate) struct Cluster {
 }
 
 /// For reports: a runtime that is being shut down.
-static DRAINED: Subject = Subject::inside("end of a runtime's threads", subject::nothing);
-static EMPTIED: Subject = Subject::inside("end of a runtime's kernel threads", subject::nothing);
+static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", reason::nothing);
+static EMPTIED: WaitKind = WaitKind::inside("end of a runtime's kernel threads", reason::nothing);
 
 impl Cluster {
     /// Starts a cluster: its monitor, its recruiter and its first machine run when this returns.
@@ -231,7 +231,7 @@ impl Cluster {
     /// Waits until every green thread has ended, then ends the kernel threads.
     pub(crate) fn close(&'static self) {
         let wait = || {
-            self.drained.wait(About::new(&DRAINED, self), None);
+            self.drained.wait(WaitReason::new(&DRAINED, self), None);
         };
         self.census.close(|| self.counts(), wait);
         sanitizer::observe(self);
@@ -255,7 +255,7 @@ impl Cluster {
         // Acquire: pairs with the Release in `employ`. It waits for the staff first: the recruiter,
         // one of them, makes machines.
         while self.staff.load(Ordering::Acquire) != 0 || self.machines.load(Ordering::SeqCst) != 0 {
-            self.emptied.wait(About::new(&EMPTIED, self), None);
+            self.emptied.wait(WaitReason::new(&EMPTIED, self), None);
         }
         // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
         // here.

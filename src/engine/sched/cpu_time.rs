@@ -16,8 +16,8 @@
 use core::cell::Cell;
 
 use super::{fork, locked};
-use crate::engine::green::inspection::Inspection;
 use crate::engine::green::{Green, Oddities, Room, current};
+use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::sys::{call, clock};
 use crate::engine::{stack, tls};
 
@@ -75,13 +75,13 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
         return None;
     }
     // Rooms that are visited stay.
-    let inspection = Inspection::begin();
+    let section = ReadSection::begin();
     let mut found = None;
     stack::visit(|room| {
         let tenant = Room::tenant_of(Room::at(room).slot());
         found = found.or(tenant.filter(|(_, green)| clock_of(green) == Some(clock)));
     });
-    inspection.end_without_dropping();
+    section.end_without_dropping();
     let (_, green) = found?;
     if !green.oddities.has(Oddities::CLOCKED) {
         // From outside: an owner that writes at this moment may undo it. Then the next question asks once more.

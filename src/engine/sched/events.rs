@@ -19,9 +19,7 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::perturb;
 
-/// The most events of one call. The data that their threads touch, in the kernel too, must fit into
-/// a processor's own cache: with 128 at once, a request among 10,000 connections cost a tenth more.
-pub(crate) const BATCH: usize = 32;
+pub(crate) use super::tuning::BATCH;
 
 /// A driver, as the scheduler knows it: it makes threads ready from outside.
 pub(crate) trait Collect: Sync {

@@ -24,9 +24,10 @@ use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::Identity;
-use crate::engine::green::{current, inspection, resident};
+use crate::engine::green::current;
+use crate::engine::inspect::{epoch, hold, kernel};
 use crate::engine::probe;
-use crate::engine::sched::{enter, sample};
+use crate::engine::sched::enter;
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -153,9 +154,9 @@ unsafe extern "C" fn after() {
 unsafe extern "C" fn in_child() {
     libraries::forget_lists();
     FORKED.store(true, Ordering::Relaxed);
-    resident::forget_others();
-    inspection::forget_others();
-    sample::forget();
+    kernel::forget_others();
+    epoch::forget_others();
+    hold::forget();
     probe::forget();
     CLOSED.iter().for_each(Closed::close);
     let Some(green) = current::forget_green() else {

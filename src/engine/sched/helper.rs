@@ -10,8 +10,8 @@
 use core::ffi::c_void;
 use std::io;
 
-use crate::engine::green::quiet;
-use crate::engine::green::resident::Resident;
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::quiet;
 use crate::engine::sys::{kernel_thread, signal};
 use crate::engine::tls;
 
@@ -33,11 +33,11 @@ pub(crate) fn spawn(
         .name(name.into())
         .stack_size(tls::with_thread_locals(stack_size))
         .spawn(move || {
-            Resident::join_staff();
+            KernelThread::begin_helper();
             // A search for a deadlock may have found a kernel thread that was not known.
             quiet::tell();
             work();
-            Resident::end();
+            KernelThread::end();
         });
     signal::set_mask(mask);
     started.map(drop)

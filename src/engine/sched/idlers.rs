@@ -29,14 +29,11 @@ use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
+use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::wake::Slept;
 use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, timers};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
-
-/// Machines beyond this many spares end when they have been idle for a while.
-const SPARES_KEPT: usize = 8;
-const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
 
 pub(crate) struct Idlers {
     /// The idle processors.

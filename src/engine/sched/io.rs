@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | a machine that goes to sleep | nobody has it, and a processor sleeps | until something comes: instead of the futex |
 //! | a processor that has run dry | nobody has it | a look; while events come quickly, [`SPIN`] |
-//! | a busy processor | every [`INTERVAL`] switches, or when the monitor says so | a look |
-//! | the monitor | nobody has looked for [`STALE`]: all processors are busy, or lack machines | a look |
+//! | a busy processor | every [`LOOK_AT_EVENTS`](super::tuning::LOOK_AT_EVENTS) switches, or when the monitor says so | a look |
+//! | the monitor | nobody has looked for [`LONGEST_TICK`]: all processors are busy, or lack machines | a look |
 //!
 //! A machine that has the turn and gets up gives it back and does not wake another for it: it first
 //! runs the threads that the events made ready, and then the next look finds all later events at
@@ -50,33 +50,12 @@ use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, Readied as Why};
-use crate::engine::sched::events::{BATCH, events};
+use crate::engine::sched::events::events;
+use crate::engine::sched::tuning::{APART, BATCH, HELP_AFTER, LATE, LENT, LONGEST_TICK, SPIN};
 use crate::engine::sched::{Cluster, Owned, RunLoop};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::perturb;
 use crate::engine::sys::{clock, kernel_thread};
-
-/// Switches between two looks of a busy processor.
-pub(super) const INTERVAL: u64 = 256;
-/// How long a processor without work looks for events before it sleeps, while that pays: several
-/// times what falling asleep and being woken take. Without it `echo, 1 connection` (benches/servers)
-/// does half as many requests.
-const SPIN: u64 = 60_000;
-/// Who takes the CPU for so long, when a processor gives way, computes: a thread that only sends or
-/// receives is done sooner.
-const LENT: u64 = 500_000;
-/// So long a processor does not look for a while after that, for each search would cost it a time slice of theirs. Beside
-/// four processes that compute, `echo, 20 connections` does 0.57 of tokio's requests without it, and 0.73 with it.
-const APART: u64 = 100_000_000;
-/// A look finds at most so many events. A processor that finds fewer runs their threads sooner than
-/// another one could; if they take long, the monitor sees that they wait.
-const CROWD: usize = BATCH;
-/// When every look has found a crowd for so long, another processor is woken.
-const PATIENCE: u64 = 1_000_000;
-/// When nobody has looked for so long while a processor sleeps, that one is told to watch.
-const LATE: u64 = 500_000;
-/// When nobody has looked for so long at all, the monitor looks itself.
-const STALE: u64 = 10_000_000;
 
 /// Takes `ready` into the queue of `processor`, which is the caller's. True: `ready` was not empty.
 pub(super) fn take_in(processor: &mut Owned<'_>, ready: Fifo) -> bool {
@@ -161,13 +140,13 @@ fn flush_now(processor: &mut Owned<'_>) {
 /// Whether `processor`, which takes in `count` threads, needs help.
 fn is_too_much(processor: &mut Owned<'_>, count: usize) -> bool {
     let crowded_since = &mut processor.own().crowded_since;
-    if count < CROWD {
+    if count < BATCH {
         *crowded_since = NEVER;
         return false;
     }
     let now = events().asked();
     let since = (*crowded_since).min(now);
-    let too_much = now - since >= PATIENCE;
+    let too_much = now - since >= HELP_AFTER;
     *crowded_since = if too_much { NEVER } else { since };
     too_much
 }
@@ -297,7 +276,7 @@ impl Cluster {
                 self.send_to_watch();
             }
             // Nobody looks, or there is no machine to send.
-            if unseen >= STALE
+            if unseen >= LONGEST_TICK
                 && let Some(turn) = events.turn()
             {
                 pass_on(turn.collect(Some(0)));

@@ -25,7 +25,7 @@
 //! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
-//! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
+//! | `tuning` | what can be tuned, and what loses without it |
 //!
 //! Invariants:
 //! 1. While a machine owns a processor, the scheduler's code on it never allocates, frees, prints,
@@ -48,7 +48,6 @@
 //! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
 //! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
-mod activity;
 pub(crate) mod announce;
 mod blocked_calls;
 mod caches;
@@ -80,19 +79,17 @@ pub(crate) mod pthreads;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
-pub(crate) mod sample;
 mod search;
 pub(crate) mod setxid;
 mod shortage;
-pub(crate) mod sight;
 pub(crate) mod start;
 mod switch;
 pub(crate) mod timers;
+mod tuning;
 pub(crate) mod unload;
 mod wake;
 mod watched;
 
-pub(crate) use self::activity::Activity;
 pub(crate) use self::blocked_calls::{Blocked, BlockedAt, Place as BlockedPlace};
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 pub(crate) use self::enter::enter;
@@ -101,6 +98,7 @@ use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
 pub(crate) use self::owned::{Owned, RunLoop};
 use self::search::{look_at_others, search, stop_searching};
+use self::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
 pub(crate) use self::{census::Counter, processor::Processor};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::context::Action;
@@ -376,10 +374,10 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
     if attention || processor.own().looks.is_flush_due(switches) {
         io::flush(processor);
     }
-    if attention || switches.is_multiple_of(timers::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_TIMERS) {
         processor.note_cpu();
     }
-    if attention || switches.is_multiple_of(io::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_EVENTS) {
         machine.come_home();
         io::look_when_busy(processor);
     }

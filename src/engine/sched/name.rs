@@ -43,7 +43,7 @@ fn get(place: usize) -> Option<Result<(), Fault>> {
 }
 
 /// Writes the name of `green` to a place of `length` bytes; the answer is that of `pthread_getname_np`. `None`: it has none
-/// of its own. It is the caller, or an inspection is under way.
+/// of its own. It is the caller, or a read section is open.
 pub(super) fn tell(green: &Green, place: usize, length: usize) -> Option<i32> {
     let name = green.system_name()?;
     if length < name.len() {

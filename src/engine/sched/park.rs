@@ -10,10 +10,10 @@ use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
 use crate::engine::green::context::Action;
 use crate::engine::green::current;
-use crate::engine::green::resident::Resident;
-use crate::engine::green::subject::About;
 use crate::engine::green::ticket::{By, Commit, Outcome, Ticket};
 use crate::engine::green::waiter::{Notified, Parking, Waiter};
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::reason::WaitReason;
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::enter::{Entered, enter};
 use crate::engine::sys::clock;
@@ -23,30 +23,30 @@ use crate::engine::sys::{perturb, sanitizer};
 impl Waiter {
     /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
     /// nanoseconds). Reports say that it waits for what `about` names.
-    pub(crate) fn wait(&self, about: About, deadline: Option<u64>) -> Outcome {
+    pub(crate) fn wait(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
         perturb::point("wait: no token");
         let deadline = deadline.filter(|&d| d != clock::NEVER);
         match enter() {
-            Some(entered) => self.wait_inside(entered, about, deadline),
-            None => self.wait_on_kernel_thread(about, deadline),
+            Some(entered) => self.wait_inside(entered, reason, deadline),
+            None => self.wait_on_kernel_thread(reason, deadline),
         }
     }
 
     /// [`Waiter::wait`] for a token that stays once it is there: it is not waited for again.
     #[inline(always)]
-    pub(crate) fn wait_for_good(&self, about: About, deadline: Option<u64>) -> Outcome {
+    pub(crate) fn wait_for_good(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
         if self.ticket.is_over() {
             return Outcome::Notified;
         }
         perturb::point("wait: no token");
         let deadline = deadline.filter(|&d| d != clock::NEVER);
         let Some(entered) = enter() else {
-            return self.wait_on_kernel_thread(about, deadline);
+            return self.wait_on_kernel_thread(reason, deadline);
         };
-        self.leave_stack(entered, about, deadline);
+        self.leave_stack(entered, reason, deadline);
         match self.ticket.is_over() {
             true => Outcome::Notified,
             false => self.ticket.resumed(),
@@ -60,22 +60,22 @@ impl Waiter {
     pub(crate) fn wait_inside(
         &self,
         entered: Entered,
-        about: About,
+        reason: WaitReason,
         deadline: Option<u64>,
     ) -> Outcome {
-        self.leave_stack(entered, about, deadline);
+        self.leave_stack(entered, reason, deadline);
         self.ticket.resumed()
     }
 
     /// Parks the calling green thread until it is resumed.
     #[inline(always)]
-    fn leave_stack(&self, entered: Entered, about: About, deadline: Option<u64>) {
+    fn leave_stack(&self, entered: Entered, reason: WaitReason, deadline: Option<u64>) {
         let green = entered.green();
         self.expect(green);
         let parking = Parking {
             waiter: self,
             deadline: deadline.unwrap_or(clock::NEVER),
-            about,
+            reason,
         };
         green.expect(&parking);
         perturb::point("wait: leaving");
@@ -88,10 +88,10 @@ impl Waiter {
         green.goes_on();
     }
 
-    fn wait_on_kernel_thread(&self, about: About, deadline: Option<u64>) -> Outcome {
+    fn wait_on_kernel_thread(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
         probe::kernel(None, Kernel::Waits);
         loop {
-            if let Some(outcome) = self.block(about, deadline) {
+            if let Some(outcome) = self.block(reason, deadline) {
                 probe::kernel(None, Kernel::GoesOn);
                 return outcome;
             }
@@ -99,7 +99,7 @@ impl Waiter {
     }
 
     /// [`Waiter::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it.
-    pub(crate) fn block(&self, about: About, deadline: Option<u64>) -> Option<Outcome> {
+    pub(crate) fn block(&self, reason: WaitReason, deadline: Option<u64>) -> Option<Outcome> {
         match self.ticket.commit(By::Kernel) {
             Commit::Notified => return Some(Outcome::Notified),
             Commit::Expired => return Some(Outcome::Expired),
@@ -108,10 +108,10 @@ impl Waiter {
         let parking = Parking {
             waiter: self,
             deadline: deadline.unwrap_or(clock::NEVER),
-            about,
+            reason,
         };
         let interrupted = match current::green() {
-            None => Resident::while_waiting(&parking, || self.sleep(deadline)),
+            None => KernelThread::while_waiting(&parking, || self.sleep(deadline)),
             Some(green) => {
                 green.expect_on_stack(&parking);
                 let interrupted = self.sleep(deadline);

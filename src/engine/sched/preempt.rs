@@ -48,7 +48,8 @@ use std::sync::OnceLock;
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, handlers, machine, sample};
+use crate::engine::inspect::hold;
+use crate::engine::sched::{Machine, handlers, machine};
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread::{self, SystemCall};
 use crate::engine::sys::libraries;
@@ -85,7 +86,7 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     signal::handle(signal, on_signal)?;
     #[cfg(tsan)]
     signal::handle(signal, screened)?;
-    sample::use_signal(signal);
+    hold::use_signal(signal);
     Ok(())
 }
 
@@ -226,8 +227,8 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
 
 fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     let Some(payload) = payload else { return };
-    if payload.who == sample::WHO {
-        return sample::answer(payload, frame);
+    if payload.who == hold::WHO {
+        return hold::answer(payload, frame);
     }
     let Some(machine) = machine::get(payload.who as usize) else {
         return;

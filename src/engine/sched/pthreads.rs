@@ -5,9 +5,9 @@
 //! handler may ask, with any pthread.
 
 use super::{cpu_time, fork, name};
-use crate::engine::green::inspection::Inspection;
 use crate::engine::green::room::SystemName;
 use crate::engine::green::{Green, Room, current};
+use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::stack;
 
 /// Whose pthread one is.
@@ -64,9 +64,9 @@ impl Who {
         match self {
             Who::Own(green) => name::tell(green, place, length),
             Who::Other(green) => {
-                let inspection = Inspection::begin();
+                let section = ReadSection::begin();
                 let told = name::tell(green, place, length);
-                inspection.end_without_dropping();
+                section.end_without_dropping();
                 told
             }
             Who::Libcs => None,

@@ -87,7 +87,7 @@ impl Green {
 
     #[inline(always)]
     pub(crate) fn set_machine(&self, machine: &'static Machine) {
-        // A report that sees this machine sees that the thread has left the one before (`sight`).
+        // A report that sees this machine sees that the thread has left the one before (`inspect::threads`).
         self.machine.publish(from_ref(machine).cast());
     }
 

@@ -11,27 +11,21 @@
 //! std's. (libc has a vector from `calloc` for each thread. `shortage` covers a `calloc` of the
 //! program's own, and a recruiter that is held up or refused.)
 //!
-//! One call brings one machine; calls that follow each other closely, as when many threads block at
-//! once, bring twice as many each time.
+//! One call brings one machine, which calls for the next one if it finds work for others.
 
 use core::ffi::c_void;
 use core::fmt;
 use std::io;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::green::resident::Resident;
 use crate::engine::green::{Room, current};
+use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::sched::shortage;
+use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, helper, machine};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
-
-const CLOSELY: u64 = 5_000_000;
-const AT_ONCE: usize = 32;
-/// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody
-/// is evicted for want of one (`shortage`).
-pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 /// Where calls arrive.
 pub(crate) struct Office {
@@ -117,7 +111,7 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 /// The recruiter's work. When it returns it makes no more machines, and the processors that have
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
-    let (mut heard, mut seen, mut last, mut batch) = (0, 0, 0, 1);
+    let (mut heard, mut seen) = (0, 0);
     // After a refusal another attempt is due.
     let mut asks_again = false;
     let mut looks = Looks::new();
@@ -147,14 +141,7 @@ fn work(cluster: &'static Cluster) {
             continue;
         }
         seen = calls;
-        let now = clock::now();
-        batch = if now - last < CLOSELY {
-            (batch * 2).min(AT_ONCE)
-        } else {
-            1
-        };
-        last = now;
-        let refusal = (0..batch).try_for_each(|_| recruit(cluster)).err();
+        let refusal = recruit(cluster).err();
         asks_again = refusal.is_some();
         let was_refused = office.is_refused.swap(asks_again, Ordering::Relaxed);
         if let (Some(refusal), true) = (refusal, was_refused) {
@@ -237,14 +224,14 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     perturb::point("machine: begins");
     let cluster = machine.cluster();
     kernel_thread::set_name(format_args!("gt-machine-{}", machine.index));
-    Resident::join_staff();
+    KernelThread::begin_helper();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run(unsafe { RunLoop::new(machine) });
         machine.come_home();
         caches::leave(machine);
         signal::drop_alternate_stack();
-        Resident::end();
+        KernelThread::end();
     } else {
         // There is no memory for its alternate stack. A thread that needs a machine asks again.
         std::thread::sleep(std::time::Duration::from_nanos(RETRY_SPAWN));

@@ -54,8 +54,8 @@ use std::sync::Mutex;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::current;
-use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
+use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::perturb;
@@ -81,7 +81,7 @@ pub(crate) struct Size {
 }
 
 /// For reports: the runtime's number of processors is being changed.
-static GRANTED: Subject = Subject::inside("change of the number of processors", subject::nothing);
+static GRANTED: WaitKind = WaitKind::inside("change of the number of processors", reason::nothing);
 
 impl Size {
     pub(crate) const fn new(follows: bool) -> Size {
@@ -178,7 +178,7 @@ impl Cluster {
         perturb::point("resize: wished");
         self.recruiter.ring();
         while size.wish.load(Ordering::Acquire) != 0 {
-            size.granted.wait(About::only(&GRANTED), None);
+            size.granted.wait(WaitReason::only(&GRANTED), None);
         }
         let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
         refusal.take().map_or(Ok(()), Err)

@@ -7,6 +7,7 @@
 //!
 //! Invariant: a searcher ends by [`stop_searching`] or by resting, once (`idle.md`).
 
+use super::tuning::{PASSES, PAUSES};
 use super::{Cluster, Machine, NothingFound, Owned, io, own_queues, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Victims};
@@ -57,8 +58,6 @@ pub(super) fn search(
 /// Looks into all timers and all queues, a few times before it gives up.
 #[inline(never)]
 fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
-    const PASSES: u32 = 4;
-    const PAUSES: u32 = 200;
     let cluster = machine.cluster();
     // It waits for nobody if all others sleep, or if the cluster is not to spin.
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;

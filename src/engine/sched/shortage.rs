@@ -31,7 +31,8 @@ use std::io::Write;
 
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::recruiter::{RETRY_SPAWN, Refusal};
+use crate::engine::sched::recruiter::Refusal;
+use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{Cluster, Machine, machine, preempt, timers};
 use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;

@@ -33,6 +33,7 @@
 //! It needs no orderings of its own: a thread, a record or a room changes hands by a queue, by a
 //! list under its lock, or with the processor.
 
+use super::tuning::{PAUSE, SAY_SO};
 use super::{Cluster, Machine, Owned, Readied, Rested, RunLoop, current, ready_globally};
 use crate::engine::green::fifo::Fifo;
 use crate::engine::green::{Green, Room, records};
@@ -41,11 +42,6 @@ use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 use crate::engine::tls;
 use std::io::{self, Write};
-use std::time::Duration;
-
-/// How long a finder waits when there is no memory, and after how many such pauses it says so.
-const PAUSE: Duration = Duration::from_millis(1);
-const SAY_SO: u32 = 1000;
 
 /// Threads that have no room.
 pub(crate) struct Homeless(Lock<List>);

@@ -49,7 +49,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
     machine.current.store(Some(green), Ordering::Release);
     // Release: a report that sees what the thread writes sees that it runs; partner: the Acquire fence in
-    // `Sight::holds`.
+    // `ThreadSnapshot::holds`.
     fence(Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     machine.leave_home();
@@ -68,7 +68,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     }
     green.since.left();
     // Release: pairs with the Acquire in the monitor's second look (`ownership`), and in a report's
-    // (`sight`).
+    // (`inspect::threads`).
     machine.current.store(None, Ordering::Release);
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {

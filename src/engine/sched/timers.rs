@@ -22,22 +22,16 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::green::timer::{Entry, Heap};
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, Readied as Why};
+use crate::engine::sched::tuning::{LOOK_AT_TIMERS, PACE};
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{perturb, sanitizer};
-
-/// A busy processor looks at its timers at least every so many switches (and when the monitor says
-/// so): if its threads run for moments only, the clock is asked for less than one in so many.
-pub(super) const INTERVAL: u64 = 64;
-/// It looks as often as this, in nanoseconds, if its threads let it: a hundred times as long as a
-/// look takes.
-const PACE: u64 = 2_000;
 
 /// When a busy processor looks at its timers, in switches. It doubles or halves their number to
 /// keep to [`PACE`], whatever its threads do.
 pub(super) struct Looks {
     next: u64,
-    /// A power of two, up to [`INTERVAL`].
+    /// A power of two, up to [`LOOK_AT_TIMERS`].
     switches: u64,
     /// When it looked.
     last: u64,
@@ -49,7 +43,7 @@ impl Looks {
     pub(super) const fn new() -> Looks {
         Looks {
             next: 0,
-            switches: INTERVAL,
+            switches: LOOK_AT_TIMERS,
             last: 0,
             flush: NEVER,
         }
@@ -61,9 +55,9 @@ impl Looks {
         self.next
     }
 
-    /// Every [`INTERVAL`]th switch is among those after which it looks.
+    /// Every [`LOOK_AT_TIMERS`]th switch is among those after which it looks.
     fn plan(&mut self, switches: u64) {
-        let all = (switches / INTERVAL + 1) * INTERVAL;
+        let all = (switches / LOOK_AT_TIMERS + 1) * LOOK_AT_TIMERS;
         self.next = all.min(switches + self.switches).min(self.flush);
     }
 
@@ -87,7 +81,7 @@ impl Looks {
         if elapsed > PACE {
             self.switches = (self.switches / 2).max(1);
         } else if elapsed < PACE / 2 {
-            self.switches = (self.switches * 2).min(INTERVAL);
+            self.switches = (self.switches * 2).min(LOOK_AT_TIMERS);
         }
     }
 }
@@ -135,7 +129,7 @@ pub(super) fn fire_own(processor: &mut Owned<'_>) {
 /// on in is not over.
 pub(super) fn fire_when_busy(processor: &mut Owned<'_>, switches: u64, is_slice_over: bool) {
     match processor.next_deadline.load(Ordering::Relaxed) {
-        NEVER => processor.own().looks.switches = INTERVAL,
+        NEVER => processor.own().looks.switches = LOOK_AT_TIMERS,
         deadline => {
             let now = clock::now();
             processor.own().looks.keep_pace(now);
@@ -246,13 +240,13 @@ mod tests {
             for switches in 1..10_000 {
                 now += length;
                 if switches < looks.next() {
-                    assert!(switches % INTERVAL != 0, "it looks at each of these");
+                    assert!(switches % LOOK_AT_TIMERS != 0, "it looks at each of these");
                     continue;
                 }
                 looks.keep_pace(now);
                 looks.plan(switches);
                 // It has found its pace by then.
-                if switches > 4 * INTERVAL {
+                if switches > 4 * LOOK_AT_TIMERS {
                     longest = longest.max(now - last);
                 }
                 last = now;

@@ -40,7 +40,8 @@ use std::sync::Arc;
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::Room;
-use crate::engine::green::inspection::Inspection;
+use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
 use crate::engine::sched::{fork, handlers, helper};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{stack, tls};
@@ -54,11 +55,6 @@ const WAITED_FOR: u32 = 2;
 const STARTING: u32 = 0;
 const READY: u32 = 1;
 const OVER: u32 = 2;
-
-/// How often the proxy looks whether it is waited for, in nanoseconds: ever less often, since
-/// destructors may take long.
-const SHORTEST: u64 = 20_000;
-const LONGEST: u64 = 1_000_000;
 
 /// The state that the proxy and the caller of `dlclose` share.
 struct Shared {
@@ -97,7 +93,7 @@ pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
     word.store(OVER, Ordering::Relaxed);
     futex::wake(word, 1);
     // The proxy's inspection is over. What threads left behind for it is dropped here, as the proxy frees nothing.
-    drop(Inspection::begin());
+    drop(ReadSection::begin());
     result
 }
 
@@ -115,7 +111,8 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     // Release: pairs with the Acquire in `unloaded_by`.
     word.store(READY, Ordering::Release);
     futex::wake(word, 1);
-    let mut tick = SHORTEST;
+    // It looks ever less often, since destructors may take long.
+    let mut tick = SHORTEST_TICK;
     while word.load(Ordering::Relaxed) != OVER {
         // Acquire: pairs with glibc's change of it, after the library is out of the lists.
         if flag.load(Ordering::Acquire) == WAITED_FOR {
@@ -124,10 +121,10 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
             // Release: pairs with glibc's load of it, by which the unloading goes on.
             flag.store(USED, Ordering::Release);
             futex::wake(flag, 1);
-            tick = SHORTEST;
+            tick = SHORTEST_TICK;
         }
         futex::wait(word, READY, Some(clock::now() + tick));
-        tick = (tick * 2).min(LONGEST);
+        tick = (tick * 2).min(SOON);
     }
     // Another `dlclose` has a proxy of its own.
     if flag.swap(UNUSED, Ordering::Release) == WAITED_FOR {
@@ -140,7 +137,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
 /// `caller`.
 fn wait_for_green_threads(caller: usize) {
     // Rooms that were visited stay.
-    let inspection = Inspection::begin();
+    let section = ReadSection::begin();
     stack::visit(|room| {
         let block = Room::at(room).thread_pointer;
         // SAFETY: a room has a block.
@@ -150,5 +147,5 @@ fn wait_for_green_threads(caller: usize) {
             kernel_thread::give_way();
         }
     });
-    inspection.end_without_dropping();
+    section.end_without_dropping();
 }

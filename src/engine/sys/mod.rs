@@ -23,6 +23,7 @@ mod patience;
 pub(crate) mod perturb;
 pub(crate) mod sanitizer;
 pub(crate) mod signal;
+pub(crate) mod syscalls;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;

@@ -25,14 +25,14 @@
 
 use core::ptr;
 
-use super::{About, Outcome, Waiter};
+use super::{Outcome, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
 use crate::engine::sys::perturb;
 
 /// A thread that waits, and how its wait ended.
 pub(crate) struct Wait {
     waiter: Waiter,
-    about: About,
+    reason: WaitReason,
     claim: AtomicPtr<()>,
 }
 
@@ -47,10 +47,10 @@ pub(crate) enum Ended {
 }
 
 impl Wait {
-    pub(crate) fn new(about: About) -> Wait {
+    pub(crate) fn new(reason: WaitReason) -> Wait {
         Wait {
             waiter: Waiter::new(),
-            about,
+            reason,
             claim: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -72,7 +72,7 @@ impl Wait {
     /// thread, or until `deadline` (monotonic nanoseconds).
     pub(crate) fn wait(&self, mut deadline: Option<u64>) -> Ended {
         loop {
-            match self.waiter.wait(self.about, deadline) {
+            match self.waiter.wait(self.reason, deadline) {
                 Outcome::Notified => return Ended::Taken(self.claim.load(Relaxed).cast()),
                 Outcome::Expired if self.give_up() => return Ended::TimedOut,
                 // Claimed: the wake-up is on its way.
@@ -85,7 +85,7 @@ impl Wait {
     /// the claim is ours.
     pub(crate) fn block(&self, mut deadline: Option<u64>) -> Option<Ended> {
         loop {
-            match self.waiter.block(self.about, deadline) {
+            match self.waiter.block(self.reason, deadline) {
                 Some(Outcome::Notified) => {
                     return Some(Ended::Taken(self.claim.load(Relaxed).cast()));
                 }

@@ -18,6 +18,6 @@ pub(crate) mod queue;
 pub(crate) mod side;
 pub(crate) mod turns;
 
-pub(crate) use super::green::subject::{self, About, Clue, Facts, Subject};
 pub(crate) use super::green::ticket::Outcome;
 pub(crate) use super::green::waiter::Waiter;
+pub(crate) use super::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};

@@ -24,7 +24,7 @@
 
 use core::ptr;
 
-use super::About;
+use super::WaitReason;
 use super::claim::{Claimed, Ended, Node, Wait};
 use super::list::{Crowd, List};
 use crate::engine::atomic::{AtomicUsize, Ordering, const_fn};
@@ -190,14 +190,14 @@ impl WaitQueue {
     /// Reports say that the thread waits for what `about` names.
     pub(crate) fn wait(
         &self,
-        about: About,
+        reason: WaitReason,
         position: Position,
         tag: usize,
         deadline: Option<u64>,
         decide: impl FnMut(State) -> Option<State>,
     ) -> Waited {
         self.lock()
-            .wait(about, position, tag, deadline, decide, || ())
+            .wait(reason, position, tag, deadline, decide, || ())
             .unwrap_or(Waited::Refused)
     }
 }
@@ -265,7 +265,7 @@ impl Locked<'_> {
     /// it was before the list was taken; it must not panic.
     pub(crate) fn wait(
         mut self,
-        about: About,
+        reason: WaitReason,
         position: Position,
         tag: usize,
         deadline: Option<u64>,
@@ -273,7 +273,7 @@ impl Locked<'_> {
         then: impl FnOnce(),
     ) -> Result<Waited, Self> {
         let queue = self.queue;
-        let wait = Wait::new(about);
+        let wait = Wait::new(reason);
         let node = Node::new(&wait);
         node.tag.set(tag);
         // SAFETY: `wait` and `node` stay where they are until the node was taken or removed.

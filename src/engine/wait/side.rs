@@ -17,12 +17,12 @@ use crate::engine::green::context::Action;
 use crate::engine::green::waiter::Parking;
 use crate::engine::sched;
 use crate::engine::sys::{perturb, sanitizer};
-use crate::engine::wait::{About, Subject, Waiter, subject};
+use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
 
 /// For reports: a coroutine, or the thread that resumes it, waits for the other.
-static TURN: Subject = Subject::inside("turn of a coroutine", subject::nothing);
+static TURN: WaitKind = WaitKind::inside("turn of a coroutine", reason::nothing);
 /// The park of a thread that waits aside.
-static ASIDE: Parking = Parking::without_waiter(About::only(&TURN));
+static ASIDE: Parking = Parking::without_waiter(WaitReason::only(&TURN));
 
 /// The place where one of the two waits for its turn.
 pub(crate) struct Side {
@@ -65,7 +65,7 @@ impl Side {
 
     /// Waits here, at the waiter, since the other thread may have the turn already.
     pub(crate) fn wait(&self) {
-        self.waiter.wait(About::new(&TURN, self), None);
+        self.waiter.wait(WaitReason::new(&TURN, self), None);
         sanitizer::observe(self);
     }
 

@@ -44,7 +44,7 @@ use libc::timespec;
 
 use super::{deadline_on, errno, nanos, read, set_errno};
 use crate::engine::door::queue::Position;
-use crate::engine::door::{Subject, is_forked_child, subject, thread_id};
+use crate::engine::door::{WaitKind, is_forked_child, reason, thread_id};
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, Waited};
 
 /// The green threads that wait for locks, semaphores and conditions.
@@ -52,7 +52,7 @@ static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 /// For reports.
-static OBJECT: Subject = Subject::inside("lock of C", subject::nothing);
+static OBJECT: WaitKind = WaitKind::inside("lock of C", reason::nothing);
 
 // What a thread waits for.
 const LOCK: Events = 1;

@@ -32,7 +32,7 @@ use crate::engine::door::atomic::{
 };
 use crate::engine::door::list::Chain;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{About, Subject, perturb, word};
+use crate::engine::door::{WaitKind, WaitReason, perturb, word};
 
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;
@@ -44,7 +44,7 @@ pub(super) struct Count {
 }
 
 /// For reports.
-static SEMAPHORE: Subject = Subject::inside("semaphore", |address, facts| {
+static SEMAPHORE: WaitKind = WaitKind::inside("semaphore", |address, facts| {
     if let Some(state) = word::read(address + offset_of!(Count, state)) {
         facts.number("permits", (state / PERMIT) as u64);
     }
@@ -120,7 +120,7 @@ impl Count {
     pub(super) fn take(&self, n: usize, deadline: Option<u64>) -> bool {
         while !self.try_take(n) {
             let waited = self.queue.wait(
-                About::new(&SEMAPHORE, self),
+                WaitReason::new(&SEMAPHORE, self),
                 Position::Back,
                 n,
                 deadline,

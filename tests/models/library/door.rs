@@ -6,7 +6,7 @@ pub(crate) use super::green::current::{PreemptionOff, preemption_off};
 pub(crate) use super::sys::word;
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb};
 pub(crate) use super::wait::{
-    About, Clue, Facts, Subject, Waiter, claim, dependents, list, queue, subject, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
 };
 
 /// No report asks who holds a lock.

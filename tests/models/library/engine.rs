@@ -10,6 +10,8 @@ pub(crate) mod door;
 pub(crate) mod driver;
 #[path = "green.rs"]
 pub(crate) mod green;
+#[path = "inspect.rs"]
+pub(crate) mod inspect;
 #[path = "policy.rs"]
 pub(crate) mod policy;
 #[path = "runtime.rs"]

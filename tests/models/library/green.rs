@@ -23,12 +23,10 @@ pub(crate) mod current;
 pub(crate) mod hiding;
 #[path = "../../../src/engine/green/hook.rs"]
 mod hook;
+#[path = "../../../src/engine/inspect/reason.rs"]
+pub(crate) mod kind;
 #[path = "../../../src/engine/green/places.rs"]
 pub(crate) mod places;
-#[path = "../../../src/engine/green/since.rs"]
-pub(crate) mod since;
-#[path = "../../../src/engine/green/subject.rs"]
-pub(crate) mod subject;
 #[path = "../../../src/engine/green/ticket.rs"]
 pub(crate) mod ticket;
 
@@ -67,7 +65,7 @@ pub(crate) fn spawn<T: 'static>(main: impl FnOnce() -> T + 'static) -> JoinHandl
 
 /// A park is one word: its deadline.
 pub(crate) mod waiter {
-    use super::subject::{About, Subject, nothing};
+    use crate::engine::inspect::reason::{WaitKind, WaitReason, nothing};
     use crate::engine::sys::clock;
 
     pub(crate) struct Waiter;
@@ -79,7 +77,7 @@ pub(crate) mod waiter {
     pub(crate) struct Parking {
         pub(crate) waiter: *const Waiter,
         pub(crate) deadline: u64,
-        pub(crate) about: About,
+        pub(crate) reason: WaitReason,
     }
 
     // SAFETY: it is read only.
@@ -88,49 +86,22 @@ pub(crate) mod waiter {
     impl Parking {
         pub(crate) const WORDS: usize = 1;
 
-        pub(crate) const fn without_waiter(about: About) -> Parking {
+        pub(crate) const fn without_waiter(reason: WaitReason) -> Parking {
             Parking {
                 waiter: std::ptr::null(),
                 deadline: clock::NEVER,
-                about,
+                reason,
             }
         }
 
         /// # Safety
         /// None is needed.
         pub(crate) unsafe fn from_words([deadline]: [usize; Parking::WORDS]) -> Parking {
-            static SOMETHING: Subject = Subject::inside("something", nothing);
+            static SOMETHING: WaitKind = WaitKind::inside("something", nothing);
             Parking {
                 deadline: deadline as u64,
-                ..Parking::without_waiter(About::only(&SOMETHING))
+                ..Parking::without_waiter(WaitReason::only(&SOMETHING))
             }
-        }
-    }
-}
-
-/// No kernel thread is looked at.
-pub(crate) mod resident {
-    use super::{Identity, waiter::Parking};
-
-    pub(crate) enum Resident {}
-
-    macro_rules! nothing {
-        ($($name:ident -> $result:ty)*) => {$(
-            pub(crate) fn $name(&self) -> $result {
-                match *self {}
-            }
-        )*};
-    }
-
-    impl Resident {
-        nothing! {
-            identity -> *const Identity
-            is_left_over -> bool
-            mark -> usize
-            millis -> u32
-            parking -> *const Parking
-            thread -> i32
-            turns -> u32
         }
     }
 }

@@ -8,8 +8,6 @@ pub(crate) mod idle;
 pub(crate) mod ownership;
 #[path = "../../../src/engine/sched/monitor/post.rs"]
 pub(crate) mod post;
-#[path = "../../../src/engine/sched/sight.rs"]
-pub(crate) mod sight;
 #[path = "../../../src/engine/sched/switch.rs"]
 pub(crate) mod switch;
 #[path = "../../../src/engine/sched/wake.rs"]

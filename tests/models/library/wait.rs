@@ -32,18 +32,18 @@ pub(crate) mod turns;
 pub(crate) use crate::green::ticket;
 
 use self::ticket::{By, Commit, Found, Ticket};
-pub(crate) use crate::green::subject::{self, About, Clue, Facts, Subject};
+pub(crate) use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::green::ticket::Outcome;
 
-static SOMETHING: Subject = Subject::inside("something", subject::nothing);
+static SOMETHING: WaitKind = WaitKind::inside("something", reason::nothing);
 
 /// What models' threads wait for; no report asks.
-pub(crate) fn about() -> About {
-    About::only(&SOMETHING)
+pub(crate) fn wait_reason() -> WaitReason {
+    WaitReason::only(&SOMETHING)
 }
 
 /// For tables.
-pub(crate) fn something() -> &'static Subject {
+pub(crate) fn something() -> &'static WaitKind {
     &SOMETHING
 }
 
@@ -78,7 +78,7 @@ impl Waiter {
 
     /// With a deadline of 0, time is up as soon as the thread runs again; the checker lets others
     /// run before, or not. With another they do, until they wait.
-    pub(crate) fn wait(&self, _: About, deadline: Option<u64>) -> Outcome {
+    pub(crate) fn wait(&self, _: WaitReason, deadline: Option<u64>) -> Outcome {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
@@ -107,8 +107,8 @@ impl Waiter {
     }
 
     /// A signal interrupts it where its time would be up.
-    pub(crate) fn block(&self, about: About, deadline: Option<u64>) -> Option<Outcome> {
-        let outcome = self.wait(about, deadline);
+    pub(crate) fn block(&self, reason: WaitReason, deadline: Option<u64>) -> Option<Outcome> {
+        let outcome = self.wait(reason, deadline);
         let is_interrupted = outcome == Outcome::Expired && deadline == Some(clock::SIGNAL);
         (!is_interrupted).then_some(outcome)
     }

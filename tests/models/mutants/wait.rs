@@ -139,7 +139,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "inbox", name: "result_after_the_wake_up", model: "two_ask", fails: RACE,
         edits: &[(MODEL, "            (*operation).result.set(result);\n            Waiter::wake_at(&raw const (*operation).waiter);", "            Waiter::wake_at(&raw const (*operation).waiter);\n            (*operation).result.set(result);")] },
     Mutant { protocol: "inbox", name: "leaves_before_the_completion", model: "time_is_up", fails: RACE,
-        edits: &[(MODEL, "                assert_eq!(operation.waiter.wait(about(), None), Outcome::Notified);\n                assert_eq!(operation.result.get(), CANCELLED, \"lost or doubled\");", "                let _ = CANCELLED;")] },
+        edits: &[(MODEL, "                assert_eq!(operation.waiter.wait(wait_reason(), None), Outcome::Notified);\n                assert_eq!(operation.result.get(), CANCELLED, \"lost or doubled\");", "                let _ = CANCELLED;")] },
 
     // ---- readiness ----
     Mutant { protocol: "readiness", name: "maybe_is_cleared_after_the_call", model: "two_read", fails: "deadlock",

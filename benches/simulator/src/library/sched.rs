@@ -30,6 +30,9 @@ mod lifo;
 mod owned;
 #[path = "../../../../src/engine/sched/ownership.rs"]
 mod ownership;
+#[path = "../../../../src/engine/sched/tuning.rs"]
+#[allow(dead_code)] // the monitor's
+mod tuning;
 #[path = "../../../../src/engine/sched/wake.rs"]
 mod wake;
 #[path = "../../../../src/engine/sched/watched.rs"]

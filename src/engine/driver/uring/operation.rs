@@ -40,7 +40,7 @@ use crate::engine::driver::Limit;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::perturb;
-use crate::engine::wait::{About, Outcome, Subject, Waiter, subject};
+use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter, reason};
 
 pub(super) struct Operation {
     link: Cell<*const Operation>,
@@ -96,7 +96,7 @@ impl Operation {
 }
 
 /// For reports.
-static OPERATION: Subject = Subject::outside("operation of io_uring", subject::nothing);
+static OPERATION: WaitKind = WaitKind::outside("operation of io_uring", reason::nothing);
 
 /// The time after which the thread asks the kernel again to end an operation whose time is up. The
 /// kernel may miss an operation on the way between two of its queues, and cannot end one that a
@@ -126,7 +126,7 @@ pub(super) unsafe fn perform(
         unsafe { keeper.submit(&operation) };
         while operation
             .waiter
-            .wait(About::new(&OPERATION, &operation), deadline)
+            .wait(WaitReason::new(&OPERATION, &operation), deadline)
             == Outcome::Expired
         {
             expired = true;

@@ -5,16 +5,10 @@ pub(crate) mod current;
 pub(crate) mod fifo;
 #[path = "../../green/identity.rs"]
 pub(crate) mod identity;
-#[path = "../../green/inspection.rs"]
-pub(crate) mod inspection;
 #[path = "../../green/links.rs"]
 mod links;
 #[path = "../../green/places.rs"]
-mod places;
-/// Nobody looks for deadlocks here.
-pub(crate) mod quiet {
-    pub(crate) fn tell() {}
-}
+pub(crate) mod places;
 /// For tests of policies, which do without records in kernel-thread mode.
 #[cfg(test)]
 pub(crate) mod records {
@@ -22,10 +16,6 @@ pub(crate) mod records {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 }
-#[path = "../../green/resident.rs"]
-pub(crate) mod resident;
-#[path = "../../green/subject.rs"]
-pub(crate) mod subject;
 #[path = "../../green/ticket.rs"]
 pub(crate) mod ticket;
 #[path = "../../green/waiter.rs"]

@@ -81,7 +81,7 @@ pub(crate) mod locked {
 pub(crate) mod helper {
     use std::io;
 
-    use crate::engine::green::resident::Resident;
+    use crate::engine::inspect::kernel::KernelThread;
 
     pub(crate) const OBSERVER_STACK: usize = 2 << 20;
 
@@ -92,9 +92,9 @@ pub(crate) mod helper {
     ) -> io::Result<()> {
         let builder = std::thread::Builder::new().name(name.into());
         let started = builder.stack_size(stack_size).spawn(move || {
-            Resident::join_staff();
+            KernelThread::begin_helper();
             work();
-            Resident::end();
+            KernelThread::end();
         });
         started.map(drop)
     }

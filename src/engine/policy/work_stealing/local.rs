@@ -13,7 +13,7 @@
 //! only to a processor that gives turns to those that yield.
 //!
 //! Threads that wake each other stay in the queue of their processor, too. So at one of
-//! [`EVENING_OUT_INTERVAL`] turns of the global queue a processor takes threads of its next partner.
+//! [`GLOBAL_INTERVAL`] turns of the global queue a processor takes threads of its next partner.
 //!
 //! | `wanted` | by | becomes |
 //! |---|---|---|
@@ -27,18 +27,15 @@ use core::cell::{Cell, UnsafeCell};
 
 use super::backlog::Backlog;
 use super::next_slot::NextSlot;
-use super::{
-    EVENING_OUT_INTERVAL, MIXING_INTERVAL, NEXT_BESIDE_A_ROUND, NEXT_IN_A_ROW, ROUND_TURNS,
-};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::{HALF, LocalQueue};
 use crate::engine::policy::seats::{Held, Seats};
-
-/// When so many threads wait, the memory of the next two is prefetched. That of fewer is in the cache.
-const MANY: usize = 64;
+use crate::engine::policy::tuning::{
+    GLOBAL_INTERVAL, MANY, MIXING_INTERVAL, NEXT_IN_A_ROW, ROUND_TURNS,
+};
 
 /// The fields that others look at come first: the name of the entry, the round's length, the backlog and
 /// the next slot on one cache line, the ends of the queue on another.
@@ -91,7 +88,7 @@ impl Local {
             next_in_a_row: Cell::new(0),
             yields_to_mixing: Cell::new(MIXING_INTERVAL),
             partner: Cell::new(index),
-            turns_to_evening_out: Cell::new(EVENING_OUT_INTERVAL),
+            turns_to_evening_out: Cell::new(GLOBAL_INTERVAL),
             was_preempted: Cell::new(false),
             preempted_in_a_row: Cell::new(0),
         }
@@ -116,11 +113,6 @@ impl Local {
     /// Returns whether a thief would find a thread.
     pub(super) fn has_work_for_others(&self) -> bool {
         !self.queue.is_empty() || self.backlog.len() != 0 || !self.next.is_empty()
-    }
-
-    /// Asks for a thread, for the processor with this index.
-    pub(super) fn ask_for_one(&self, asking: usize) {
-        self.wanted.store(asking + 1, Ordering::Relaxed);
     }
 }
 
@@ -188,7 +180,7 @@ impl Held<'_, Local> {
     pub(super) fn evens_out_now(self) -> bool {
         let left = self.turns_to_evening_out.get() - 1;
         let is_time = left == 0;
-        let turns = if is_time { EVENING_OUT_INTERVAL } else { left };
+        let turns = if is_time { GLOBAL_INTERVAL } else { left };
         self.turns_to_evening_out.set(turns);
         is_time
     }
@@ -230,7 +222,7 @@ impl Held<'_, Local> {
         match (self.queue.is_empty(), self.round_len()) {
             (false, _) => NEXT_IN_A_ROW,
             (true, 0) => u32::MAX,
-            (true, _) => NEXT_BESIDE_A_ROUND,
+            (true, _) => GLOBAL_INTERVAL,
         }
     }
 
@@ -251,11 +243,9 @@ impl Held<'_, Local> {
     /// Asks the next partner for a thread, and returns the index of the processor that asks for one
     /// here.
     pub(super) fn exchange_requests(self, locals: &Seats<Local>) -> Option<usize> {
-        // Out of step with the round: otherwise the same threads would change processors each time.
-        let out_of_step = self.picks.get() % 7;
-        self.yields_to_mixing.set(MIXING_INTERVAL + out_of_step);
+        self.yields_to_mixing.set(MIXING_INTERVAL);
         if let Some(partner) = self.next_partner(locals) {
-            partner.ask_for_one(self.index);
+            partner.wanted.store(self.index + 1, Ordering::Relaxed);
         }
         let wanted = self.wanted.load(Ordering::Relaxed);
         if wanted != 0 {

@@ -1,28 +1,23 @@
 //! A processor's next slot: the thread that runs next there, and whether it will wait there for long.
 //!
-//! The thread in the slot was woken or spawned by the running one, which most often waits itself a moment later:
-//! to wake another processor for it would take longer. But a thread that *lingers* computes on after it has woken
-//! another one, and keeps that one waiting. So the slot's holder learns which threads linger. At one of
-//! [`INTERVAL`] fills it notes the time and the running thread, and when it takes the other one out itself, it
-//! knows how long that has waited. Was it [`LONG`] or longer, the running thread lingered. When such a thread
-//! fills the slot the next time, the slot is *slow*: the thread in it is work for others, thieves do not leave it
-//! to its processor, and processors whose threads yield look at the slot now and then. It lingers no more if it
-//! did not twice in a row.
+//! The thread in the slot was woken or spawned by the running one, which most often waits itself a moment
+//! later: to wake another processor for it would take longer. But a thread that *lingers* computes on after
+//! it has woken another one, and keeps that one waiting. So the slot's holder learns which threads linger: it
+//! times one of [`GLOBAL_INTERVAL`] fills, and all by threads that linger. If it is the holder who takes the
+//! thread, after [`LONG`] or more, the one that filled the slot lingers; it lingers no more if it did not twice
+//! in a row. When such a thread fills the slot, the slot is *slow*: the thread in it is work for others, and
+//! thieves do not leave it to its processor. A thief teaches nothing, for it may have come by chance.
 //!
 //! | `is_slow` becomes | when |
 //! |---|---|
 //! | yes | a thread that lingers fills the slot |
 //! | no | the thread is taken |
 //!
-//! All fills by threads that linger are noted. A thief teaches nothing: it may have come by chance, and takes the
-//! note away.
+//! A thread is known by its record's address, which may be that of a thread that has ended, and whoever runs
+//! need not be the thread that came out of the queue last: it is a guess, and a wrong one costs a wake-up.
 //!
-//! A thread is known by its record's address, and a few are remembered. The address may be that of a thread that has
-//! ended, and whoever runs need not be the thread that came out of the queue last: it is a guess, as all
-//! predictions are, and a wrong one costs a wake-up.
-//!
-//! Orderings: the thread's record is published by a Release, for the Acquire of the one who takes it. The rest is
-//! Relaxed: hints.
+//! Orderings: the thread's record is published by a Release, for the Acquire of the one who takes it. The rest
+//! is Relaxed: hints.
 
 use core::cell::Cell;
 use core::ptr;
@@ -30,50 +25,30 @@ use core::ptr;
 use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::engine::green::Green;
 use crate::engine::policy::Ready;
+use crate::engine::policy::tuning::{GLOBAL_INTERVAL, LONG};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::perturb;
 
-/// The time is noted at one of so many fills: a prime, so as not to fall into step with threads
-/// that fill the slot in turn.
-const INTERVAL: u32 = 31;
-/// Twice what it takes to wake a processor, in nanoseconds.
-const LONG: u64 = 50_000;
 /// The number of threads that are remembered, at most.
 const REMEMBERED: usize = 8;
-/// [`NextSlot::filled_at`] of a fill that was not noted.
-const NOT_NOTED: u64 = 0;
+/// [`NextSlot::filled_at`] of a fill that is not timed.
+const NOT_TIMED: u64 = 0;
+/// [`NextSlot::running`] before the first thread; no record's address, nor that of an empty place.
+const NOBODY: usize = 2;
+/// In a place: the thread did not linger the last time. Records have even addresses.
+const DOUBTED: usize = 1;
 
 #[repr(C)]
 pub(super) struct NextSlot {
     thread: AtomicStatic<Green>,
-    /// The record of the running thread; not null.
-    running: Cell<*const Green>,
+    /// The address of the running thread's record.
+    running: Cell<usize>,
     filled_at: AtomicU64,
-    fills_to_look: Cell<u32>,
-    looks_to_note: Cell<u32>,
-    /// The number of threads that are remembered.
-    remembered: Cell<u32>,
-    filled_by: Cell<*const Green>,
+    filled_by: Cell<usize>,
+    fills_to_timed: Cell<u32>,
     /// The threads that linger, each in the place that its address names.
-    lingering: [Lingering; REMEMBERED],
+    lingering: [Cell<usize>; REMEMBERED],
     is_slow: Line,
-}
-
-/// A thread that lingers.
-struct Lingering {
-    /// Its record; null: there is none.
-    record: Cell<*const Green>,
-    /// It did not linger the last time: it may have been preempted.
-    is_doubted: Cell<bool>,
-}
-
-impl Lingering {
-    const fn nobody() -> Lingering {
-        Lingering {
-            record: Cell::new(ptr::null()),
-            is_doubted: Cell::new(false),
-        }
-    }
 }
 
 /// A flag alone on its cache line: others look at it, and it hardly ever changes. Not aligned, for then all
@@ -83,16 +58,6 @@ struct Line {
     before: [u8; 64],
     flag: AtomicBool,
     behind: [u8; 63],
-}
-
-impl Line {
-    const fn new() -> Line {
-        Line {
-            before: [0; 64],
-            flag: AtomicBool::new(false),
-            behind: [0; 63],
-        }
-    }
 }
 
 /// How a thread has come into the slot.
@@ -109,14 +74,16 @@ impl NextSlot {
     pub(super) fn new() -> NextSlot {
         NextSlot {
             thread: AtomicStatic::none(),
-            running: Cell::new(ptr::dangling()),
-            filled_at: AtomicU64::new(NOT_NOTED),
-            filled_by: Cell::new(ptr::null()),
-            fills_to_look: Cell::new(INTERVAL),
-            looks_to_note: Cell::new(1),
-            lingering: [const { Lingering::nobody() }; REMEMBERED],
-            remembered: Cell::new(0),
-            is_slow: Line::new(),
+            running: Cell::new(NOBODY),
+            filled_at: AtomicU64::new(NOT_TIMED),
+            filled_by: Cell::new(NOBODY),
+            fills_to_timed: Cell::new(GLOBAL_INTERVAL),
+            lingering: [const { Cell::new(0) }; REMEMBERED],
+            is_slow: Line {
+                before: [0; 64],
+                flag: AtomicBool::new(false),
+                behind: [0; 63],
+            },
         }
     }
 
@@ -125,18 +92,18 @@ impl NextSlot {
         self.thread.is_none(Ordering::Relaxed)
     }
 
+    // ---- for all ----
+
     #[inline(always)]
     pub(super) fn is_slow(&self) -> bool {
         self.is_slow.flag.load(Ordering::Relaxed)
     }
 
-    // ---- for all ----
-
-    /// Takes the thread, unless another thread was faster.
+    /// Takes the thread, unless another caller was faster.
     #[inline]
     pub(super) fn steal(&self) -> Option<Ready> {
         // Not after the exchange: the slot may have been filled again by then.
-        self.take_note();
+        self.end_timing();
         perturb::point("next_slot: stealing");
         self.exchange(None)
     }
@@ -153,19 +120,29 @@ impl NextSlot {
         self.thread.swap(new, Ordering::AcqRel).map(Ready::new)
     }
 
+    /// Returns when the slot was filled, if that was timed.
+    fn end_timing(&self) -> u64 {
+        if self.is_slow() {
+            self.is_slow.flag.store(false, Ordering::Relaxed);
+        }
+        let filled_at = self.filled_at.load(Ordering::Relaxed);
+        self.filled_at.store(NOT_TIMED, Ordering::Relaxed);
+        filled_at
+    }
+
     // ---- for the holder of the seat ----
 
     /// Notes that `thread` runs from now on.
     #[inline(always)]
     pub(super) fn set_running(&self, thread: &Green) {
-        self.running.set(thread);
+        self.running.set(ptr::from_ref(thread).addr());
     }
 
     /// Takes the thread, unless a thief was faster.
     #[inline(always)]
     pub(super) fn take(&self, clock: impl FnOnce() -> u64) -> Option<Ready> {
         let thread = self.exchange(None)?;
-        if self.filled_at.load(Ordering::Relaxed) != NOT_NOTED {
+        if self.filled_at.load(Ordering::Relaxed) != NOT_TIMED {
             self.learn(clock);
         }
         Some(thread)
@@ -182,92 +159,57 @@ impl NextSlot {
                 None => Filled::Quick,
             };
         }
-        let left = self.fills_to_look.get() - 1;
-        self.fills_to_look.set(left);
-        let filled = match left {
-            0 => self.look_at_filler(clock),
-            _ => Filled::Quick,
-        };
+        let by = self.running.get();
+        let lingers = self.place(by).get() & !DOUBTED == by;
+        let left = self.fills_to_timed.get() - 1;
+        self.fills_to_timed.set(left);
+        if lingers || left == 0 {
+            self.begin_timing(by, lingers, clock);
+        }
         // Only the holder of the seat fills the slot. Release: publishes the record to a
         // thief, whose swap is an Acquire.
         self.thread.store(Some(green), Ordering::Release);
-        filled
+        match lingers {
+            true => Filled::Slow,
+            false => Filled::Quick,
+        }
     }
 
-    /// Notes the fill if the running thread lingers, or if it is time to.
     #[cold]
     #[inline(never)]
-    fn look_at_filler(&self, clock: impl FnOnce() -> u64) -> Filled {
-        let by = self.running.get();
-        let lingers = ptr::eq(self.place(by).record.get(), by);
-        let left = self.looks_to_note.get() - 1;
-        self.looks_to_note.set(left);
-        if lingers || left == 0 {
-            self.filled_at.store(clock(), Ordering::Relaxed);
-            self.filled_by.set(by);
+    fn begin_timing(&self, by: usize, lingers: bool, clock: impl FnOnce() -> u64) {
+        if self.fills_to_timed.get() == 0 {
+            self.fills_to_timed.set(GLOBAL_INTERVAL);
         }
-        self.plan(left);
-        if !lingers {
-            return Filled::Quick;
+        self.filled_at.store(clock(), Ordering::Relaxed);
+        self.filled_by.set(by);
+        if lingers {
+            self.is_slow.flag.store(true, Ordering::Relaxed);
         }
-        self.is_slow.flag.store(true, Ordering::Relaxed);
-        Filled::Slow
-    }
-
-    /// While threads are remembered that linger, it looks at each filler, and else at those only whose fill is
-    /// noted.
-    fn plan(&self, looks_to_note: u32) {
-        let is_time = looks_to_note == 0;
-        let (fills, looks) = match self.remembered.get() {
-            0 => (INTERVAL, 1),
-            _ if is_time => (1, INTERVAL),
-            _ => (1, looks_to_note),
-        };
-        self.fills_to_look.set(fills);
-        self.looks_to_note.set(looks);
     }
 
     #[cold]
     #[inline(never)]
     fn learn(&self, clock: impl FnOnce() -> u64) {
         let by = self.filled_by.get();
-        let filled_at = self.take_note();
-        if filled_at == NOT_NOTED {
+        let filled_at = self.end_timing();
+        if filled_at == NOT_TIMED {
             return; // a thief, who came too late for the thread
         }
-        let waited = clock().saturating_sub(filled_at);
-        let lingers = waited >= LONG;
         let place = self.place(by);
-        let was_known = ptr::eq(place.record.get(), by);
-        if lingers {
-            self.remember(by, place);
-        } else if was_known && place.is_doubted.replace(true) {
-            place.record.set(ptr::null());
-            self.remembered.set(self.remembered.get() - 1);
-        }
-        self.plan(0);
-    }
-
-    /// Returns when the slot was filled, if that was noted.
-    fn take_note(&self) -> u64 {
-        if self.is_slow() {
-            self.is_slow.flag.store(false, Ordering::Relaxed);
-        }
-        let filled_at = self.filled_at.load(Ordering::Relaxed);
-        self.filled_at.store(NOT_NOTED, Ordering::Relaxed);
-        filled_at
-    }
-
-    fn remember(&self, record: *const Green, place: &Lingering) {
-        place.is_doubted.set(false);
-        if place.record.replace(record).is_null() {
-            self.remembered.set(self.remembered.get() + 1);
+        if clock().saturating_sub(filled_at) >= LONG {
+            place.set(by);
+        } else if place.get() == by {
+            place.set(by | DOUBTED);
+        } else if place.get() == by | DOUBTED {
+            place.set(0);
         }
     }
 
-    /// The place, among the threads that linger, of the one with this record.
-    fn place(&self, record: *const Green) -> &Lingering {
-        &self.lingering[record.addr() / size_of::<Green>() % REMEMBERED]
+    /// The place, among the threads that linger, of the one whose record has this address.
+    #[inline(always)]
+    fn place(&self, record: usize) -> &Cell<usize> {
+        &self.lingering[record / size_of::<Green>() % REMEMBERED]
     }
 }
 
@@ -313,7 +255,7 @@ mod tests {
         }
         // It is learnt at the first or second fill that is noted.
         assert!(
-            relieved[0] >= 1000 - INTERVAL && relieved[1] == 0,
+            relieved[0] >= 1000 - GLOBAL_INTERVAL && relieved[1] == 0,
             "{relieved:?}"
         );
         // A thread that does not linger any more is found out where its processor is the first to come,
@@ -366,7 +308,7 @@ mod tests {
         };
         let slot = NextSlot::new();
         slot.set_running(waker.green());
-        for turn in 0..10 * u64::from(INTERVAL) {
+        for turn in 0..10 * u64::from(GLOBAL_INTERVAL) {
             assert!(matches!(slot.fill(stolen, || turn), Filled::Quick));
             stolen = slot.steal().unwrap();
             let filled = slot.fill(taken, || turn + 10 * LONG);

@@ -1,8 +1,7 @@
 //! The ideas of work stealing that can be switched off, each by itself.
 
 use super::WorkStealing;
-
-pub(super) const GLOBAL_INTERVAL: u32 = 61;
+use crate::engine::policy::tuning::GLOBAL_INTERVAL;
 
 /// The ideas that are switched on.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,9 @@
 
 mod turns;
 
-use super::options::GLOBAL_INTERVAL;
 use super::*;
-use crate::engine::policy::aging::AGING;
 use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
+use crate::engine::policy::tuning::{AGING, MIXING_INTERVAL};
 
 #[test]
 fn yielding_threads_have_even_shares_wherever_they_begin() {

@@ -10,9 +10,10 @@ use std::cell::Cell;
 
 use super::shares::Shares;
 use super::{Shared, Thread, Verbs, own_shared, shared_of};
+use crate::engine::green::Identity;
 use crate::engine::green::current as me;
-use crate::engine::green::resident::Resident;
-use crate::engine::green::{Identity, inspection};
+use crate::engine::inspect::epoch;
+use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::sched::fork;
 use crate::engine::sys::die;
 #[cfg(green)]
@@ -44,9 +45,9 @@ pub(super) fn unknown_kernel_thread() -> Thread {
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
         Identity::set_own(core::ptr::null());
-        Resident::forget_own_identity();
+        KernelThread::forget_own_identity();
         // SAFETY: `set_kernel_thread` left this count.
-        inspection::leave_kernel_thread(unsafe { Thread::from_raw(shared.cast()) });
+        epoch::leave_kernel_thread(unsafe { Thread::from_raw(shared.cast()) });
     }
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
@@ -61,7 +62,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
 pub(crate) fn set_kernel_thread(thread: Thread) {
     let shared = thread.into_raw();
     Identity::set_own(shared.cast());
-    Resident::note_own_identity(shared.cast());
+    KernelThread::note_own_identity(shared.cast());
     forget_at_end(shared);
 }
 
@@ -81,9 +82,9 @@ fn forget_at_end(shared: *const Shared) {
     impl Drop for Count {
         fn drop(&mut self) {
             Identity::set_own(core::ptr::null());
-            Resident::forget_own_identity();
+            KernelThread::forget_own_identity();
             // SAFETY: `set_kernel_thread` left this count.
-            inspection::leave_kernel_thread(unsafe { Thread::from_raw(self.0) });
+            epoch::leave_kernel_thread(unsafe { Thread::from_raw(self.0) });
         }
     }
     thread_local! {

@@ -49,7 +49,7 @@ use atomic_waker::AtomicWaker;
 use crate::engine::green::ticket::Outcome;
 use crate::engine::green::waiter::Waiter;
 use crate::engine::sys::perturb;
-use crate::engine::wait::{About, Clue, Facts, Subject};
+use crate::engine::wait::{Facts, Locator, WaitKind, WaitReason};
 
 pub(crate) struct End {
     token: Waiter,
@@ -62,8 +62,8 @@ impl UnwindSafe for End {}
 impl RefUnwindSafe for End {}
 
 /// For reports: a joiner waits.
-static JOIN: Subject =
-    Subject::inside("end of a thread", look).with(Clue::target(super::Shared::END));
+static JOIN: WaitKind =
+    WaitKind::inside("end of a thread", look).with(Locator::target(super::Shared::END));
 
 fn look(end: usize, facts: &mut Facts) {
     facts.target = end.checked_sub(super::Shared::END);
@@ -97,7 +97,9 @@ impl End {
     // Inlined always: of a thread that goes on, the processor foresees no return.
     #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
-        self.token.wait_for_good(About::new(&JOIN, self), deadline) == Outcome::Notified
+        self.token
+            .wait_for_good(WaitReason::new(&JOIN, self), deadline)
+            == Outcome::Notified
     }
 
     /// Returns whether the end has come. If not, `waker` is called when it comes, instead of any

@@ -36,8 +36,8 @@ use crate::engine::green::{Green, Identity};
 use crate::engine::sys::clock;
 use crate::engine::sys::word;
 #[cfg(green)]
-use crate::engine::wait::subject;
-use crate::engine::wait::{About, Facts, Subject};
+use crate::engine::wait::reason;
+use crate::engine::wait::{Facts, WaitKind, WaitReason};
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
@@ -93,7 +93,7 @@ pub(crate) struct Verbs {
 
 /// For reports: a thread waits until another has begun.
 #[cfg(green)]
-static BEGUN: Subject = Subject::inside("beginning of a thread", subject::nothing);
+static BEGUN: WaitKind = WaitKind::inside("beginning of a thread", reason::nothing);
 
 impl Shared {
     /// Where the end lies.
@@ -187,7 +187,7 @@ impl Shared {
         loop {
             // Acquire: partner: Release in `runtime::life`.
             match self.pthread.load(Ordering::Acquire) {
-                0 => drop(alarm.wait(About::only(&BEGUN), Some(clock::now() + 50_000))),
+                0 => drop(alarm.wait(WaitReason::only(&BEGUN), Some(clock::now() + 50_000))),
                 pthread => return pthread as libc::pthread_t,
             }
         }
@@ -354,11 +354,11 @@ impl fmt::Debug for Thread {
 }
 
 /// For reports: a thread waits to be unparked. A green thread owns one share of its data.
-static PARK: Subject = Subject::inside("unpark", handles::<1>);
+static PARK: WaitKind = WaitKind::inside("unpark", handles::<1>);
 /// A kernel thread owns one, and another one while it waits.
-static PARK_KERNEL: Subject = Subject::inside("unpark", handles::<2>);
+static PARK_KERNEL: WaitKind = WaitKind::inside("unpark", handles::<2>);
 /// If it was spawned here, it has a third one, for its end (`runtime::spawn`).
-static PARK_SPAWNED_KERNEL: Subject = Subject::inside("unpark", handles::<3>);
+static PARK_SPAWNED_KERNEL: WaitKind = WaitKind::inside("unpark", handles::<3>);
 
 /// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself
 /// owns `OWN` counts.
@@ -378,19 +378,19 @@ pub(crate) fn wait_for_token(deadline: Option<u64>) {
         return wait_on_kernel_thread(deadline);
     };
     let token = &own_shared(green).token;
-    token.wait(About::new(&PARK, token), deadline);
+    token.wait(WaitReason::new(&PARK, token), deadline);
 }
 
 #[cold]
 #[inline(never)]
 fn wait_on_kernel_thread(deadline: Option<u64>) {
     let own = current();
-    let subject = match own.shared().identity.spawned_at() {
+    let kind = match own.shared().identity.spawned_at() {
         Some(_) => &PARK_SPAWNED_KERNEL,
         None => &PARK_KERNEL,
     };
     let token = &own.shared().token;
-    token.wait(About::new(subject, token), deadline);
+    token.wait(WaitReason::new(kind, token), deadline);
 }
 
 #[cfg(all(test, green))]

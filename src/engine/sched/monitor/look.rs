@@ -6,34 +6,14 @@
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
 use crate::engine::probe::{self, Lost};
+use crate::engine::sched::tuning::{
+    CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, RETRY, SETTLING_PART, SHORTEST_TICK, SOON,
+};
 use crate::engine::sched::{Cluster, Machine, Owned, Processor, preempt};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::perturb;
-
-use super::{EVENTS, SHORTEST};
-
-const RETRY: u64 = 50_000;
-const DECLINED_FOR: u64 = 1_000_000;
-/// How long the monitor waits for a kernel thread that the system does not run, or may not run.
-const NOT_RUN_FOR: u64 = 20_000_000;
-/// A thread that blocks while nothing waits keeps its processor this long.
-const QUIET: u64 = 10_000_000;
-/// The shortest tick for the sake of a deadline: a busy processor sees its timers by itself most of
-/// the time.
-const DEADLINE_TICK: u64 = 500_000;
-/// A processor that has run out of threads so often since the last look keeps up with its work.
-const SEVERAL: u64 = 3;
-/// While work waits, a slice that is seen for the first time is looked at again after this part of
-/// it: a short slice is over by then, and otherwise the next slice would be counted from its own
-/// end, a whole slice later.
-const SETTLING_PART: u64 = 8;
-/// A thread has this part of a time slice while others wait behind it that no other processor can
-/// take: otherwise threads that yield would wait as long as the busiest of them likes.
-const CROWDED_PART: u64 = 20;
-/// How soon to look whether any thread waits for one whose slice is over.
-const OVERTIME: u64 = 1_000_000;
 
 /// The monitor's memory of a processor at the last look.
 #[derive(Default)]
@@ -64,7 +44,7 @@ impl Over {
         // smaller time than before is that of another kernel thread, which has taken the place of
         // one that has ended.
         let declined_for = cpu.saturating_sub(self.cpu);
-        let insists = declined_for < DECLINED_FOR && now - self.at < NOT_RUN_FOR;
+        let insists = declined_for < SOON && now - self.at < NOT_RUN_FOR;
         if insists {
             // If it is not sent, the thread is in the runtime, on its way out, or blocked, as the
             // next look finds.
@@ -141,7 +121,7 @@ impl<'a> Look<'a> {
         }
         if self.is_blocked(machine, green, seen) {
             let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
-            let is_due = is_missed || self.now - seen.since >= QUIET;
+            let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
                 let doing = self.observer.doing(thread);
@@ -172,10 +152,10 @@ impl<'a> Look<'a> {
         if self.cluster.policy.len(Some(processor.index)) != 0 {
             // A processor that comes to the end of its queue again and again, as with events, keeps
             // up. Otherwise the threads in the queue may have been there since the last look.
-            if processor.dry.get() - seen.dry < SEVERAL {
+            if processor.dry.get() - seen.dry <= 1 {
                 self.stuck = true;
             } else {
-                self.next = self.next.min(self.now + EVENTS);
+                self.next = self.next.min(self.now + SOON);
             }
         }
         seen.dry = processor.dry.get();
@@ -186,7 +166,7 @@ impl<'a> Look<'a> {
         let slice = self.cluster.config.time_slice.as_nanos() as u64;
         match self.cluster.policy.out_of_reach(processor.index) {
             0 => slice,
-            _ => (slice / CROWDED_PART).max(SHORTEST),
+            _ => (slice / CROWDED_PART).max(SHORTEST_TICK),
         }
     }
 
@@ -196,7 +176,7 @@ impl<'a> Look<'a> {
         let end = seen.since + slice;
         let next = match end > self.now {
             true => end,
-            false => self.now + OVERTIME.min(slice),
+            false => self.now + SOON.min(slice),
         };
         self.next = self.next.min(next);
     }
@@ -206,13 +186,13 @@ impl<'a> Look<'a> {
         if deadline <= self.now {
             // The processor's owner, if it has one, is on its way out, or runs a thread that
             // computes: then the processor whose slice ends first fires the timers of all.
-            if processor.is_surplus() || self.now - deadline >= DEADLINE_TICK {
+            if processor.is_surplus() || self.now - deadline >= LATE {
                 for active in self.cluster.processors().take(self.cluster.active()) {
                     active.attention.store(true, Ordering::Relaxed);
                 }
             } else {
                 processor.attention.store(true, Ordering::Relaxed);
-                self.next = self.next.min(deadline + DEADLINE_TICK);
+                self.next = self.next.min(deadline + LATE);
             }
             if self.cluster.idle.sleeping() != 0 {
                 // A processor that searches fires the timers of all.
@@ -220,7 +200,7 @@ impl<'a> Look<'a> {
             }
             self.waiting = true;
         } else if deadline != NEVER {
-            self.next = self.next.min(deadline.max(self.now + DEADLINE_TICK));
+            self.next = self.next.min(deadline.max(self.now + LATE));
         }
     }
 

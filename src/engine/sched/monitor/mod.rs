@@ -46,23 +46,13 @@ use self::look::Look;
 pub(super) use self::look::Seen as SeenOfProcessor;
 pub(crate) use self::post::Post;
 use crate::engine::atomic::Ordering;
-use crate::engine::green::quiet;
+use crate::engine::inspect::quiet;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
+use crate::engine::sched::tuning::{LONGEST_TICK, QUIET_LOOKS, QUOTA, SHORTEST_TICK, SOON};
 use crate::engine::sched::{Cluster, recruiter};
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::{clock, kernel_thread};
-
-const SHORTEST: u64 = 20_000;
-const LONGEST: u64 = 10_000_000;
-/// Looks in a row without an event before the tick doubles.
-const PATIENCE: u32 = 5;
-/// How soon to look again whether somebody has collected events.
-const EVENTS: u64 = 1_000_000;
-/// How often the quota of CPU time is read again, and unused stacks are returned, while anything runs.
-const QUOTA: u64 = 1_000_000_000;
-/// How often it looks at machines without a processor.
-const STRAYS: u64 = 5_000_000;
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
@@ -78,7 +68,7 @@ struct Pace {
 
 impl Pace {
     const QUICK: Pace = Pace {
-        tick: SHORTEST,
+        tick: SHORTEST_TICK,
         quiet: 0,
     };
 
@@ -87,10 +77,10 @@ impl Pace {
     fn adapt(&mut self, event: bool) {
         if event {
             *self = Pace::QUICK;
-        } else if self.quiet < PATIENCE {
+        } else if self.quiet < QUIET_LOOKS {
             self.quiet += 1;
         } else {
-            self.tick = (self.tick * 2).min(LONGEST);
+            self.tick = (self.tick * 2).min(LONGEST_TICK);
         }
     }
 }
@@ -161,7 +151,7 @@ impl Watch {
         }
         if now >= self.strays_at {
             self.first_stray = look.at_strays(self.first_stray);
-            self.strays_at = now + STRAYS;
+            self.strays_at = now + LONGEST_TICK;
         }
         if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
@@ -169,7 +159,7 @@ impl Watch {
         let relief = self.shortage.relieve(cluster, now, look.observer);
         look.next = look.next.min(relief);
         if cluster.see_to_events(now) {
-            look.next = look.next.min(now + EVENTS);
+            look.next = look.next.min(now + SOON);
         }
         let (event, next) = (look.event, look.next);
         self.pace.adapt(event);
@@ -179,7 +169,7 @@ impl Watch {
             next,
             // It does not sleep at once: processors that sleep only for moments would have to kick
             // it each time.
-            at_rest: self.pace.tick == LONGEST && !event && !has_switched,
+            at_rest: self.pace.tick == LONGEST_TICK && !event && !has_switched,
         }
     }
 
@@ -209,7 +199,7 @@ impl Watch {
             }
             return;
         }
-        let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST);
+        let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST_TICK);
         let is_over = || {
             clock::now() >= until
                 || cluster.stopping.load(Ordering::SeqCst)

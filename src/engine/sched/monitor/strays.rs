@@ -17,16 +17,10 @@
 //! a stray is signalled when it has used [`CERTAIN`] of CPU time, in whatever mode, without being seen at rest.
 
 use crate::engine::atomic::{AtomicU64, Ordering};
+use crate::engine::sched::tuning::{CERTAIN, LONGEST_TICK, STRAYS_AT_ONCE};
 use crate::engine::sched::{Machine, machine, preempt};
 
 use super::look::Look;
-
-/// How many are looked at in one go: a look at each of ten thousand takes as long as a time slice.
-const AT_ONCE: usize = 256;
-/// A stray computes for so long, in nanoseconds, before it is signalled: the usual time slice.
-const COMPUTES: u64 = 10_000_000;
-/// A thread that has used so much CPU time without rest computes, whatever else is known.
-const CERTAIN: u64 = 100_000_000;
 
 /// What a machine had used when its thread was last seen at rest: blocked, or not run since the look before.
 /// A record serves several clusters in turn, and so several monitors.
@@ -55,7 +49,7 @@ impl Rest {
     /// Whether the machine, which has used `cpu` by now, has computed for long since.
     fn is_over(&self, machine: &Machine, cpu: u64) -> bool {
         let since = |then: &AtomicU64, now: u64| now.saturating_sub(then.load(Ordering::Relaxed));
-        let computes = || since(&self.user, machine.user_time()) >= COMPUTES;
+        let computes = || since(&self.user, machine.user_time()) >= LONGEST_TICK;
         let is_on_a_cpu = || machine.cpu_time() != cpu;
         since(&self.cpu, cpu) >= CERTAIN || computes() && is_on_a_cpu()
     }
@@ -64,7 +58,7 @@ impl Rest {
 impl Look<'_> {
     /// Sends strays to the queue. Looks at some machines, from index `first` on; returns the index of the next one.
     pub(super) fn at_strays(&mut self, first: usize) -> usize {
-        let next = first + AT_ONCE;
+        let next = first + STRAYS_AT_ONCE;
         let some = (first..next).map_while(machine::get);
         for machine in some.filter(|machine| machine.is_of(self.cluster)) {
             let Some(green) = machine.running() else {

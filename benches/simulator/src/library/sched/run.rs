@@ -4,14 +4,13 @@
 
 use super::idlers::Rested;
 use super::start::{self, fetch};
+use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
 use super::{Cluster, Machine, Owned, RunLoop, io, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::green::Green;
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::sys::topology;
 use crate::virtual_time;
-
-const TIMER_INTERVAL: u64 = 64;
 
 // What a ticket says; the library's is `green::ticket`.
 const RUNS: u32 = 0;
@@ -86,8 +85,8 @@ fn run_one_after_another(run: &mut RunLoop, program: &dyn Program, mut next: Nex
         }
         processor.switches.add(1);
         let switches = processor.switches.get();
-        if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
-            look_around(processor, switches.is_multiple_of(io::INTERVAL));
+        if switches.is_multiple_of(LOOK_AT_TIMERS) || processor.attention.load(Ordering::Relaxed) {
+            look_around(processor, switches.is_multiple_of(LOOK_AT_EVENTS));
         }
         match own_queues(processor) {
             Some(following) => next = following,
@@ -226,8 +225,6 @@ fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, 
 }
 
 fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
-    const PASSES: u32 = 4;
-    const PAUSES: u32 = 200;
     let cluster = machine.cluster();
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {

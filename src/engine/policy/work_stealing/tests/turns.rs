@@ -122,7 +122,7 @@ fn those_that_a_yielding_thread_wakes_have_turns() {
 #[test]
 fn the_backlog_has_turns_beside_a_queue_that_does_not_run_empty() {
     const MANY: usize = 3 * HALF;
-    let picks = MANY * BACKLOG_INTERVAL as usize * 4;
+    let picks = MANY * GLOBAL_INTERVAL as usize * 4;
     all_have_turns(&[IsWoken; MANY], picks);
     all_have_turns(&[&[IsWoken; MANY][..], &[Yields]].concat(), picks);
     all_have_turns(&[&[IsWoken; MANY][..], &[IsPreempted]].concat(), picks);

@@ -1,0 +1,282 @@
+//! The record of a kernel thread that parks as green threads do, for observers: a thread of a runtime of
+//! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::machine`.)
+//!
+//! The records lie in a static table and are used again (`places`). A thread takes one without a lock and without the
+//! allocator, since it may park inside of that. A thread of ours gives its record back; of a thread of the
+//! program's own nobody hears when it ends, so its record is taken back when records become scarce and the
+//! system no longer knows the thread. If the table is full, a thread goes without a record, and observers do
+//! not know what it waits for.
+//!
+//! Invariant: only the record's thread writes it while it lives. A record whose `mark` (`current::mark`) is 0 belongs to
+//! nobody, or to a thread that has just taken it.
+//!
+//! Orderings: `place` sees to it that the writes of a record's threads do not mix.
+//! `parking` is stored with Release and loaded with Acquire: it leads to the thread's stack. That may be
+//! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`inspect::threads`).
+//! So `turns` changes before `parking` leads to a new wait, and after it leads away from an old one (Release): a reader
+//! that finds a wait, and the same count before and after, has read while the wait lasted.
+
+use core::cell::Cell;
+
+use super::quiet;
+use crate::engine::atomic::{
+    AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+use crate::engine::green::places::{Place, Placed, Places};
+use crate::engine::green::waiter::Parking;
+use crate::engine::green::{Identity, current};
+use crate::engine::sys::{clock, kernel_thread, sanitizer};
+
+/// How many threads can have one.
+const MOST: usize = 1 << 16;
+
+/// What kind of thread it is.
+#[repr(u8)]
+enum Role {
+    /// The program's own.
+    Foreign,
+    /// One of a runtime of kernel threads.
+    Runtime,
+    /// One that keeps a runtime going: it runs no code of the program's but green threads.
+    Helper,
+}
+
+#[repr(C, align(64))]
+pub(crate) struct KernelThread {
+    mark: AtomicUsize,
+    place: Place,
+    role: AtomicU8,
+    identity: AtomicPtr<Identity>,
+    parking: AtomicPtr<Parking>,
+    /// How often it has begun and ended a wait.
+    turns: AtomicU32,
+    /// When it last did, in milliseconds of the monotonic clock.
+    at: AtomicU32,
+}
+
+static TABLE: [KernelThread; MOST] = [const { KernelThread::free() }; MOST];
+static PLACES: Places = Places::new();
+
+thread_local! {
+    static OWN: Cell<Option<&'static KernelThread>> = const { Cell::new(None) };
+}
+
+/// Every record in use.
+pub(crate) fn all() -> impl Iterator<Item = &'static KernelThread> {
+    TABLE[..PLACES.used()]
+        .iter()
+        .filter(|thread| thread.mark() != 0)
+}
+
+impl Placed for KernelThread {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The system is asked, but for threads of ours, which give their records back.
+    fn is_gone(&self, thread: i32) -> bool {
+        !self.is_ours() && !self.is_helper() && !kernel_thread::exists(thread)
+    }
+
+    fn clear(&self) {
+        self.role.store(Role::Foreign as u8, Relaxed);
+        self.identity.store(core::ptr::null_mut(), Relaxed);
+        self.parking.store(core::ptr::null_mut(), Relaxed);
+        self.next_turn();
+        self.mark.store(0, Relaxed);
+    }
+}
+
+impl KernelThread {
+    const fn free() -> KernelThread {
+        KernelThread {
+            mark: AtomicUsize::new(0),
+            place: Place::new(),
+            role: AtomicU8::new(Role::Foreign as u8),
+            identity: AtomicPtr::new(core::ptr::null_mut()),
+            parking: AtomicPtr::new(core::ptr::null_mut()),
+            turns: AtomicU32::new(0),
+            at: AtomicU32::new(0),
+        }
+    }
+
+    /// The record of the calling kernel thread.
+    fn own() -> Option<&'static KernelThread> {
+        match OWN.get() {
+            None => {
+                let found = KernelThread::take();
+                OWN.set(found);
+                found
+            }
+            found => found,
+        }
+    }
+
+    fn take() -> Option<&'static KernelThread> {
+        let record = &TABLE[PLACES.take(&TABLE, kernel_thread::id())?];
+        record.note_time();
+        record.mark.store(current::mark(), Relaxed);
+        Some(record)
+    }
+
+    /// The calling kernel thread is one of a runtime, and has just begun.
+    pub(crate) fn begin() {
+        if let Some(own) = KernelThread::own() {
+            own.role.store(Role::Runtime as u8, Relaxed);
+        }
+    }
+
+    /// The calling kernel thread keeps a runtime going.
+    pub(crate) fn begin_helper() {
+        if let Some(own) = KernelThread::own() {
+            own.role.store(Role::Helper as u8, Relaxed);
+            core::mem::forget(sanitizer::unseen());
+        }
+    }
+
+    /// The calling kernel thread, which has called [`begin`](KernelThread::begin) or
+    /// [`begin_helper`](KernelThread::begin_helper), ends.
+    pub(crate) fn end() {
+        if let Some(own) = OWN.take() {
+            if own.role.load(Relaxed) == Role::Helper as u8 {
+                sanitizer::see_again();
+            }
+            let place = (core::ptr::from_ref(own).addr() - TABLE.as_ptr().addr())
+                / size_of::<KernelThread>();
+            PLACES.give_back(&TABLE, place);
+        }
+    }
+
+    /// The name and number of the calling kernel thread, which lives as long as the thread, or null.
+    pub(crate) fn note_own_identity(identity: *const Identity) {
+        if let Some(own) = KernelThread::own() {
+            own.note_identity(identity);
+        }
+    }
+
+    /// The identity is about to go.
+    pub(crate) fn forget_own_identity() {
+        if let Some(own) = OWN.get() {
+            own.note_identity(core::ptr::null());
+        }
+    }
+
+    fn note_identity(&self, identity: *const Identity) {
+        // Release: the identity; partner: Acquire in `identity`.
+        self.identity.store(identity.cast_mut(), Release);
+    }
+
+    /// Runs `wait`, in which the calling kernel thread waits.
+    pub(crate) fn while_waiting<R>(parking: &Parking, wait: impl FnOnce() -> R) -> R {
+        let Some(own) = KernelThread::own() else {
+            return wait();
+        };
+        // A handler may have interrupted a wait of this thread, and waits itself.
+        let outer = own.parking.load(Relaxed);
+        own.next_turn();
+        own.note_time();
+        // Release: the new count, and the wait; partner: Acquire in `parking`.
+        own.parking
+            .store(core::ptr::from_ref(parking).cast_mut(), Release);
+        quiet::tell();
+        let result = wait();
+        own.parking.store(outer, Release);
+        own.note_time();
+        own.next_turn();
+        // Release: an observer that sees what the thread writes next sees the new count; partner: the Acquire
+        // fence in `ThreadSnapshot::holds`.
+        fence(Release);
+        result
+    }
+
+    fn next_turn(&self) {
+        // Release: a reader that sees the count sees the end of the wait before; partner: Acquire in `inspect::threads`.
+        self.turns
+            .store(self.turns.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    fn note_time(&self) {
+        self.at.store((clock::now() / 1_000_000) as u32, Relaxed);
+    }
+
+    pub(crate) fn mark(&self) -> usize {
+        self.mark.load(Relaxed)
+    }
+
+    pub(crate) fn thread(&self) -> i32 {
+        self.place.thread()
+    }
+
+    /// Whether it is a thread of a runtime of kernel threads.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.role.load(Relaxed) == Role::Runtime as u8
+    }
+
+    /// Whether its thread has ended. Nobody hears of that, so the system is asked.
+    pub(crate) fn is_left_over(&self) -> bool {
+        self.is_gone(self.thread())
+    }
+
+    /// Whether it is one of the kernel threads that keep runtimes going.
+    pub(crate) fn is_helper(&self) -> bool {
+        self.role.load(Relaxed) == Role::Helper as u8
+    }
+
+    pub(crate) fn identity(&self) -> *const Identity {
+        // Acquire: partner: Release in `note_identity`.
+        self.identity.load(Acquire)
+    }
+
+    pub(crate) fn parking(&self) -> *const Parking {
+        // Acquire: partner: Release in `set_parking`.
+        self.parking.load(Acquire)
+    }
+
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns.load(Relaxed)
+    }
+
+    /// For how many milliseconds it has been as it is.
+    pub(crate) fn millis(&self) -> u32 {
+        ((clock::now() / 1_000_000) as u32).wrapping_sub(self.at.load(Relaxed))
+    }
+}
+
+/// In a forked child: the other threads are the parent's.
+pub(crate) fn forget_others() {
+    let own = OWN.get();
+    if let Some(own) = own {
+        own.place.renumber(kernel_thread::id());
+    }
+    for (place, record) in TABLE[..PLACES.used()].iter().enumerate() {
+        if record.thread() != 0 && !own.is_some_and(|own| core::ptr::eq(own, record)) {
+            PLACES.give_back(&TABLE, place);
+        }
+    }
+}
+
+#[cfg(all(test, green))]
+mod tests {
+    use super::*;
+
+    /// Threads that come and go beside each other find the records of those that went.
+    #[test]
+    fn a_million_threads_come_and_go() {
+        const THREADS: usize = 8;
+        let all: Vec<_> = (0..THREADS)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    for _ in 0..1_000_000 / THREADS {
+                        KernelThread::begin();
+                        KernelThread::end();
+                    }
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+        // Threads of other tests may have records, too.
+        assert!(PLACES.used() < 1_000, "{}", PLACES.used());
+    }
+}

@@ -1,0 +1,284 @@
+//! A snapshot of one thread, taken from outside while the program runs on.
+//!
+//! An observer asks no thread to stop and takes no lock. It reads a suspended thread's record and stack, and then
+//! asks whether the thread has run meanwhile ([`ThreadSnapshot::holds`]); if so, it looks again, or says that the thread
+//! runs. Until then nothing that it has read is true:
+//!
+//! | the reader | the run loop |
+//! |---|---|
+//! | reads `turns`, sees that no kernel thread runs the thread | `machine` = this one, `current` = the thread (Release) |
+//! | reads the record, the stack, the thing that is waited for | Release fence; the thread runs, and writes |
+//! | Acquire fence; sees `current` and `turns` again | `turns` += 1, `current` = null (Release) |
+//!
+//! If the reader has seen a write of the thread's run, it sees `current` too, or what came after it: `turns` has
+//! changed. The two fences see to that.
+//!
+//! The thread may come to another kernel thread between the reader's looks. If the reader sees the new `machine`
+//! (Release, Acquire), it sees that `turns` has changed, even if it does not see yet that this one runs the thread.
+//!
+//! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
+
+use crate::engine::arch;
+use crate::engine::atomic::{Ordering, fence};
+use crate::engine::green::context::Bounds;
+use crate::engine::green::ticket::Ticket;
+use crate::engine::green::waiter::{Parking, Waiter};
+use crate::engine::green::{Green, Identity, Oddities};
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::reason::{Facts, WaitReason};
+use crate::engine::sched::Machine;
+use crate::engine::sys::{clock, word};
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Doing {
+    /// It waits for its first run.
+    New,
+    /// It could run, and waits for a processor.
+    Ready,
+    /// A kernel thread runs it: this one of the system's. It may be blocked in the kernel.
+    Running(i32),
+    /// It waits for something.
+    Parked,
+}
+
+/// The wait of a thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    pub(crate) reason: WaitReason,
+    /// In monotonic nanoseconds.
+    pub(crate) deadline: Option<u64>,
+}
+
+/// A thread, green or kernel, that observers can see.
+#[derive(Clone, Copy)]
+pub(crate) enum Thread {
+    Green(&'static Green),
+    Kernel(&'static KernelThread),
+}
+
+/// A thread as one look has found it.
+pub(crate) struct ThreadSnapshot {
+    pub(crate) thread: Thread,
+    pub(crate) doing: Doing,
+    /// In milliseconds.
+    pub(crate) since: u32,
+    pub(crate) waiting: Option<Waiting>,
+    /// The word that the thread leaves in locks that it takes.
+    pub(crate) mark: usize,
+    turns: u32,
+}
+
+impl Thread {
+    /// The thread's name and number, or null. They stay while a read section is open (`inspect::epoch`).
+    pub(crate) fn identity(self) -> *const Identity {
+        match self {
+            // Acquire: what it points to was written before; partner: Release in `runtime::life`.
+            Thread::Green(green) => green.identity.load(Ordering::Acquire),
+            Thread::Kernel(kernel) => kernel.identity(),
+        }
+    }
+
+    /// The word that the thread leaves in locks, or 0.
+    pub(crate) fn mark(self) -> usize {
+        match self {
+            Thread::Green(green) => mark_of(green),
+            Thread::Kernel(kernel) => kernel.mark(),
+        }
+    }
+
+    /// Where its record lies. Another thread may have it later.
+    pub(crate) fn record(self) -> usize {
+        match self {
+            Thread::Green(green) => core::ptr::from_ref(green).addr(),
+            Thread::Kernel(kernel) => core::ptr::from_ref(kernel).addr(),
+        }
+    }
+
+    /// Fetches what a look will read, for a caller that looks at many threads one after the other. What the record
+    /// leads to is fetched if the record is there already.
+    pub(crate) fn prefetch(self) {
+        if let Thread::Green(green) = self {
+            const LINE: usize = 64;
+            let parking = green.parking().cast::<u8>();
+            arch::prefetch(parking);
+            arch::prefetch(parking.wrapping_add(LINE));
+            if let Some(room) = green.room() {
+                arch::prefetch(core::ptr::from_ref(room).cast());
+            }
+        }
+    }
+
+    /// Looks at the thread; `None`: it has ended, or is not there yet.
+    pub(crate) fn look(self) -> Option<ThreadSnapshot> {
+        for left in (0..TRIES).rev() {
+            let turns = self.turns();
+            // Acquire: what is read below is read after the count.
+            fence(Ordering::Acquire);
+            let (mut seen, parking) = match self {
+                Thread::Green(green) => look_at_green(green, turns)?,
+                Thread::Kernel(kernel) => look_at_kernel(kernel, turns)?,
+            };
+            let parking = read_words(parking);
+            if !seen.holds() {
+                if left == 0 {
+                    // It runs all the time, a little each time.
+                    return Some(seen);
+                }
+                continue;
+            }
+            // SAFETY: the thread has not run since the words were read: they are those of its park.
+            if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
+                seen.waiting = Some(Waiting::of(&parking));
+                let is_parked = match (self, seen.doing) {
+                    // It blocks its kernel thread.
+                    (Thread::Green(_), Doing::Running(_)) => false,
+                    (Thread::Green(_), _) => is_waiting(&parking, Ticket::says_parked),
+                    // One that was notified goes on as soon as the system runs it.
+                    (Thread::Kernel(_), _) => is_waiting(&parking, Ticket::says_asleep),
+                };
+                if is_parked {
+                    seen.doing = Doing::Parked;
+                }
+            }
+            return Some(seen);
+        }
+        None
+    }
+
+    fn turns(self) -> u32 {
+        match self {
+            Thread::Green(green) => green.since.turns(),
+            Thread::Kernel(kernel) => kernel.turns(),
+        }
+    }
+}
+
+impl ThreadSnapshot {
+    /// Whether the thread has not run since the look: all that was read in between was true at once.
+    pub(crate) fn holds(&self) -> bool {
+        // Acquire: all reads before this one come before the looks here; see the header.
+        fence(Ordering::Acquire);
+        match self.thread {
+            Thread::Green(green) => {
+                let runs = runs_it(green).is_some();
+                // Acquire, in `runs_it`: the count is as new as the answer.
+                runs == matches!(self.doing, Doing::Running(_)) && green.since.turns() == self.turns
+            }
+            Thread::Kernel(kernel) => kernel.turns() == self.turns && kernel.mark() == self.mark,
+        }
+    }
+
+    /// How often the thread had left its stack.
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// The kernel thread that the thread runs or waits on.
+    pub(crate) fn kernel_thread(&self) -> Option<i32> {
+        match (self.thread, self.doing) {
+            (Thread::Kernel(kernel), _) => Some(kernel.thread()),
+            (Thread::Green(_), Doing::Running(thread)) => Some(thread),
+            (Thread::Green(_), _) => None,
+        }
+    }
+
+    /// What can be told of the thing that the thread waits for; `None`: it waits no more, or for nothing.
+    pub(crate) fn facts(&self) -> Option<Facts> {
+        let reason = self.waiting?.reason;
+        let mut facts = Facts::default();
+        (reason.kind.look)(reason.of.addr(), &mut facts);
+        self.holds().then_some(facts)
+    }
+
+    /// Where a suspended green thread has saved its registers, and its stack. That is to be read before
+    /// [`holds`](ThreadSnapshot::holds) is asked.
+    pub(crate) fn saved(&self) -> Option<(usize, Bounds)> {
+        let Thread::Green(green) = self.thread else {
+            return None;
+        };
+        let (stack, saved) = (green.stack()?, green.context.saved_stack_pointer());
+        (self.doing != Doing::New && stack.holds(saved)).then_some((saved, stack))
+    }
+}
+
+fn mark_of(green: &'static Green) -> usize {
+    green.room().map_or(0, |room| room.thread_pointer.addr())
+}
+
+fn runs_it(green: &'static Green) -> Option<&'static Machine> {
+    let machine = green.last_machine()?;
+    machine.is_running(green).then_some(machine)
+}
+
+/// How often a look is begun anew because the thread has run meanwhile.
+const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
+
+/// A look at the record, and where the park lies that it leads to, or null.
+type Look = (ThreadSnapshot, *const Parking);
+
+fn look_at_green(green: &'static Green, turns: u32) -> Option<Look> {
+    // Acquire: what it points to was written before; partner: Release in `runtime::life`.
+    if green.identity.load(Ordering::Acquire).is_null() {
+        return None;
+    }
+    let runner = runs_it(green);
+    let seen = ThreadSnapshot {
+        thread: Thread::Green(green),
+        doing: match runner {
+            Some(machine) => Doing::Running(machine.kernel_thread.load(Ordering::Relaxed) as i32),
+            None if green.oddities.has(Oddities::NEW) => Doing::New,
+            None => Doing::Ready,
+        },
+        since: green.since.millis(),
+        waiting: None,
+        mark: mark_of(green),
+        turns,
+    };
+    Some((seen, green.seen_parking(runner.is_some())))
+}
+
+fn look_at_kernel(kernel: &'static KernelThread, turns: u32) -> Option<Look> {
+    let mark = kernel.mark();
+    if mark == 0 || kernel.is_left_over() {
+        return None;
+    }
+    let seen = ThreadSnapshot {
+        thread: Thread::Kernel(kernel),
+        doing: Doing::Running(kernel.thread()),
+        since: kernel.millis(),
+        waiting: None,
+        mark,
+        turns,
+    };
+    Some((seen, kernel.parking()))
+}
+
+impl Waiting {
+    fn of(parking: &Parking) -> Waiting {
+        Waiting {
+            reason: parking.reason,
+            deadline: (parking.deadline != clock::NEVER).then_some(parking.deadline),
+        }
+    }
+}
+
+/// Copies a park out of a thread's stack, which may be gone.
+fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
+    let mut words = [0; Parking::WORDS];
+    if parking.is_null() {
+        return None;
+    }
+    for (i, place) in words.iter_mut().enumerate() {
+        *place = word::read(parking.addr() + i * size_of::<usize>())?;
+    }
+    Some(words)
+}
+
+/// Whether the waiter's ticket says that the thread waits still.
+fn is_waiting(parking: &Parking, says_so: fn(u32) -> bool) -> bool {
+    match parking.waiter.is_null() {
+        true => true,
+        false => word::look(parking.waiter.addr() + Waiter::TICKET).is_ok_and(says_so),
+    }
+}

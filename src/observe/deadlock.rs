@@ -1,0 +1,171 @@
+//! Finds deadlocks: threads that wait for each other, and programs in which every thread waits.
+//!
+//! *A cycle.* A thread that waits for a lock leads to the thread that holds the lock, and one that joins leads to the
+//! other thread. A cycle among these is a deadlock, whatever else the program does. The threads were not looked at
+//! at one moment, so each is looked at again ([`stands`]): if none has run since, and each still waits for the next, the
+//! cycle stood all the while.
+//!
+//! *All.* Every thread waits, without a deadline, for what only threads of the process end; and the process has no other
+//! thread, and no signal handler, that could. Two passes that find the same waits make sure that all waited at
+//! once, between the two. Where anything is not known, there is no alarm:
+//!
+//! | what could wake a thread | how it is seen |
+//! |---|---|
+//! | another green thread | it runs, or is ready, or waits for something from outside |
+//! | a timer | the wait has a deadline |
+//! | a socket, a file, a child, another process | the kind of wait is one from outside, or the thread is blocked in the kernel |
+//! | a kernel thread that holds a handle | it is not known to wait |
+//! | a signal | the program has handlers |
+//! | a future's waker | the kind of wait is one from outside |
+
+use std::collections::HashSet;
+
+use super::snapshot::{Depth, Snapshot};
+use super::text::{Named, wait_text};
+use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
+use crate::engine::inspect::{all, kernel, may_be_woken};
+
+/// Threads that wait for each other, each for the next and the last for the first: places among the entries.
+pub(crate) type Cycle = Vec<u32>;
+
+/// Finds the cycles among the threads that wait for locks and for each other's ends.
+pub(crate) fn cycles(snapshot: &Snapshot) -> Vec<Cycle> {
+    let next = |place: u32| -> Option<u32> {
+        let entry = &snapshot.threads[place as usize];
+        entry.wait.as_ref().filter(|wait| wait.left.is_none())?.whom
+    };
+    const UNSEEN: u32 = u32::MAX;
+    // In which walk a thread was first met.
+    let mut walk_of = vec![UNSEEN; snapshot.threads.len()];
+    let mut found = Vec::new();
+    for start in 0..snapshot.threads.len() as u32 {
+        let mut at = Some(start).filter(|&place| walk_of[place as usize] == UNSEEN);
+        while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
+            walk_of[place as usize] = start;
+            at = next(place);
+        }
+        if let Some(entry) = at.filter(|&place| walk_of[place as usize] == start) {
+            let around = core::iter::successors(Some(entry), |&place| {
+                next(place).filter(|&next| next != entry)
+            });
+            found.push(around.collect::<Cycle>());
+        }
+    }
+    found.retain(|cycle| stands(snapshot, cycle));
+    found
+}
+
+/// Whether the threads still wait for each other. That a thread has not run does not suffice: the lock that it waits
+/// for may have got another holder, while its first one went on and waits elsewhere by now.
+fn stands(snapshot: &Snapshot, cycle: &Cycle) -> bool {
+    let entry = |&place: &u32| &snapshot.threads[place as usize];
+    let followers = cycle.iter().cycle().skip(1);
+    let mut steps = cycle.iter().zip(followers);
+    // None has run between the looks of the dump and the last question, so all steps are true at once: a thread
+    // that does not run gives no lock away.
+    cycle.iter().all(|place| entry(place).stands())
+        && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
+        && cycle.iter().all(|place| entry(place).stands())
+}
+
+/// Why there is no deadlock of all threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lively {
+    /// A green thread can go on, or something from outside can wake one. When the clusters rest again, it is
+    /// time to look again.
+    Green,
+    /// A kernel thread may be at work. When it waits, it is time to look again.
+    Kernel,
+}
+
+/// Whether every thread waits for another. The answer is a digest of all waits: if it is the same a second time, all
+/// waited at once in between.
+pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
+    if may_be_woken() {
+        return Err(Lively::Green);
+    }
+    let mut digest = Digest::default();
+    let mut known = HashSet::from([own_thread]);
+    for thread in kernel::all() {
+        if thread.is_helper() {
+            known.insert(thread.thread());
+            continue;
+        }
+        match Thread::Kernel(thread).look() {
+            Some(seen) if waits_inside(&seen) => {
+                known.insert(thread.thread());
+                digest.add(core::ptr::from_ref(thread).addr(), &seen);
+            }
+            Some(seen) if seen.doing == Doing::Parked => return Err(Lively::Green),
+            Some(_) => return Err(Lively::Kernel),
+            // It has ended. Should it be there after all, it is among the tasks, and not known.
+            None => {}
+        }
+    }
+    let tasks = std::fs::read_dir("/proc/self/task").map_err(|_| Lively::Green)?;
+    for task in tasks {
+        let name = task.map_err(|_| Lively::Kernel)?.file_name();
+        let thread = name.to_str().and_then(|name| name.parse().ok());
+        if !thread.is_some_and(|thread: i32| known.contains(&thread)) {
+            return Err(Lively::Kernel);
+        }
+    }
+    for thread in all().filter(|thread| matches!(thread, Thread::Green(_))) {
+        if let Some(seen) = thread.look() {
+            if !waits_inside(&seen) {
+                return Err(Lively::Green);
+            }
+            digest.add(thread.record(), &seen);
+        }
+    }
+    match digest.threads {
+        0 => Err(Lively::Kernel),
+        _ => Ok(digest.sum),
+    }
+}
+
+fn waits_inside(seen: &ThreadSnapshot) -> bool {
+    seen.doing == Doing::Parked
+        && seen
+            .waiting
+            .is_some_and(|waiting| waiting.deadline.is_none() && waiting.reason.kind.is_inside)
+}
+
+/// Differs if any wait does.
+#[derive(Default)]
+struct Digest {
+    sum: u64,
+    threads: usize,
+}
+
+impl Digest {
+    fn add(&mut self, record: usize, seen: &ThreadSnapshot) {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let one = (record as u64).wrapping_mul(SPREAD) ^ u64::from(seen.turns());
+        self.sum = self
+            .sum
+            .rotate_left(7)
+            .wrapping_add(one.wrapping_mul(SPREAD));
+        self.threads += 1;
+    }
+}
+
+/// The cycle in words, a line for each thread.
+pub(crate) fn describe(snapshot: &Snapshot, cycle: &Cycle) -> String {
+    let mut text = String::new();
+    for &place in cycle {
+        let entry = &snapshot.threads[place as usize];
+        let wait = entry.wait.as_ref().map(|wait| wait_text(snapshot, wait));
+        text += &format!(
+            "  {} waits for {}\n",
+            Named(entry),
+            wait.unwrap_or_default()
+        );
+    }
+    text
+}
+
+/// Takes the snapshot in which cycles are looked for.
+pub(crate) fn snapshot() -> Snapshot {
+    Snapshot::take(Depth::Stacks)
+}

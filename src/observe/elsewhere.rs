@@ -1,0 +1,145 @@
+//! The stand-in for `snapshot` and its kin where there are no green threads: the names of threads, and whether they
+//! wait. What they wait for lies on their stacks, which nobody can read here.
+
+use core::panic::Location;
+use std::io::{self, Write};
+
+use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::{Identity, kernel};
+
+/// What a thread does.
+pub(crate) enum Doing {
+    New,
+    Ready,
+    Running(i32),
+    Parked,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Depth {
+    Waits,
+    Stacks,
+}
+
+/// A wait that is described; there is none.
+pub(crate) struct Wait {
+    pub(crate) whom: Option<u32>,
+    never: core::convert::Infallible,
+}
+
+/// Reads nothing that may not be there.
+pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+/// One thread.
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) is_green: bool,
+    pub(crate) doing: Doing,
+    pub(crate) since: u32,
+    pub(crate) cpu: Option<u64>,
+    pub(crate) wait: Option<Box<Wait>>,
+    pub(crate) call: Option<i64>,
+    pub(crate) spawned_at: Option<&'static Location<'static>>,
+    pub(crate) stack: u32,
+}
+
+/// All threads.
+pub(crate) struct Snapshot {
+    pub(crate) threads: Vec<Entry>,
+}
+
+impl Snapshot {
+    pub(crate) fn take(_: Depth) -> Snapshot {
+        let _section = ReadSection::begin();
+        let entry = |kernel: &kernel::KernelThread| {
+            let identity = kernel.identity();
+            // SAFETY: it was seen in the read section, and so it stays.
+            let identity: Option<&Identity> = unsafe { identity.as_ref() };
+            Entry {
+                id: identity.map_or(0, |identity| identity.id().get()),
+                name: identity.and_then(Identity::name).map(Into::into),
+                is_green: false,
+                doing: match kernel.parking().is_null() {
+                    true => Doing::Running(0),
+                    false => Doing::Parked,
+                },
+                since: kernel.millis(),
+                cpu: None,
+                wait: None,
+                call: None,
+                spawned_at: identity.and_then(Identity::spawned_at),
+                stack: 0,
+            }
+        };
+        Snapshot {
+            threads: kernel::all().map(entry).collect(),
+        }
+    }
+
+    pub(crate) fn write_text(&self, to: &mut dyn Write) -> io::Result<()> {
+        writeln!(to, "greenthread: {} kernel threads", self.threads.len())?;
+        for entry in &self.threads {
+            let name = entry.name.as_deref().unwrap_or("<unnamed>");
+            let doing = match entry.doing {
+                Doing::Parked => "waits",
+                _ => "runs",
+            };
+            writeln!(to, "\nthread {} {name:?}: {doing}", entry.id)?;
+            if let Some(place) = entry.spawned_at {
+                writeln!(to, "  spawned at {place}")?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        write!(
+            to,
+            "{{\"version\":1,\"process\":{},\"threads\":[",
+            std::process::id()
+        )?;
+        for (i, entry) in self.threads.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            let state = match entry.doing {
+                Doing::Parked => "parked",
+                _ => "running",
+            };
+            write!(
+                to,
+                "{comma}\n{{\"id\":{},\"kind\":\"kernel\",\"state\":\"{state}\",\"since_ms\":{},\"stack\":0}}",
+                entry.id, entry.since
+            )?;
+        }
+        writeln!(to, "\n],\"stacks\":[[]]}}")
+    }
+
+    pub(crate) fn describe_wait(&self, wait: &Wait) -> String {
+        match wait.never {}
+    }
+
+    pub(crate) fn describe_call(&self, _: &Entry) -> Option<String> {
+        None
+    }
+
+    pub(crate) fn backtrace(&self, _: u32) -> String {
+        String::new()
+    }
+}
+
+/// Nobody knows who holds a lock here.
+pub(crate) mod deadlock {
+    use super::Snapshot;
+
+    pub(crate) type Cycle = Vec<u32>;
+
+    pub(crate) fn cycles(_: &Snapshot) -> Vec<Cycle> {
+        Vec::new()
+    }
+
+    pub(crate) fn describe(_: &Snapshot, _: &Cycle) -> String {
+        String::new()
+    }
+}

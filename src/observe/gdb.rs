@@ -1,0 +1,207 @@
+//! Green threads in a debugger: what gdb needs to know to find them, and the script that does.
+//!
+//! gdb cannot ask the program: it may have crashed, or be a core file. Nor does it know the crate's types: a
+//! release build has symbols, and perhaps line numbers. So the program carries a [`Table`], under a name that
+//! gdb finds among the symbols, and the script ([`SCRIPT`]) reads memory with nothing but the
+//! addresses and the offsets in that table.
+//!
+//! | in the program | read by the script |
+//! |---|---|
+//! | `greenthread_debugger`: a [`Table`] | one word an entry, and the entries' names |
+//! | the section `.debug_gdb_scripts` | gdb itself, when it loads the program |
+//!
+//! Invariants:
+//! 1. The table is in every program that starts a cluster: [`prepare`] writes to it, and `used` keeps its
+//!    layout from the optimizer. The table leads to the script, so the linker keeps that, too. (The section is
+//!    one that is loaded, which costs an address range and no memory: otherwise `strip --strip-debug`, which
+//!    cargo applies to release builds without debug information, would drop it.)
+//! 2. What the table does not know at compile time is there before the first green thread: the entries that
+//!    [`prepare`] fills in. They are 0 before.
+//!
+//! Entries are found by name, so a script can read the table of a younger crate as long as the names that it
+//! needs are there. A change in the meaning of an entry is a new version.
+//!
+//! Two versions of the crate in one program would clash over this symbol, as they do over those of the
+//! trampolines (`arch`). A library that is loaded at run time may have a table of its own: the script reads all
+//! that it finds.
+
+use core::mem::offset_of;
+use core::panic::Location;
+use core::ptr::from_ref;
+
+use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::door::clock;
+use crate::engine::inspect::layout::{
+    Bounds, Green, Identity, Machine, Oddities, Parking, Room, Roster, Ticket, Waiter, records,
+};
+use crate::engine::inspect::reason::{Locator, WaitKind, WaitReason};
+
+/// The script as gdb expects it in its section: a byte that says Python, a name, the text, a null. The parts run in a
+/// module of their own, since all scripts of gdb's share one namespace. So a part stands in quotes.
+macro_rules! parts {
+    ($($name:literal)*) => {
+        const PARTS: &str = concat!(
+            "\x04gdb.inlined-script.greenthread\n",
+            "import types\n",
+            "greenthread_gdb = types.ModuleType('greenthread_gdb')\n",
+            $("exec(compile(r'''", include_str!(concat!("gdb/", $name)), "''', 'greenthread/", $name, "', 'exec'), greenthread_gdb.__dict__)\n",)*
+            "\0"
+        );
+    };
+}
+
+parts!("threads.py" "stacks.py" "commands.py");
+
+#[used]
+#[unsafe(link_section = ".debug_gdb_scripts")]
+static SCRIPT: [u8; PARTS.len()] = {
+    let mut bytes = [0; PARTS.len()];
+    bytes.copy_from_slice(PARTS.as_bytes());
+    bytes
+};
+
+/// Declares the table with the names of its entries.
+macro_rules! table {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty = $value:expr,)*) => {
+        /// One word an entry.
+        #[repr(C)]
+        struct Table {
+            version: usize,
+            /// The number of entries, these four included.
+            entries: usize,
+            /// The entries' names, one after another, with a space behind each.
+            names: *const u8,
+            names_length: usize,
+            $($(#[$doc])* $name: $kind,)*
+        }
+
+        const NAMES: &str = concat!("version entries names names_length ", $(stringify!($name), " ",)*);
+
+        /// The table. Its name is known to the script.
+        #[used]
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals, reason = "a debugger's user may type it")]
+        static greenthread_debugger: Table = Table {
+            version: 1,
+            entries: size_of::<Table>() / size_of::<usize>(),
+            names: NAMES.as_ptr(),
+            names_length: NAMES.len(),
+            $($name: $value,)*
+        };
+    };
+}
+
+/// Filled in by [`prepare`].
+#[allow(
+    clippy::declare_interior_mutable_const,
+    reason = "the initial value of several"
+)]
+const LATER: AtomicUsize = AtomicUsize::new(0);
+
+table! {
+    script: *const u8 = (&raw const SCRIPT).cast(),
+    /// Some code of the crate's: it leads to the folder in which the crate was compiled.
+    code: fn(i32) = prepare,
+    /// Every record: pieces of some, which are linked.
+    roster: *const Roster = records::roster(),
+    piece_records: usize = records::BATCH,
+    piece_older: usize = records::OLDER,
+    /// Milliseconds, of four bytes.
+    clock: *const () = clock::coarse_address(),
+    green_size: usize = size_of::<Green>(),
+    green_thread_pointer: usize = offset_of!(Green, thread_pointer),
+    green_oddities: usize = offset_of!(Green, oddities),
+    oddity_new: usize = Oddities::NEW as usize,
+    green_machine: usize = offset_of!(Green, machine),
+    green_since: usize = Green::SINCE,
+    green_identity: usize = offset_of!(Green, identity),
+    green_parking: usize = Green::PARKING,
+    green_room: usize = Green::ROOM,
+    /// The stack pointer that a suspended thread has left.
+    green_stack_pointer: usize = Green::STACK_POINTER,
+    machine_current: usize = offset_of!(Machine, current),
+    machine_kernel_thread: usize = offset_of!(Machine, kernel_thread),
+    room_stack: usize = offset_of!(Room, stack),
+    stack_bottom: usize = offset_of!(Bounds, bottom),
+    stack_top: usize = offset_of!(Bounds, top),
+    identity_id: usize = Identity::ID,
+    /// Null, or the address of a slice's two words.
+    identity_name: usize = Identity::NAME,
+    identity_place: usize = Identity::PLACE,
+    parking_waiter: usize = offset_of!(Parking, waiter),
+    parking_deadline: usize = offset_of!(Parking, deadline),
+    parking_kind: usize = offset_of!(Parking, reason) + offset_of!(WaitReason, kind),
+    parking_of: usize = offset_of!(Parking, reason) + offset_of!(WaitReason, of),
+    waiter_ticket: usize = Waiter::TICKET,
+    ticket_parked: usize = Ticket::WORD_OF_PARKED as usize,
+    kind_name: usize = offset_of!(WaitKind, name),
+    kind_locator: usize = offset_of!(WaitKind, locator),
+    locator_holder: usize = Locator::HOLDER,
+    locator_target: usize = Locator::TARGET,
+    locator_descriptor: usize = Locator::DESCRIPTOR,
+    /// The parts of a place in the source, which is std's type: the file's name, its length, line and column;
+    /// one more than the offset, and 0 if it is not known.
+    place_file: AtomicUsize = LATER,
+    place_file_length: AtomicUsize = LATER,
+    place_line: AtomicUsize = LATER,
+    place_column: AtomicUsize = LATER,
+    /// The preemption signals in use, a bit each: bit `n - 1` for signal `n`.
+    signals: AtomicUsize = LATER,
+}
+
+// SAFETY: nothing is read or written through its pointers.
+unsafe impl Sync for Table {}
+
+/// Fills in what is known at run time, for a cluster that is about to start with this preemption signal.
+pub(crate) fn prepare(signal: i32) {
+    let table = &greenthread_debugger;
+    let place = PlaceLayout::find();
+    table.place_file.store(place.file, Relaxed);
+    table.place_file_length.store(place.file_length, Relaxed);
+    table.place_line.store(place.line, Relaxed);
+    table.place_column.store(place.column, Relaxed);
+    table.signals.fetch_or(1 << (signal - 1), Relaxed);
+}
+
+/// Where a `Location` has its parts: one more than the offset, 0 for one that was not found.
+///
+/// The type is std's own, and its fields are private. So the parts are looked for in an example, in which they
+/// are all different.
+#[derive(Debug, PartialEq, Eq)]
+struct PlaceLayout {
+    file: usize,
+    file_length: usize,
+    line: usize,
+    column: usize,
+}
+
+impl PlaceLayout {
+    fn find() -> PlaceLayout {
+        const HALF: usize = size_of::<u32>();
+        const HALVES: usize = size_of::<Location<'static>>() / HALF;
+        let example = Location::caller();
+        let first = from_ref(example).cast::<u32>();
+        // SAFETY: a place consists of a file's name and two numbers, of four bytes each, without gaps; and if
+        // there were any, a static has initialized memory in them.
+        let halves: [u32; HALVES] = core::array::from_fn(|i| unsafe { first.add(i).read() });
+        let half = |wanted: u32| halves.iter().position(|&half| half == wanted);
+        let word = |wanted: &[usize]| {
+            (0..HALVES - 1).step_by(2).find(|&i| {
+                let word = halves[i] as usize | (halves[i + 1] as usize) << 32;
+                wanted.contains(&word)
+            })
+        };
+        let offset = |found: Option<usize>| found.map_or(0, |i| i * HALF + 1);
+        let file = example.file();
+        PlaceLayout {
+            file: offset(word(&[file.as_ptr().addr()])),
+            // Some versions of std count a null at the end.
+            file_length: offset(word(&[file.len(), file.len() + 1])),
+            line: offset(half(example.line())),
+            column: offset(half(example.column())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

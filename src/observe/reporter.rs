@@ -1,0 +1,234 @@
+//! The reporter: a kernel thread that writes dumps when SIGQUIT comes, and looks for deadlocks.
+//!
+//! The signal's handler leaves a note, sets a timer and wakes the reporter; so a dump is made whatever the interrupted thread
+//! was doing. A thread that holds the allocator's lock for ever stops the reporter, too. Then the timer sends SIGQUIT
+//! again, and the handler finds the old note: it says where else to look.
+//!
+//! | [`SINCE`] | the handler | the reporter |
+//! |---|---|---|
+//! | 0: no dump is asked for | notes the time, sets the timer | – |
+//! | a short time ago | asks once more | resets it when it has made the dump, and the timer |
+//! | [`PATIENCE`] ago | writes [`STUCK`] | is stuck, or still at work |
+//!
+//! The reporter looks for a deadlock when it hears that threads have become quiet
+//! (`inspect::quiet`), but rarely. Nobody tells it when a kernel thread ends that might have helped, so it looks
+//! at a program that rests from time to time, more and more seldom.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
+
+use super::snapshot::{Depth, Snapshot};
+use super::{deadlock, employ, socket, warn};
+use crate::engine::door::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::engine::door::{OnDeadlock, clock, handlers, is_forked_child, signal, variable};
+use crate::engine::inspect::quiet;
+use crate::engine::inspect::system::{kernel_thread, print};
+
+/// What is asked for.
+pub(crate) struct Wishes {
+    pub(crate) on_signal: bool,
+    /// What to do about a deadlock of all threads.
+    pub(crate) by_builder: Option<OnDeadlock>,
+    pub(crate) by_environment: Option<OnDeadlock>,
+    /// The path of a socket on which to answer questions (`socket`).
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// How long it waits between two looks, and between the two passes of one.
+const REST: u64 = 500_000_000;
+const BETWEEN_PASSES: u64 = 20_000_000;
+/// How long it waits at most for news before it looks again.
+const LONGEST_WAIT: u64 = 64_000_000_000;
+
+/// How many dumps were asked for.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+/// When the first one was that is not done, by the monotonic clock; 0: none.
+static SINCE: AtomicU64 = AtomicU64::new(0);
+/// Tells the handler that [`PATIENCE`] is over. It is not there if the system refuses it.
+static TIMER: OnceLock<Option<clock::Timer>> = OnceLock::new();
+/// How long a dump may take before the program says so.
+const PATIENCE: u64 = 5_000_000_000;
+const STUCK: &[u8] = b"greenthread: the dump is not done after 5 s. If a thread holds the allocator's lock, it never is: \
+    attach gdb, and ask it with `info greenthreads`.\n";
+
+/// Nobody has asked for an action yet.
+const UNSET: u8 = u8::MAX;
+static ON_DEADLOCK: AtomicU8 = AtomicU8::new(UNSET);
+
+/// What the process does about a deadlock from now on, as a builder asks. The environment is heard
+/// only until one has.
+pub(crate) fn set_on_deadlock(action: OnDeadlock) {
+    ON_DEADLOCK.store(action as u8, Ordering::Relaxed);
+    // The reporter may sleep for good.
+    quiet::tell_now();
+}
+
+/// Starts the reporter, once, unless it would have nothing to do.
+pub(crate) fn start(wishes: &Wishes, warnings: Option<warn::Limits>) {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    match (wishes.by_builder, wishes.by_environment) {
+        (Some(action), _) => set_on_deadlock(action),
+        (None, Some(action)) => {
+            let (old, new) = (UNSET, action as u8);
+            let _ = ON_DEADLOCK.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        (None, None) => {}
+    }
+    wishes.socket.iter().for_each(|path| socket::start(path));
+    static WARNS: Once = Once::new();
+    if let Some(limits) = warnings {
+        WARNS.call_once(|| warn::start(limits));
+    }
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *started {
+        return;
+    }
+    // A handler of the program's own is respected, and so is a signal that it ignores; not one that whoever started it
+    // ignores: a shell does so for all that a script runs in the background.
+    let is_free = signal::is_unhandled(libc::SIGQUIT, !handlers::are_ignored(libc::SIGQUIT));
+    let listens = wishes.on_signal && is_free;
+    if !listens && action() == OnDeadlock::Ignore {
+        return;
+    }
+    *started = employ("gt-reporter", live).is_ok();
+    if *started && listens {
+        TIMER.get_or_init(|| clock::Timer::of_signal(libc::SIGQUIT));
+        // If it fails, the signal does what it did before.
+        let _ = signal::handle(libc::SIGQUIT, on_quit);
+    }
+}
+
+unsafe extern "C" fn on_quit(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    if is_forked_child() {
+        return;
+    }
+    let now = clock::now();
+    match SINCE.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => set_timer(PATIENCE),
+        // It is the timer, or somebody who waits.
+        Err(since) if now.saturating_sub(since) >= PATIENCE => return print(STUCK),
+        Err(_) => {}
+    }
+    ASKED.fetch_add(1, Ordering::Relaxed);
+    quiet::tell_now();
+}
+
+fn set_timer(nanos: u64) {
+    if let Some(Some(timer)) = TIMER.get() {
+        timer.set(nanos);
+    }
+}
+
+/// Whether the signal is still ours. A handler of the program's may call the former one, as `signal::Signals`
+/// does; and yet the signal is the program's.
+fn has_signal() -> bool {
+    signal::action(libc::SIGQUIT)
+        .is_some_and(|action| action.sa_sigaction == on_quit as *const () as usize)
+}
+
+fn live() {
+    let own = kernel_thread::id();
+    let (mut done, mut has_reported) = (0, false);
+    let mut look_at = 0;
+    let mut pause = REST;
+    loop {
+        let asked = ASKED.load(Ordering::Relaxed);
+        if asked != done {
+            if has_signal() {
+                let _ = write_dump(&Snapshot::take(Depth::Stacks), "");
+            }
+            done = asked;
+            set_timer(0);
+            SINCE.store(0, Ordering::Relaxed);
+        }
+        let now = clock::now();
+        if has_reported || action() == OnDeadlock::Ignore {
+            quiet::wait(None);
+        } else if now < look_at {
+            quiet::wait(Some(look_at));
+        } else if finds_deadlock(own) {
+            report();
+            has_reported = true;
+        } else {
+            look_at = clock::now() + REST;
+            pause = match quiet::wait(Some(clock::now() + pause)) {
+                true => REST,
+                false => LONGEST_WAIT.min(2 * pause),
+            };
+        }
+    }
+}
+
+/// Looks for a deadlock of all threads. From now on it is told when threads become quiet.
+fn finds_deadlock(own: i32) -> bool {
+    quiet::be_interested();
+    let Ok(digest) = deadlock::all_wait(own) else {
+        return false;
+    };
+    kernel_thread::rest(BETWEEN_PASSES);
+    deadlock::all_wait(own) == Ok(digest)
+}
+
+fn action() -> OnDeadlock {
+    match ON_DEADLOCK.load(Ordering::Relaxed) {
+        1 => OnDeadlock::Abort,
+        2 => OnDeadlock::Ignore,
+        _ => OnDeadlock::Report,
+    }
+}
+
+/// Says that every thread waits.
+fn report() {
+    let snapshot = deadlock::snapshot();
+    let mut head = String::from(
+        "greenthread: deadlock: every thread waits for another, and nothing outside can wake one\n",
+    );
+    for cycle in deadlock::cycles(&snapshot) {
+        head += "these wait for each other:\n";
+        head += &deadlock::describe(&snapshot, &cycle);
+    }
+    let _ = write_dump(&snapshot, &head);
+    #[cfg(feature = "tracing")]
+    super::events::deadlock(snapshot.threads.len());
+    if action() == OnDeadlock::Abort {
+        std::process::abort();
+    }
+}
+
+/// Writes a dump where `GREENTHREAD_DUMP` says: at the end of that file, or to standard error. A file whose name ends
+/// in `.json` gets JSON.
+fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
+    let mut errors = BufWriter::new(io::stderr());
+    let path = variable::read("GREENTHREAD_DUMP").map(PathBuf::from);
+    let file = path.map(|path| {
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        (path, file)
+    });
+    let (path, file) = match file {
+        Some((path, Ok(file))) => (path, file),
+        refused => {
+            if let Some((path, Err(error))) = refused {
+                writeln!(errors, "greenthread: GREENTHREAD_DUMP={path:?}: {error}")?;
+            }
+            errors.write_all(head.as_bytes())?;
+            snapshot.write_text(&mut errors)?;
+            return errors.flush();
+        }
+    };
+    let mut out = BufWriter::new(file);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "json")
+    {
+        snapshot.write_json(&mut out)?;
+        writeln!(out)?;
+        errors.write_all(head.as_bytes())?;
+        errors.flush()?;
+    } else {
+        out.write_all(head.as_bytes())?;
+        snapshot.write_text(&mut out)?;
+    }
+    out.flush()
+}

@@ -1,0 +1,633 @@
+//! The socket on which a running program answers questions about its threads: `GREENTHREAD_OBSERVE=unix:/path`.
+//!
+//! `docs/observe-socket.md` describes requests and answers. Nothing here runs unless it is asked for. One kernel thread
+//! makes the socket and sleeps in `accept`. Each client has another one, which reads its requests, writes the answers, and
+//! looks between them which threads run.
+//!
+//! Invariants:
+//! 1. Only the process' own user and root get an answer. The file's rights say so: it gets the mode of the open socket,
+//!    which is 0600 before it is bound. And the system is asked who the client is.
+//! 2. A client costs a bounded amount of memory (a dump apart), and its kernel thread ends when it is silent for
+//!    [`SILENCE`], or takes no byte of an answer for [`PATIENCE`], or not the whole of it in [`ANSWER_FOR`]. It
+//!    holds no lock of the program's meanwhile. There are [`CLIENTS`] at most.
+//! 3. These kernel threads take no signals, and run no code of the program's.
+//! 4. A forked child has neither the threads nor the descriptors.
+//! 5. A file on which nobody listens is of a process that has ended, and is replaced. No other file is: a lock on the
+//!    directory keeps two processes that start at once from replacing each other's file. At exit the file goes, if it
+//!    is still the one that was made here. No symlink is followed.
+
+use core::mem::MaybeUninit;
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Once, OnceLock};
+use std::time::Duration;
+
+use super::json::{self, Object, list};
+use super::runtimes::{self, Runtime};
+use super::snapshot::{self, Depth, Entry, Snapshot};
+use super::summary::{Looks, OfProcessor, Summary};
+use super::symbols::Symbols;
+use super::trace::text::Quoted;
+use super::{deadlock, employ, text};
+use crate::engine::door::atomic::{AtomicUsize, Ordering};
+use crate::engine::door::{clock, is_forked_child};
+use crate::engine::inspect::all;
+use crate::engine::inspect::system::observer::Observer;
+use crate::engine::inspect::system::{OnlyHere, kernel_thread};
+
+/// The version of requests and answers.
+const VERSION: u64 = 1;
+/// The longest request, in bytes.
+const LONGEST: usize = 4096;
+/// So many threads of each kind are shown, and at most so many.
+const SHOWN: u64 = 20;
+const MOST_SHOWN: u64 = 500;
+/// The longest path, in bytes: what fits into the system's address, and a zero behind it. (`start` asks.)
+pub(crate) const LONGEST_PATH: usize = 107;
+/// How many clients are served at once.
+const CLIENTS: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(5);
+const SECOND: u64 = 1_000_000_000;
+const SILENCE: u64 = 60 * SECOND;
+const ANSWER_FOR: u64 = 30 * SECOND;
+/// So long after a summary the looks go on.
+const LOOKS_FOR: u64 = 5 * SECOND;
+/// The fewest looks that a summary has, and the time between those.
+const FEWEST_LOOKS: u32 = 5;
+const QUICK_PACE: u64 = 2_000_000;
+
+static SERVED: AtomicUsize = AtomicUsize::new(0);
+/// The file, the process that has made it, and by which numbers the file is known again.
+static MADE: OnceLock<(PathBuf, u32, (u64, u64))> = OnceLock::new();
+
+/// Serves the socket at `path` from now on; only the first call does something. If it cannot be served, a line on
+/// standard error says why, and the program goes on.
+pub(super) fn start(path: &Path) {
+    static ONCE: Once = Once::new();
+    if is_forked_child() {
+        return;
+    }
+    ONCE.call_once(|| {
+        if let Err(error) = serve(path) {
+            let path = path.display();
+            let text = format!("greenthread: GREENTHREAD_OBSERVE=unix:{path}: {error}\n");
+            // Nobody may read it.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+    });
+}
+
+fn serve(path: &Path) -> io::Result<()> {
+    let listener = listen(path)?;
+    let only_here = OnlyHere::new(listener.as_raw_fd());
+    let started = clock::now();
+    employ("gt-observe", move || {
+        accept(listener, started);
+        drop(only_here);
+    })
+}
+
+/// Listens at `path`.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let whole = std::path::absolute(path)?;
+    let _alone = lock_directory(&whole);
+    // SAFETY: a plain call; the descriptor is new, and ours.
+    let socket = unsafe {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        UnixListener::from_raw_fd(done(libc::socket(libc::AF_UNIX, kind, 0))?)
+    };
+    // SAFETY: a plain call on an open file.
+    done(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
+    if let Err(error) = bind(&socket, path) {
+        if error.kind() != ErrorKind::AddrInUse {
+            return Err(error);
+        }
+        free(path)?;
+        bind(&socket, path)?;
+    }
+    let (file, about) = made_at(path)?;
+    if about.mode() & 0o777 != 0o600 {
+        give_rights(&file);
+    }
+    // SAFETY: the socket is open and bound.
+    done(unsafe { libc::listen(socket.as_raw_fd(), 16) })?;
+    let made = (whole, std::process::id(), (about.dev(), about.ino()));
+    if MADE.set(made).is_ok() {
+        // SAFETY: the function is there as long as the program.
+        unsafe { libc::atexit(remove) };
+    }
+    Ok(socket)
+}
+
+/// The answer of a call of libc's.
+fn done(answer: i32) -> io::Result<i32> {
+    match answer {
+        -1 => Err(io::Error::last_os_error()),
+        answer => Ok(answer),
+    }
+}
+
+/// Waits for the right to make files in the directory, but not for long: anybody can hold it.
+fn lock_directory(path: &Path) -> Option<File> {
+    let directory = File::open(path.parent()?).ok()?;
+    let free = (0..50).any(|_| {
+        let is_ours = directory.try_lock().is_ok();
+        if !is_ours {
+            kernel_thread::rest(10_000_000);
+        }
+        is_ours
+    });
+    free.then_some(directory)
+}
+
+fn bind(socket: &UnixListener, path: &Path) -> io::Result<()> {
+    // SAFETY: all zeroes are such a name.
+    let mut name: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
+    name.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, &from) in name.sun_path.iter_mut().zip(path.as_os_str().as_bytes()) {
+        *to = from as libc::c_char;
+    }
+    let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the name is one of a Unix socket, and its size is right.
+    done(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), size) }).map(drop)
+}
+
+/// Removes the file at `path` if it is a socket on which nobody listens.
+fn free(path: &Path) -> io::Result<()> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        let message = "there is a file that is no socket";
+        return Err(io::Error::new(ErrorKind::AlreadyExists, message));
+    }
+    // A socket of another kind hears only whether somebody has the file: it does not wait in a queue.
+    let answer = UnixDatagram::unbound()?.connect(path);
+    match answer.map_err(|error| error.kind()) {
+        Err(ErrorKind::ConnectionRefused) => std::fs::remove_file(path),
+        Err(ErrorKind::NotFound) => Ok(()),
+        Err(ErrorKind::PermissionDenied) => Err(ErrorKind::PermissionDenied.into()),
+        _ => {
+            let message = "another process listens there";
+            Err(io::Error::new(ErrorKind::AddrInUse, message))
+        }
+    }
+}
+
+/// The file that has just been made at `path`. Not the one that a symlink there leads to: whoever may write in the
+/// directory can have put one in its place.
+fn made_at(path: &Path) -> io::Result<(File, Metadata)> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    options.custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
+    let file = options.open(path)?;
+    let about = file.metadata()?;
+    // SAFETY: a plain call.
+    let is_ours = about.file_type().is_socket() && about.uid() == unsafe { libc::geteuid() };
+    match is_ours {
+        true => Ok((file, about)),
+        false => Err(io::Error::other("another file has come in its place")),
+    }
+}
+
+/// Gives the owner the rights to the file that some umask has taken. Without them the owner cannot ask, which harms
+/// nobody: an error is none.
+fn give_rights(file: &File) {
+    // By the open file: there may be another one at the path by now.
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let _ = std::fs::set_permissions(itself, Permissions::from_mode(0o600));
+}
+
+/// The process exits.
+extern "C" fn remove() {
+    let Some((path, process, file)) = MADE.get() else {
+        return;
+    };
+    // A child that was made without the handlers of `fork` has another number.
+    if is_forked_child() || std::process::id() != *process {
+        return;
+    }
+    let about = std::fs::symlink_metadata(path);
+    if about.is_ok_and(|about| (about.dev(), about.ino()) == *file) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn accept(listener: UnixListener, started: u64) {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => admit(stream, started),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL) => {
+                    // The program has closed it, and the number may be another file's by now.
+                    core::mem::forget(listener);
+                    return;
+                }
+                // No descriptor is to be had, or no memory.
+                _ => kernel_thread::rest(100_000_000),
+            },
+        }
+    }
+}
+
+/// Serves a client, if it may be served.
+fn admit(stream: UnixStream, started: u64) {
+    let only_here = OnlyHere::new(stream.as_raw_fd());
+    let refuse = |reason: String| drop(send(&stream, &error(reason)));
+    if stream.set_write_timeout(Some(PATIENCE)).is_err() {
+        return;
+    }
+    // SAFETY: a plain call.
+    let own = unsafe { libc::geteuid() };
+    if !user(&stream).is_some_and(|user| user == own || user == 0) {
+        return refuse(format!("only user {own} and root may ask"));
+    }
+    // Relaxed: this thread alone adds to it.
+    if SERVED.load(Ordering::Relaxed) >= CLIENTS {
+        return refuse(format!("{CLIENTS} clients are served already"));
+    }
+    SERVED.fetch_add(1, Ordering::Relaxed);
+    let serve = move || {
+        // An error is the client's, or the end.
+        let _ = Client::new(&stream, started).live();
+        drop((stream, only_here));
+        SERVED.fetch_sub(1, Ordering::Relaxed);
+    };
+    if employ("gt-client", serve).is_err() {
+        SERVED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn send(mut stream: &UnixStream, answer: &Object) -> io::Result<()> {
+    stream.write_all(format!("{answer}\n").as_bytes())
+}
+
+/// The user that has made the connection.
+fn user(stream: &UnixStream) -> Option<libc::uid_t> {
+    // SAFETY: zeroes are valid.
+    let mut who: libc::ucred = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    let place = (&raw mut who).cast();
+    // SAFETY: the place is valid, and its size is right.
+    let answer = unsafe { libc::getsockopt(stream.as_raw_fd(), level, option, place, &mut size) };
+    (answer == 0).then_some(who.uid)
+}
+
+struct Client<'a> {
+    stream: &'a UnixStream,
+    read: BufReader<&'a UnixStream>,
+    looks: Looks,
+    observer: Observer,
+    /// When the process began to serve.
+    started: u64,
+    /// When it last asked for something, and for a summary.
+    asked: u64,
+    summarized: Option<u64>,
+}
+
+impl<'a> Client<'a> {
+    fn new(stream: &'a UnixStream, started: u64) -> Client<'a> {
+        Client {
+            stream,
+            read: BufReader::new(stream),
+            looks: Looks::default(),
+            observer: Observer::new(),
+            started,
+            asked: clock::now(),
+            summarized: None,
+        }
+    }
+
+    fn live(&mut self) -> io::Result<()> {
+        while let Some(line) = self.line()? {
+            self.asked = clock::now();
+            let asked = parse(&line);
+            let (stream, until) = (self.stream, self.asked + ANSWER_FOR);
+            let mut to = BufWriter::new(Slow { stream, until });
+            match asked {
+                Ok(Ask::Summary { show }) => write!(to, "{}", self.summary(show))?,
+                Ok(Ask::Thread { id }) => write!(to, "{}", thread(id))?,
+                Ok(Ask::Deadlocks) => write!(to, "{}", deadlocks())?,
+                Ok(Ask::Dump) => {
+                    write!(to, r#"{{"version":{VERSION},"answer":"dump","dump":"#)?;
+                    Snapshot::take(Depth::Stacks).write_json(&mut to)?;
+                    write!(to, "}}")?;
+                }
+                Err(reason) => write!(to, "{}", error(reason))?,
+            }
+            writeln!(to)?;
+            to.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The next request; `None`: there will be none.
+    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        loop {
+            let now = clock::now();
+            if now >= self.asked + SILENCE {
+                return Ok(None);
+            }
+            let looks = self.summarized.is_some_and(|at| now < at + LOOKS_FOR);
+            let pause = match looks {
+                true => Duration::from_micros(fastrand::u64(15_000..25_000)),
+                false => Duration::from_secs(1),
+            };
+            self.stream.set_read_timeout(Some(pause))?;
+            let left = LONGEST + 1 - line.len();
+            let mut some = self.read.by_ref().take(left as u64);
+            match some.read_until(b'\n', &mut line) {
+                Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
+                Ok(_) if line.len() > LONGEST => {
+                    let reason = format!("a request has {LONGEST} bytes at most");
+                    send(self.stream, &error(reason))?;
+                    return Ok(None);
+                }
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if looks {
+                        self.looks.look(&runtimes::all(), &mut self.observer);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn summary(&mut self, show: usize) -> Object {
+        let runtimes = runtimes::all();
+        // The first summary has no looks yet.
+        while self.looks.count() < FEWEST_LOOKS {
+            self.looks.look(&runtimes, &mut self.observer);
+            kernel_thread::rest(QUICK_PACE);
+        }
+        self.summarized = Some(self.asked);
+        let summary = Summary::take(&runtimes, &mut self.looks, &mut self.observer, show);
+        let (snapshot, counts) = (&summary.snapshot, &summary.counts);
+        let thread = |place: usize| of_thread(snapshot, &snapshot.threads[place]);
+        let waits = counts.waits.iter().map(|(kind, count)| {
+            let what = Quoted(kind.name);
+            Object::default().with("what", what).with("count", count)
+        });
+        let threads = Object::default()
+            .with("green", counts.green)
+            .with("kernel", counts.kernel)
+            .with("new", counts.new)
+            .with("ready", counts.ready)
+            .with("running", counts.running)
+            .with("blocked", counts.blocked)
+            .with("parked", counts.parked)
+            .with("waits", list(waits));
+        let program = std::env::current_exe().unwrap_or_default();
+        let program = program.file_name().unwrap_or_default().to_string_lossy();
+        let of_each = runtimes.iter().zip(&summary.processors);
+        let of_each = of_each.map(|(runtime, all)| of_runtime(runtime, all, snapshot));
+        let busiest = summary.busiest.iter();
+        let busiest = busiest.map(|&(place, busy)| thread(place).with("busy", busy));
+        let longest = summary.longest.iter().map(|&place| thread(place));
+        answer("summary")
+            .with("process", std::process::id())
+            .with("program", Quoted(&program))
+            .with("uptime_ms", (clock::now() - self.started) / 1_000_000)
+            .with("took_us", summary.took / 1000)
+            .with("runtimes", list(of_each))
+            .with("threads", threads)
+            .with("busiest", list(busiest))
+            .with("longest", list(longest))
+    }
+}
+
+/// Writes to a client, but not for ever.
+struct Slow<'a> {
+    stream: &'a UnixStream,
+    until: u64,
+}
+
+impl Write for Slow<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match clock::now() < self.until {
+            true => self.stream.write(bytes),
+            false => Err(ErrorKind::TimedOut.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ask {
+    Summary { show: usize },
+    Thread { id: u64 },
+    Dump,
+    Deadlocks,
+}
+
+/// What is asked for in this line: an object of numbers and strings, of which none that is known has a comma or a colon.
+fn parse(line: &[u8]) -> Result<Ask, String> {
+    let text = core::str::from_utf8(line).map_err(|_| "the request is not UTF-8")?;
+    let inside = text.trim().strip_prefix('{');
+    let inside = inside.and_then(|text| text.strip_suffix('}'));
+    let inside = inside.ok_or("the request is no JSON object of numbers and strings")?;
+    let (mut version, mut ask, mut id, mut show) = (None, "", None, SHOWN);
+    for member in inside.split(',') {
+        let (name, value) = member.split_once(':').unwrap_or((member, ""));
+        let (name, value) = (name.trim(), value.trim());
+        let digits = value.starts_with(|c: char| c.is_ascii_digit());
+        let number = value.parse().ok().filter(|_| digits);
+        match (name, number) {
+            (r#""version""#, Some(number)) => version = Some(number),
+            (r#""ask""#, _) => ask = value,
+            (r#""id""#, Some(number)) => id = Some(number),
+            (r#""show""#, Some(number)) => show = MOST_SHOWN.min(number),
+            _ => {
+                return Err(format!(
+                    "member {name}: not known, or its value is of another type"
+                ));
+            }
+        }
+    }
+    match version {
+        Some(VERSION) => {}
+        Some(other) => return Err(format!("version {other}: accepted is {VERSION}")),
+        None => return Err(format!("the version is missing: accepted is {VERSION}")),
+    }
+    let show = show as usize;
+    match (ask, id) {
+        (r#""summary""#, _) => Ok(Ask::Summary { show }),
+        (r#""thread""#, Some(id)) => Ok(Ask::Thread { id }),
+        (r#""thread""#, None) => Err("the thread's id is missing".into()),
+        (r#""dump""#, _) => Ok(Ask::Dump),
+        (r#""deadlocks""#, _) => Ok(Ask::Deadlocks),
+        _ => Err(format!(
+            "ask {ask}: accepted is summary, thread, dump or deadlocks"
+        )),
+    }
+}
+
+fn answer(answer: &str) -> Object {
+    let version = Object::default().with("version", VERSION);
+    version.with("answer", Quoted(answer))
+}
+
+/// The answer that says why there is no other.
+fn error(reason: String) -> Object {
+    let version = Object::default().with("version", VERSION);
+    version.with("error", Quoted(reason))
+}
+
+fn of_runtime(runtime: &Runtime, processors: &[OfProcessor], snapshot: &Snapshot) -> Object {
+    let is_green = runtime.cluster().is_some();
+    let mut told = Object::default()
+        .with("mode", Quoted(if is_green { "green" } else { "kernel" }))
+        .maybe("policy", runtime.policy().map(Quoted));
+    let figures = runtime.figures();
+    for (name, value) in figures.numbers {
+        // The protocol's first version calls one otherwise.
+        let is_other = name == "global_queue_len";
+        told = told.with(if is_other { "global_queue" } else { name }, value);
+    }
+    let calls = figures.blocked_calls.iter().map(|(name, count)| {
+        let name = Quoted(name);
+        Object::default().with("name", name).with("count", count)
+    });
+    let processors = processors.iter().map(|processor| {
+        let thread = processor.thread.map(|place| &snapshot.threads[place]);
+        let name = thread.and_then(|entry| entry.name.as_deref());
+        let cpu = thread.and_then(|entry| entry.cpu);
+        Object::default()
+            .with("index", processor.index)
+            .with("state", Quoted(processor.state))
+            .with("busy", processor.busy)
+            .with("queue", processor.queue)
+            .with("switches", processor.switches)
+            .maybe("thread", thread.map(|entry| entry.id))
+            .maybe("cpu_us", cpu.map(|cpu| cpu / 1_000))
+            .maybe("name", name.map(Quoted))
+    });
+    told.with("blocked_calls", list(calls))
+        .with("processors", list(processors))
+}
+
+fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
+    let wait = entry.wait.as_ref();
+    let wait = wait.map(|wait| text::wait_text(snapshot, wait));
+    json::thread(entry)
+        .with("turns", entry.turns)
+        .maybe("waits_for", wait.map(Quoted))
+}
+
+/// One thread, with its backtrace.
+fn thread(id: u64) -> Object {
+    let mut found = None;
+    snapshot::inspect(&mut all(), |thread| {
+        // SAFETY: it was seen in the read section that is open, and so it stays.
+        let identity = unsafe { thread.identity().as_ref() };
+        let known = identity.and_then(|identity| identity.known_id());
+        if known.is_some_and(|known| known.get() == id) {
+            found = Some(thread);
+        }
+    });
+    let mut snapshot = Snapshot::of(found.into_iter(), Depth::Stacks);
+    snapshot.add_holders();
+    // Another thread may have the record by now.
+    let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {
+        return error(format!("there is no thread {id}"));
+    };
+    let frames = snapshot.frames_as_json(entry.stack, &mut Symbols::new());
+    answer("thread").with("thread", of_thread(&snapshot, entry).with("frames", frames))
+}
+
+/// Threads that wait for each other.
+fn deadlocks() -> Object {
+    let snapshot = Snapshot::take(Depth::Waits);
+    let thread = |&place: &u32| of_thread(&snapshot, &snapshot.threads[place as usize]);
+    let cycles = deadlock::cycles(&snapshot);
+    let cycles = cycles.iter().map(|cycle| list(cycle.iter().map(thread)));
+    answer("deadlocks").with("deadlocks", list(cycles))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Somebody who may write in the directory puts another file in the socket's place before its mode is set.
+    #[test]
+    fn no_other_file_gets_the_mode() {
+        let directory = std::env::temp_dir().join(format!("gt-place-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let (path, precious) = (directory.join("socket"), directory.join("precious"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let bound = UnixListener::bind(&precious).unwrap();
+        std::fs::set_permissions(&precious, std::fs::Permissions::from_mode(0o666)).unwrap();
+        symlink(&precious, &path).unwrap();
+        assert!(made_at(&path).is_err(), "a symlink");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        assert!(made_at(&path).is_err(), "a plain file");
+        assert_eq!(mode(&precious), 0o666);
+        // It is the open file that gets the rights, not the one that comes to its path.
+        let (open, _) = made_at(&precious).unwrap();
+        std::fs::rename(&precious, directory.join("moved")).unwrap();
+        symlink(&path, &precious).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        give_rights(&open);
+        assert_eq!(
+            (mode(&directory.join("moved")), mode(&path)),
+            (0o600, 0o644)
+        );
+        drop(bound);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn requests_are_read() {
+        let read = |text: &str| parse(text.as_bytes());
+        let summary = Ok(Ask::Summary { show: 20 });
+        assert_eq!(read(r#"{"version":1,"ask":"summary"}"#), summary);
+        assert_eq!(
+            read(" { \"ask\" : \"summary\" , \"version\" : 1 } \r"),
+            summary
+        );
+        let all = read(r#"{"version":1,"ask":"summary","show":100000}"#);
+        assert_eq!(all, Ok(Ask::Summary { show: 500 }));
+        let thread = read(r#"{"version":1,"ask":"thread","id":7}"#);
+        assert_eq!(thread, Ok(Ask::Thread { id: 7 }));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for bad in [
+            "",
+            "{",
+            "{}",
+            "[]",
+            "null",
+            "{\"",
+            "{\"ask\"",
+            "{\"ask\":}",
+            "{\"ask\":\"",
+            "\0\0\0",
+            r#"{"version":1}"#,
+            r#"{"version":2,"ask":"summary"}"#,
+            r#"{"version":-1,"ask":"summary"}"#,
+            r#"{"version":99999999999999999999,"ask":"summary"}"#,
+            r#"{"version":1,"ask":"thread"}"#,
+            r#"{"version":1,"ask":"everything"}"#,
+            r#"{"version":1,"ask":"summary",}"#,
+            r#"{"version":1,"ask":"summary"}}"#,
+            r#"{"version":1,"ask":"summ\"ary"}"#,
+            r#"{"version":1,"ask":"summary","size":1}"#,
+            r#"{"version":1,"ask":7}"#,
+        ] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(parse(b"\xff{}").is_err());
+    }
+}

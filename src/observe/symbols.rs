@@ -1,0 +1,437 @@
+//! Names for addresses: functions, those that were inlined too, files and lines.
+//!
+//! A stack is shown in full, or in *short* form, as std's backtraces are: without the runtime's own frames on
+//! top, and without what lies below the thread's closure. The first frame that is left is the public
+//! function in which the thread waits. Which frames are cut is decided by one table ([`KINDS`]): by the file in
+//! which a function stands, if that is known, or else by the function's path. (Debug information that is
+//! only line tables has names without paths of inlined functions.)
+//!
+//! To find a name (`elf`) allocates, and maps the program's file; where that may not be done, `Modules::raw` still
+//! tells the module and the address in it.
+
+use core::ops::Range;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::elf::DebugInfo;
+use super::modules::Modules;
+use crate::engine::door::variable;
+
+/// How much of a stack is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Short,
+    Full,
+}
+
+impl Style {
+    /// As `RUST_BACKTRACE` asks for it.
+    pub(crate) fn from_environment() -> Style {
+        Style::of(variable::read("RUST_BACKTRACE").as_deref())
+    }
+
+    fn of(variable: Option<&OsStr>) -> Style {
+        match variable {
+            Some(value) if value == "full" => Style::Full,
+            _ => Style::Short,
+        }
+    }
+}
+
+/// A function in which an instruction lies, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol {
+    /// The function's path, without the hash at its end. If it is not known, the module and an address in it.
+    pub(crate) function: Arc<str>,
+    /// As std's backtraces write it.
+    pub(crate) file: Option<Arc<str>>,
+    pub(crate) line: Option<u32>,
+    kind: Kind,
+}
+
+/// The symbols of addresses, each of which is asked for once.
+pub(crate) struct Symbols {
+    all: Vec<Symbol>,
+    by_address: HashMap<usize, Range<usize>>,
+    debug_info: DebugInfo,
+    /// The current folder.
+    folder: Option<PathBuf>,
+    /// This library's, once it was needed.
+    own: Option<String>,
+}
+
+impl Symbols {
+    pub(crate) fn new() -> Symbols {
+        Symbols {
+            all: Vec::new(),
+            by_address: HashMap::new(),
+            debug_info: DebugInfo::default(),
+            folder: std::env::current_dir().ok(),
+            own: None,
+        }
+    }
+
+    /// Returns the functions for an address of `Unwinder::frames`: the function, and before it the functions
+    /// that were inlined into it, the innermost first. Never none.
+    pub(crate) fn of(&mut self, address: usize, modules: &Modules) -> &[Symbol] {
+        let range = match self.by_address.get(&address) {
+            Some(range) => range.clone(),
+            None => self.find(address, modules),
+        };
+        &self.all[range]
+    }
+
+    /// Returns the frames of a whole stack.
+    pub(crate) fn stack(
+        &mut self,
+        addresses: &[usize],
+        style: Style,
+        modules: &Modules,
+    ) -> Vec<Symbol> {
+        let mut frames = Vec::with_capacity(addresses.len());
+        for &address in addresses {
+            frames.extend_from_slice(self.of(address, modules));
+        }
+        match style {
+            Style::Full => frames,
+            Style::Short => short(&frames).to_vec(),
+        }
+    }
+
+    fn find(&mut self, address: usize, modules: &Modules) -> Range<usize> {
+        let Symbols {
+            all,
+            debug_info,
+            folder,
+            own,
+            ..
+        } = self;
+        let own = own.get_or_insert_with(|| own_folder(debug_info, modules));
+        let start = all.len();
+        // The instruction lies before the address.
+        let instruction = address.wrapping_sub(1);
+        debug_info.of(instruction, modules, |name, place| {
+            let name = String::from_utf8_lossy(name);
+            let function = format!("{:#}", rustc_demangle::demangle(&name));
+            let file = place.as_ref().and_then(|place| place.file).map(Path::new);
+            all.push(Symbol {
+                kind: kind(&function, file, own),
+                function: function.into(),
+                file: file.map(|file| shorten(file, folder.as_deref()).into()),
+                line: place.and_then(|place| place.line),
+            });
+        });
+        if all.len() == start {
+            all.push(Symbol {
+                function: raw_name(instruction, modules).into(),
+                file: None,
+                line: None,
+                kind: Kind::Program,
+            });
+        }
+        let range = start..all.len();
+        self.by_address.insert(address, range.clone());
+        range
+    }
+}
+
+fn raw_name(address: usize, modules: &Modules) -> String {
+    match modules.raw(address) {
+        Some((module, offset)) => format!("{module}+{offset:#x}"),
+        None => format!("{address:#x}"),
+    }
+}
+
+/// A file's path as std's short backtraces write it; of the compiler's hash in the path of a file of std's,
+/// as much as `rustc --version` writes.
+fn shorten(file: &Path, folder: Option<&Path>) -> String {
+    const HASH: usize = 9;
+    if let Some(Ok(inside)) = folder.map(|folder| file.strip_prefix(folder)) {
+        return format!("./{}", inside.display());
+    }
+    let whole = file.to_string_lossy();
+    match whole
+        .strip_prefix("/rustc/")
+        .and_then(|rest| rest.split_once('/'))
+    {
+        Some((hash, rest)) if hash.is_ascii() && hash.len() > HASH => {
+            format!("/rustc/{}/{rest}", &hash[..HASH])
+        }
+        _ => whole.into_owned(),
+    }
+}
+
+/// What a function is, for a short backtrace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The runtime's own: cut away.
+    Runtime,
+    /// This library's: of those that follow on each other, the outermost is the one that the program has
+    /// called, and stays.
+    Public,
+    /// std's, which both call: cut away where one of the above follows.
+    Common,
+    Program,
+}
+
+/// What a function's path begins with, what the path of its file contains, and what the function is then. The
+/// first line that fits holds. The file's path begins with this library's folder where there is a `~`.
+const KINDS: [(&str, &str, Kind); 10] = [
+    // The tests of this folder play the program.
+    (
+        "greenthread::observe::unwind::tests::",
+        "~src/observe/unwind/tests/",
+        Kind::Program,
+    ),
+    // The program has called libc's function.
+    ("greenthread::libc::", "~src/libc/", Kind::Runtime),
+    ("greenthread::engine::", "~src/engine/", Kind::Runtime),
+    ("greenthread::engine::arch::", "~arch/", Kind::Runtime),
+    ("preempt_trampoline", "", Kind::Runtime),
+    ("greenthread_way_back", "", Kind::Runtime),
+    ("greenthread::", "~src/", Kind::Public),
+    ("core::", "/library/core/src/", Kind::Common),
+    ("alloc::", "/library/alloc/src/", Kind::Common),
+    ("std::", "/library/std/src/", Kind::Common),
+];
+
+/// std's name for the function below which a short backtrace ends.
+const BOTTOM: &str = "__rust_begin_short_backtrace";
+
+/// `own` is this library's folder, as the debug information has it, with a slash; empty if there is none.
+fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
+    // `<path::Type as path::Trait>::method`
+    let path = function.trim_start_matches(['<', '&']);
+    let file = file.map(Path::to_string_lossy);
+    let fits = |(name, place, _): &&(&str, &str, Kind)| match (&file, place.strip_prefix('~')) {
+        (None, _) => path.starts_with(name),
+        (Some(_), _) if place.is_empty() => path.starts_with(name),
+        (Some(file), None) => file.contains(place),
+        (Some(file), Some(inside)) => {
+            let rest = file.strip_prefix(own).filter(|_| !own.is_empty());
+            rest.is_some_and(|rest| rest.starts_with(inside))
+        }
+    };
+    KINDS.iter().find(fits).map_or(Kind::Program, |line| line.2)
+}
+
+/// Returns this library's folder, as the debug information has it.
+fn own_folder(debug_info: &mut DebugInfo, modules: &Modules) -> String {
+    let mut folder = String::new();
+    let own = own_folder as fn(&mut DebugInfo, &Modules) -> String as usize;
+    debug_info.of(own, modules, |_, place| {
+        let file = place.and_then(|place| place.file);
+        let own = file.and_then(|file| file.strip_suffix(OWN_FILE));
+        folder = own.unwrap_or_default().to_owned();
+    });
+    folder
+}
+
+/// This file, in the library's folder.
+const OWN_FILE: &str = "src/observe/symbols.rs";
+
+/// The frames that a short backtrace shows; all of them if it would show none.
+fn short(frames: &[Symbol]) -> &[Symbol] {
+    let bottom = frames
+        .iter()
+        .position(|frame| frame.function.contains(BOTTOM));
+    let mut end = bottom.unwrap_or(frames.len());
+    while end > 0 && frames[end - 1].kind == Kind::Runtime {
+        end -= 1;
+    }
+    let mut start = 0;
+    for (index, frame) in frames[..end].iter().enumerate() {
+        match frame.kind {
+            Kind::Runtime => start = index + 1,
+            Kind::Public => start = index,
+            Kind::Common => {}
+            Kind::Program => break,
+        }
+    }
+    match &frames[start..end.max(start)] {
+        [] => frames,
+        shown => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(names: &[&str]) -> Vec<Symbol> {
+        let symbol = |name: &&str| Symbol {
+            function: (*name).into(),
+            file: None,
+            line: None,
+            kind: kind(name, None, ""),
+        };
+        names.iter().map(symbol).collect()
+    }
+
+    #[track_caller]
+    fn check(names: &[&str], shown: &[&str]) {
+        assert_eq!(short(&frames(names)), frames(shown));
+    }
+
+    const BELOW: [&str; 6] = [
+        "greenthread::engine::runtime::packet::__rust_begin_short_backtrace",
+        "core::ops::function::FnOnce::call_once",
+        "std::panicking::try",
+        "greenthread::engine::runtime::packet::Packet<T,F>::run",
+        "greenthread::engine::runtime::life::body",
+        "greenthread::engine::arch::x86_64::switch::call_at_bottom",
+    ];
+
+    #[track_caller]
+    fn check_thread(above: &[&str], shown: &[&str]) {
+        check(&[above, &BELOW].concat(), shown);
+    }
+
+    #[test]
+    fn a_parked_thread_shows_the_public_function_that_it_waits_in() {
+        check_thread(
+            &[
+                "greenthread::engine::arch::x86_64::switch::switch",
+                "greenthread::engine::green::context::Context::suspend",
+                "core::ops::function::FnOnce::call_once",
+                "<greenthread::engine::wait::queue::WaitQueue as core::fmt::Debug>::fmt",
+                "greenthread::sync::raw_mutex::RawMutex::lock_slow",
+                "greenthread::sync::mutex::Mutex<T>::lock",
+                "core::option::Option<T>::map",
+                "shop::serve",
+                "greenthread::sync::once::Once::call_once",
+                "shop::main::{{closure}}",
+            ],
+            &[
+                "greenthread::sync::mutex::Mutex<T>::lock",
+                "core::option::Option<T>::map",
+                "shop::serve",
+                "greenthread::sync::once::Once::call_once",
+                "shop::main::{{closure}}",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_preempted_thread_shows_its_own_code() {
+        check_thread(
+            &[
+                "greenthread::engine::green::context::Context::suspend",
+                "greenthread::engine::sched::preempt::preempted",
+                "preempt_trampoline",
+                "core::iter::adapters::map::Map<I,F>::fold",
+                "shop::count",
+            ],
+            &["core::iter::adapters::map::Map<I,F>::fold", "shop::count"],
+        );
+    }
+
+    #[test]
+    fn a_function_of_another_crate_is_not_taken_for_the_runtimes() {
+        check_thread(
+            &["greenthread_shop::engine", "greenthreads"],
+            &["greenthread_shop::engine", "greenthreads"],
+        );
+    }
+
+    #[test]
+    fn a_file_says_more_than_a_name_without_a_path() {
+        let own = "/home/me/.cargo/registry/src/x/greenthread-0.1.0/";
+        let check = |name: &str, file: &str, expected| {
+            let file = file.replace("OWN/", own);
+            assert_eq!(kind(name, Some(Path::new(&file)), own), expected, "{file}");
+        };
+        check("lock<u32>", "OWN/src/sync/mutex.rs", Kind::Public);
+        check("park", "OWN/src/engine/sched/park.rs", Kind::Runtime);
+        check("switch", "OWN/arch/x86_64/switch.rs", Kind::Runtime);
+        check(
+            "call_once",
+            "/rustc/1/library/core/src/ops/function.rs",
+            Kind::Common,
+        );
+        check(
+            "park",
+            "/home/me/shop/src/engine/sched/park.rs",
+            Kind::Program,
+        );
+        check("park", "OWN/examples/tour.rs", Kind::Program);
+        assert_eq!(
+            kind("lock", Some(Path::new("src/sync/mutex.rs")), ""),
+            Kind::Program
+        );
+    }
+
+    #[test]
+    fn this_library_knows_its_folder() {
+        let modules = Modules::load();
+        let mut symbols = Symbols::new();
+        let address = Modules::load as fn() -> Modules as usize + 1;
+        let found = symbols.of(address, &modules).last().unwrap();
+        assert_eq!(found.kind, Kind::Public, "{found:?}");
+    }
+
+    #[test]
+    fn what_would_show_nothing_shows_all() {
+        check(&[], &[]);
+        check(&BELOW[4..], &BELOW[4..]);
+        check(&BELOW, &BELOW);
+        check(&["shop+0x10", "shop+0x20"], &["shop+0x10", "shop+0x20"]);
+    }
+
+    #[test]
+    fn without_the_mark_the_runtime_is_cut_off_below_all_the_same() {
+        check(&["shop::serve", BELOW[4], BELOW[5]], &["shop::serve"]);
+    }
+
+    #[test]
+    fn the_whole_stack_is_shown_on_request() {
+        let of = |value: &str| Style::of(Some(OsStr::new(value)));
+        assert_eq!(
+            (of("full"), of("1"), of("0")),
+            (Style::Full, Style::Short, Style::Short)
+        );
+        assert_eq!(Style::of(None), Style::Short);
+        let (mut symbols, modules) = (Symbols::new(), Modules::load());
+        let engine = crate::__preemption_is_off as fn() -> bool as usize + 1;
+        let short = symbols.stack(&[3, engine], Style::Short, &modules);
+        let full = symbols.stack(&[3, engine], Style::Full, &modules);
+        assert!(full.len() >= 2 && short.len() <= full.len());
+        assert!(short == full || Style::from_environment() == Style::Full || short[0] == full[0]);
+    }
+
+    #[test]
+    fn paths_are_short() {
+        let folder = Some(Path::new("/home/me/shop"));
+        let check = |file: &str, short: &str| assert_eq!(shorten(Path::new(file), folder), short);
+        check("/home/me/shop/src/main.rs", "./src/main.rs");
+        check("/home/me/shop2/src/main.rs", "/home/me/shop2/src/main.rs");
+        check(
+            "/rustc/f2d3ce0bd7f24a49f8f72d9000448f8838c4e850/library/std/src/thread.rs",
+            "/rustc/f2d3ce0bd/library/std/src/thread.rs",
+        );
+        check(
+            "/rustc/1/library/std/src/thread.rs",
+            "/rustc/1/library/std/src/thread.rs",
+        );
+    }
+
+    #[test]
+    fn what_has_no_name_has_its_module() {
+        let modules = Modules::load();
+        let mut symbols = Symbols::new();
+        let function: &str = &symbols.of(3, &modules)[0].function.clone();
+        assert_eq!(function, "0x2");
+        let own = what_has_no_name_has_its_module as fn() as usize + 1;
+        assert!(raw_name(own, &modules).contains("+0x"));
+        let found = symbols.of(own, &modules).to_vec();
+        assert!(
+            found
+                .iter()
+                .any(|symbol| symbol.function.ends_with("what_has_no_name_has_its_module")),
+            "{found:?}"
+        );
+        assert_eq!(symbols.of(own, &modules), found);
+    }
+}

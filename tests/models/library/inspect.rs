@@ -1,0 +1,35 @@
+//! Stands in for the library's `inspect`: its protocol files.
+
+#[path = "../../../src/engine/inspect/reason.rs"]
+pub(crate) mod reason;
+#[path = "../../../src/engine/inspect/since.rs"]
+pub(crate) mod since;
+#[path = "../../../src/engine/inspect/threads.rs"]
+pub(crate) mod threads;
+
+/// No kernel thread is looked at.
+pub(crate) mod kernel {
+    use crate::engine::green::{Identity, waiter::Parking};
+
+    pub(crate) enum KernelThread {}
+
+    macro_rules! nothing {
+        ($($name:ident -> $result:ty)*) => {$(
+            pub(crate) fn $name(&self) -> $result {
+                match *self {}
+            }
+        )*};
+    }
+
+    impl KernelThread {
+        nothing! {
+            identity -> *const Identity
+            is_left_over -> bool
+            mark -> usize
+            millis -> u32
+            parking -> *const Parking
+            thread -> i32
+            turns -> u32
+        }
+    }
+}
