@@ -13,7 +13,7 @@
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
 //! | look at every runtime's figures | [`runtimes`] |
-//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `syscall_name` |
+//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm` |
 //! | start a kernel thread of the crate's own | [`helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
@@ -48,6 +48,7 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
+#[cfg(any(green, feature = "observe"))]
 pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]

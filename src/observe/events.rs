@@ -107,7 +107,7 @@ pub(super) fn blocked(place: &BlockedPlace) {
 }
 
 #[cfg(green)]
-pub(crate) fn deadlock(threads: usize) {
+pub(super) fn deadlock(threads: usize) {
     if listens(EVENTS) {
         put(DEADLOCK, 0, "", None, threads as u64);
     }

@@ -63,7 +63,9 @@
 // | `warn` | warnings of what costs threads their time |
 // | `summary`, `runtimes` | all threads in a few figures, and which are busy; what the runtimes tell of themselves |
 // | `socket` | the socket on which a running program is asked for all that |
-// | `trace`, `measure`, `events` | the schedule of a piece of work; whether times are measured; what happens, for the crate tracing |
+// | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three |
+// | `trace`, `measure`, `events` | the schedule of a piece of work; times; what happens, for the crate tracing |
+// | `kept`, `queue` | what is kept of each processor and worker; a queue with many writers and one reader |
 // | `export`, `schedtrace` | runtimes' figures for Prometheus, the crate metrics, and standard error |
 // | `gdb` | a table and a script by which gdb finds green threads |
 // | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
@@ -78,7 +80,7 @@ mod dump;
 mod elf;
 #[cfg(feature = "tracing")]
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
-pub(crate) mod events;
+mod events;
 mod export;
 #[cfg(green)]
 #[allow(
@@ -122,7 +124,7 @@ mod text;
     unsafe_code,
     reason = "memory for rings, text in words, the end of the process"
 )]
-pub(crate) mod trace;
+mod trace;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "unwind tables")]
 pub(crate) mod unwind;

@@ -191,7 +191,7 @@ fn report() {
     }
     let _ = write_dump(&snapshot, &head);
     #[cfg(feature = "tracing")]
-    crate::observe::events::deadlock(snapshot.threads.len());
+    super::events::deadlock(snapshot.threads.len());
     if action() == OnDeadlock::Abort {
         std::process::abort();
     }

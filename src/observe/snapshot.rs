@@ -385,7 +385,7 @@ pub(super) fn frames_of_running(
     {
         for _ in 0..HOLDS {
             // `None`: it blocks the signal, or the system does not run it for long.
-            let Some(held) = Held::hold(thread, call.is_none()) else {
+            let Some(held) = Held::hold(thread, call.is_none(), observer) else {
                 break;
             };
             let registers = Registers::of_signal(held.registers());

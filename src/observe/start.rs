@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::trace::environment as trace;
 #[cfg(green)]
 use super::{
     gdb,
@@ -16,7 +17,7 @@ use super::{
     socket::LONGEST_PATH,
     warn,
 };
-use super::{measure, schedtrace, trace::environment as trace};
+use super::{measure, schedtrace};
 use crate::engine::door::{Backend, OnDeadlock, read_variable as read};
 
 /// What is asked for.

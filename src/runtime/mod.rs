@@ -34,6 +34,8 @@ pub use crate::engine::door::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
 };
+#[cfg(feature = "observe")]
+use crate::observe::measure::metrics_of;
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 
@@ -265,7 +267,7 @@ impl Runtime {
     /// ```
     pub fn metrics(&self) -> Metrics {
         #[cfg(feature = "observe")]
-        return crate::observe::measure::metrics_of(self.backend);
+        return metrics_of(self.backend);
         #[cfg(not(feature = "observe"))]
         self.backend.metrics()
     }

@@ -26,6 +26,7 @@ use crate::engine::atomic::{
     AtomicI32, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use crate::engine::sys::observer::Observer;
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{clock, futex, kernel_thread};
 
@@ -33,9 +34,9 @@ use crate::engine::sys::{clock, futex, kernel_thread};
 pub(crate) const WHO: u32 = u32::MAX - 2;
 /// The longest time, in nanoseconds, for which a thread is held.
 const PATIENCE: u64 = 5_000_000;
-/// How long a report waits for the handler of a thread that is blocked, and for its turn.
+/// How long a report waits for the handler of a thread that stays blocked, and for its turn.
 const UNTIL_TAKEN: u64 = 100_000_000;
-/// How long it waits for that of a thread which computes: the system may not run it at once.
+/// How long it waits for that of a thread which computes, or was woken by the signal: the system may not run it at once.
 const UNTIL_RUN: u64 = 2_000_000_000;
 /// A thread that has computed for so long with the signal pending blocks it.
 const IS_DEAF: u64 = 20_000_000;
@@ -77,7 +78,7 @@ pub(crate) fn is_possible() -> bool {
 impl Held {
     /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked. `None`: it blocks
     /// the signal, did not come in time, or another is held.
-    pub(crate) fn hold(thread: i32, computes: bool) -> Option<Held> {
+    pub(crate) fn hold(thread: i32, computes: bool, observer: &mut Observer) -> Option<Held> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed).wrapping_add(1) % (u32::MAX / STATES);
         let word = number * STATES;
@@ -116,7 +117,7 @@ impl Held {
             if !is_ours || !sent && give_up(word) {
                 return None;
             }
-            if patience.is_over() {
+            if patience.is_over(observer) {
                 // First the note, which the thread takes back if it answers too late.
                 note_deaf(thread);
                 let is_late = give_up(word);
@@ -156,7 +157,9 @@ impl Held {
 
 /// A report's patience with a thread that it has sent the signal to.
 struct Patience {
-    until: u64,
+    thread: i32,
+    computes: bool,
+    since: u64,
     clock: libc::clockid_t,
     /// The CPU time after which the thread is deaf.
     until_used: u64,
@@ -165,18 +168,25 @@ struct Patience {
 impl Patience {
     fn new(thread: i32, computes: bool) -> Patience {
         let clock = kernel_thread::cpu_clock(thread);
-        let longest = if computes { UNTIL_RUN } else { UNTIL_TAKEN };
         Patience {
-            until: clock::now() + longest,
+            thread,
+            computes,
+            since: clock::now(),
             clock,
             until_used: clock::cpu_time(clock) + IS_DEAF,
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&self, observer: &mut Observer) -> bool {
         let used = clock::cpu_time(self.clock);
         let has_ended = used == 0;
-        has_ended || used >= self.until_used || clock::now() >= self.until
+        let waited = clock::now() - self.since;
+        // The signal wakes a thread that does not block it, before this one goes on.
+        let mut sleeps_on = || observer.is_blocked(self.thread) != Some(false);
+        has_ended
+            || used >= self.until_used
+            || waited >= UNTIL_RUN
+            || !self.computes && waited >= UNTIL_TAKEN && sleeps_on()
     }
 }
 

@@ -20,14 +20,14 @@
 mod collect;
 pub(super) mod common;
 mod decode;
-pub(crate) mod environment;
+pub(super) mod environment;
 mod json;
 mod outside;
 mod page;
 #[cfg_attr(not(green), path = "no_ring.rs")]
 mod ring;
 mod session;
-pub(crate) mod text;
+pub(super) mod text;
 mod timeline;
 mod words;
 #[cfg(green)]
