@@ -24,7 +24,7 @@ mod engine {
         pub(crate) use std::sync::atomic::*;
     }
 
-    pub(crate) mod green {
+    pub(crate) mod sched {
         pub(crate) struct Green;
     }
 
@@ -35,7 +35,7 @@ mod engine {
     }
 }
 
-static THREAD: engine::green::Green = engine::green::Green;
+static THREAD: engine::sched::Green = engine::sched::Green;
 
 fn main() {
     let mut criterion = support::criterion();

@@ -192,13 +192,20 @@ mod threads {
         pub(crate) processor: Option<Processor<'a>>,
     }
 
+    /// The calling thread, if it is a green one of another cluster: it has its own thread pointer.
+    #[cold]
+    #[inline(never)]
+    fn green_outside() -> Option<&'static Green> {
+        current::green()
+    }
+
     impl<'a> By<'a> {
         #[inline(always)]
         fn actor(self) -> Actor<'a> {
             let (thread, processor) = match self {
                 By::Thread(entered) => (Some(entered.green()), Some(entered.processor())),
                 By::Processor(processor) => (None, Some(processor)),
-                By::Outside => (current::green(), None),
+                By::Outside => (green_outside(), None),
             };
             Actor {
                 thread: thread.map(Thread::new),

@@ -12,14 +12,14 @@ use std::path::Path;
 use std::process::Command;
 
 const ROOTS: [&str; 3] = [
-    "greenthread::engine::sched::run_one_after_another",
+    "greenthread::engine::sched::run::run_one_after_another",
     "as greenthread::engine::policy::contract::Policy>::next",
     "as greenthread::engine::policy::contract::Policy>::ready",
 ];
 
 /// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it
 /// never comes there (a queue is kept within the capacity that it starts with).
-const ENDS: [&str; 16] = [
+const ENDS: [&str; 17] = [
     "::come_home",
     "::wait_for_processor",
     "greenthread::engine::sched::locked::stay",
@@ -28,8 +28,9 @@ const ENDS: [&str; 16] = [
     // Restores it before it calls, if it is not restored.
     "greenthread::engine::sched::guest::Guest::",
     "<greenthread::engine::sched::guest::Guest>::",
-    // Whoever has no seat is at home, or a green thread.
+    // Whoever has no seat, or owns no processor, is at home, or a green thread.
     "::read_without_seat",
+    "::green_outside",
     "greenthread::engine::sched::start::say_drained",
     "greenthread::engine::sys::die",
     "core::panicking::",
@@ -40,7 +41,7 @@ const ENDS: [&str; 16] = [
     // For a stack that is to be unwound when it is resumed: none is.
     "std::panic::resume_unwind",
     // As compilers since 1.97 name it.
-    "greenthread::engine::green::Green>>>::resize",
+    "greenthread::engine::sched::thread::Green>>>::resize",
 ];
 
 struct Function {
@@ -71,7 +72,7 @@ fn nor_does_it_in_a_shared_library() {
     );
     // What every hooked call asks, in a signal handler, too: only before the first green thread it may call the loader.
     let asks = |name: &str| {
-        name.contains("engine::green::current::")
+        name.contains("engine::sched::current::")
             && !name.contains("learn")
             && !name.contains("OWN")
     };
@@ -120,6 +121,7 @@ fn check(file: &Path) -> HashMap<String, Function> {
         to_see.extend(found);
     }
     let (mut seen, mut instructions, mut writes) = (HashSet::new(), 0, 0);
+    let mut callers: HashMap<&str, &str> = HashMap::new();
     while let Some(address) = to_see.pop() {
         let Some(function) = functions.get(address) else {
             continue;
@@ -128,12 +130,16 @@ fn check(file: &Path) -> HashMap<String, Function> {
         if is_end || !seen.insert(address) {
             continue;
         }
+        let by = std::iter::successors(Some(address), |by| callers.get(by).copied());
         assert!(
             function.thread_locals.is_empty(),
-            "{} touches a thread-local: {:?}",
-            function.name,
-            function.thread_locals
+            "it touches a thread-local, {:?}, by way of {:#?}",
+            function.thread_locals,
+            by.map(|by| &functions[by].name).collect::<Vec<_>>()
         );
+        for call in &function.calls {
+            callers.entry(call).or_insert(address);
+        }
         instructions += function.instructions;
         writes += function.writes_thread_pointer as usize;
         to_see.extend(function.calls.iter().map(String::as_str));
