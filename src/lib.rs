@@ -76,5 +76,5 @@ pub use crate::thread::{park_timeout_ms, sleep_ms};
 /// tests.
 #[doc(hidden)]
 pub fn __preemption_is_off() -> bool {
-    crate::engine::door::is_preemption_off()
+    crate::engine::facade::is_preemption_off()
 }

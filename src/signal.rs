@@ -77,9 +77,9 @@ pub use libc::{
 };
 
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::door::atomic::{AtomicU64, Ordering};
-use crate::engine::door::signal::{self as kernel, Mask, bit};
-use crate::engine::door::{handler, handlers, helper, is_forked_child, names};
+use crate::engine::facade::atomic::{AtomicU64, Ordering};
+use crate::engine::facade::signal::{self as kernel, Mask, bit};
+use crate::engine::facade::{handler, handlers, helper, is_forked_child, names};
 use crate::sync::Mutex;
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.

@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use super::cell::{Side, half};
 use super::shared::Shared;
 use super::state::State;
-use crate::engine::door::{Facts, WaitKind, WaitReason, reason, word};
+use crate::engine::facade::{Facts, WaitKind, WaitReason, reason, word};
 
 /// A select, which waits for several channels.
 pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);

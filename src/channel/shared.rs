@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
 use super::state::{Refused, Spare, State, Take};
-use crate::engine::door::clock;
-use crate::engine::door::list::Chain;
-use crate::engine::door::lock::{Guard, Lock};
-use crate::engine::door::{self, PreemptionOff};
+use crate::engine::facade::clock;
+use crate::engine::facade::list::Chain;
+use crate::engine::facade::lock::{Guard, Lock};
+use crate::engine::facade::{self, PreemptionOff};
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,
@@ -113,7 +113,7 @@ impl<T> Shared<T> {
 
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, T> {
-        let preemption = door::preemption_off();
+        let preemption = facade::preemption_off();
         Locked {
             state: self.state.lock(),
             _preemption: preemption,

@@ -19,9 +19,9 @@
 use std::time::{Duration, Instant};
 
 use super::shared::Failed;
-use crate::engine::door::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::door::claim::Wait;
-use crate::engine::door::{WaitKind, WaitReason, clock, reason};
+use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::engine::facade::claim::Wait;
+use crate::engine::facade::{WaitKind, WaitReason, clock, reason};
 
 const NEVER: u64 = u64::MAX;
 

@@ -70,7 +70,7 @@ use core::fmt;
 use core::iter::FusedIterator;
 use std::panic::resume_unwind;
 
-use crate::engine::door::turns::{self, Called, Caller, News, Order};
+use crate::engine::facade::turns::{self, Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
 use std::sync::{Mutex, PoisonError};
 

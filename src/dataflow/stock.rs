@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::task::Ready;
 use super::turn::Turn;
-use crate::engine::door::is_forked_child;
+use crate::engine::facade::is_forked_child;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::thread::Builder;
 

@@ -9,8 +9,8 @@
 
 use std::time::Duration;
 
-use crate::engine::door::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::door::is_green;
+use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::engine::facade::is_green;
 use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
 use crate::thread::available_parallelism;
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::inputs::Held;
 use super::task::{Dependent, Told, when};
-use crate::engine::door::dependents::Dependents;
+use crate::engine::facade::dependents::Dependents;
 use crate::sync::OnceLock;
 
 /// A handle to a value that is there already or will be computed, returned by

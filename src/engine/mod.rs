@@ -1,5 +1,5 @@
 //! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) come in by
-//! one door, [`door`]; the others are private.
+//! one door, [`facade`]; the others are private.
 //!
 //! From the top: `runtime` → `driver` → `wait` → `inspect` → `sched` → `policy` → `tls`, `stack` → `sys` → `arch`.
 
@@ -8,10 +8,10 @@
 #[path = "../../arch/mod.rs"]
 mod arch;
 pub(crate) mod atomic;
-pub(crate) mod door;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
+pub(crate) mod facade;
 #[allow(unsafe_code, reason = "parks are copied from stacks that may be gone")]
 pub(crate) mod inspect;
 #[allow(unsafe_code, reason = "queues of records")]

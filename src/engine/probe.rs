@@ -116,7 +116,7 @@ mod threads {
     pub(crate) use crate::engine::sched::BlockedPlace;
     use crate::engine::sched::current::Entered;
     use crate::engine::sched::switch::Action;
-    use crate::engine::sched::{self, Green, Machine, Owned, current};
+    use crate::engine::sched::{self, Green, Owned, Worker, current};
     use crate::engine::sys::clock;
 
     pub(crate) struct OfThreads {
@@ -242,7 +242,7 @@ mod threads {
 
         /// The index of the worker that has run it last.
         pub(crate) fn worker(self) -> u32 {
-            self.0.machine().index
+            self.0.worker().index
         }
 
         /// By this its runtime is known.
@@ -289,8 +289,8 @@ mod threads {
 
         /// The words of the thread that it runs. A hint.
         pub(crate) fn running(self) -> Option<Words> {
-            // Acquire: to reach the machine; partner: Release in `give_to`.
-            let green = self.0.machine.load(Acquire)?.running()?;
+            // Acquire: to reach the worker; partner: Release in `give_to`.
+            let green = self.0.worker.load(Acquire)?.running()?;
             Some(&green.observed)
         }
 
@@ -395,7 +395,7 @@ mod threads {
 
     /// `take` takes the processor of `worker`, if it still runs `thread`. That one may go on at any moment, and end.
     pub(crate) fn blocked<'a>(
-        worker: &'static Machine,
+        worker: &'static Worker,
         thread: &'static Green,
         how: Lost,
         take: impl FnOnce() -> Option<Owned<'a>>,
@@ -414,7 +414,7 @@ mod threads {
     }
 
     #[inline]
-    pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Machine) {
+    pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Worker) {
         if word() != 0 {
             let processor = Processor(processor.lend());
             let running = worker.running().map(Thread::new);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use super::{FileType, Metadata};
-use crate::engine::door::may_block;
+use crate::engine::facade::may_block;
 
 /// An iterator over the entries of a directory, like [`std::fs::ReadDir`].
 ///

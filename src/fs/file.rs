@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::OpenOptions;
-use crate::engine::door::file::{self, Nature};
-use crate::engine::door::may_block;
+use crate::engine::facade::file::{self, Nature};
+use crate::engine::facade::may_block;
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///

@@ -34,7 +34,7 @@
 // | here | the functions that take a path |
 //
 // Each call is std's own system call, at std's cost; if it blocks, others run meanwhile
-// (`door::may_block`). Only calls that are known to wait for a disk go through `driver::file`,
+// (`facade::may_block`). Only calls that are known to wait for a disk go through `driver::file`,
 // where the ring may take them over: syncing, and reads at an offset that is not in the page cache.
 
 mod dir;
@@ -50,7 +50,7 @@ pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 pub use self::dir::{DirBuilder, DirEntry, ReadDir};
 pub use self::file::File;
 pub use self::options::OpenOptions;
-use crate::engine::door::may_block;
+use crate::engine::facade::may_block;
 
 /// Functions that call std's function with the same name and arguments, and link to it.
 macro_rules! functions {

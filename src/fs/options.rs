@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use super::File;
-use crate::engine::door::may_block;
+use crate::engine::facade::may_block;
 
 /// Options for opening a file, like [`std::fs::OpenOptions`].
 ///

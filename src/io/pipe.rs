@@ -15,7 +15,7 @@
 //!    `PIPE_BUF` bytes or less, which no page is smaller than, is a single call, and so is not mixed with the writes
 //!    of others.
 //! 3. A call may still block if another reader or writer comes between it and `poll(2)`. Then it
-//!    blocks its kernel thread (`door::may_block`): that is slower, and just as correct.
+//!    blocks its kernel thread (`facade::may_block`): that is slower, and just as correct.
 //!
 //! Rejected: non-blocking mode, because of invariant 1; a description of our own, by way of
 //! `/proc/self/fd`, since that costs each end a second descriptor, and there may be no `/proc`.
@@ -25,13 +25,13 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::engine::door::atomic::{AtomicBool, Ordering};
-use crate::engine::door::calls;
-use crate::engine::door::is_green;
-use crate::engine::door::may_block;
-use crate::engine::door::page_size;
-use crate::engine::door::says_would_block;
-use crate::engine::door::{Direction, Limit, Source};
+use crate::engine::facade::atomic::{AtomicBool, Ordering};
+use crate::engine::facade::calls;
+use crate::engine::facade::is_green;
+use crate::engine::facade::may_block;
+use crate::engine::facade::page_size;
+use crate::engine::facade::says_would_block;
+use crate::engine::facade::{Direction, Limit, Source};
 
 /// The greatest number of buffers that the kernel takes at once.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
@@ -222,7 +222,7 @@ macro_rules! pipe_end {
             }
         }
 
-        $crate::engine::door::calls::from_raw_fd!($Type);
+        $crate::engine::facade::calls::from_raw_fd!($Type);
     };
     ($Type:ident, like $Std:ty, reads) => {
         $crate::io::pipe::pipe_end!(@conversions $Type, $Std);

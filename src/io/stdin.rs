@@ -1,4 +1,4 @@
-//! Standard input, like std's, but its calls block only the green thread (`door::may_block`).
+//! Standard input, like std's, but its calls block only the green thread (`facade::may_block`).
 //!
 //! The descriptor is shared with other processes (the shell, and other programs on the terminal),
 //! so it is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin`
@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, IoSliceMut, IsTerminal, Lines, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use crate::engine::door::may_block;
+use crate::engine::facade::may_block;
 
 /// A handle to the standard input of the process, like [`std::io::Stdin`], created by [`stdin`].
 ///

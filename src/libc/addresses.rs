@@ -34,15 +34,15 @@
 use core::ptr;
 
 use super::inside::{self, Inside};
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicUsize, Cell,
     Ordering::{Relaxed, SeqCst},
     const_fn, fence,
 };
-use crate::engine::door::claim::{Claimed, Ended, Node, Wait};
-use crate::engine::door::list::{Chain, List};
-use crate::engine::door::queue::{Locked, Position, WaitQueue};
-use crate::engine::door::{WaitKind, WaitReason, perturb};
+use crate::engine::facade::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::facade::list::{Chain, List};
+use crate::engine::facade::queue::{Locked, Position, WaitQueue};
+use crate::engine::facade::{WaitKind, WaitReason, perturb};
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.
 const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };

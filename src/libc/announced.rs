@@ -6,7 +6,7 @@ use core::ptr::null;
 
 use super::poll::for_time;
 use super::{hooked, in_kernel};
-use crate::engine::door::blocking;
+use crate::engine::facade::blocking;
 
 /// Declares such calls.
 macro_rules! announced {

@@ -22,7 +22,7 @@ use libc::{cpu_set_t, pthread_t, sched_param};
 use super::changes::guard;
 use super::macros::interposed;
 use super::{errno, set_errno};
-use crate::engine::door::{
+use crate::engine::facade::{
     GUARD_SIZE, Who, kernel_call, owner, preemption_off, signal::queue_to_self,
 };
 
@@ -78,7 +78,7 @@ interposed! {
     fn pthread_getattr_np(thread: pthread_t, attributes: *mut libc::pthread_attr_t) -> c_int {
         // SAFETY: the caller's arguments; `attributes` is initialised before it is filled in.
         unsafe {
-            match Who::is(thread).green().and_then(|green| green.stack()) {
+            match Who::is(thread).green().and_then(|green| green.bounds()) {
                 Some(bounds) => {
                     libc::pthread_attr_init(attributes);
                     libc::pthread_attr_setguardsize(attributes, GUARD_SIZE);

@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::macros::exported;
 use super::{answered, fail, set_errno};
-use crate::engine::door::{for_good, kernel_call, kernel_thread_id, name, owner, word};
+use crate::engine::facade::{for_good, kernel_call, kernel_thread_id, name, owner, word};
 
 /// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.
 pub(super) fn guard<T, E>(

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_long};
 
 use super::answered;
 use super::macros::{exported, libc_functions, when_loaded};
-use crate::engine::door::{clock, kernel_call, thread_clock};
+use crate::engine::facade::{clock, kernel_call, thread_clock};
 
 /// The system call, or our answer in its place, as libc's functions return it.
 ///

@@ -16,8 +16,8 @@ use core::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::{errno, in_kernel, set_errno, uninterrupted};
-use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{clock, may_block, word};
+use crate::engine::facade::watch::{Call, Purpose};
+use crate::engine::facade::{clock, may_block, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

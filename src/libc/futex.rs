@@ -28,10 +28,10 @@ use super::{
     changes, close, count_parked, deadline_on, exported, fail, futex2, is_hooked, is_on, nanos,
     repeated,
 };
-use crate::engine::door::WaitKind;
-use crate::engine::door::queue::Position;
-use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{
+use crate::engine::facade::WaitKind;
+use crate::engine::facade::queue::Position;
+use crate::engine::facade::word::{self, Fault};
+use crate::engine::facade::{
     clock, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
 };
 

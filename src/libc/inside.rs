@@ -2,7 +2,7 @@
 //!
 //! A handler may make a futex call, or post a semaphore. If it has interrupted its thread in the table of
 //! addresses it cannot have the lock that the thread holds. So it leaves a note, and the thread does what the
-//! note says as soon as it is out. (A handler that has interrupted the scheduler: `sched::handed`.)
+//! note says as soon as it is out. (A handler that has interrupted the scheduler: `sched::deferred`.)
 //!
 //! | a note is | changed by |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! compiler fences are between a thread and its handlers.
 
 use super::addresses::{Addresses, Events};
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence,
@@ -124,7 +124,7 @@ pub(super) fn wake_later(table: &Addresses, address: usize, events: Events, most
         }
     }
     let Some(note) = BOARD.iter().find(|note| note.take(FREE)) else {
-        crate::engine::door::die("signal handlers wake threads at too many addresses at once");
+        crate::engine::facade::die("signal handlers wake threads at too many addresses at once");
     };
     note.table
         .store(core::ptr::from_ref(table).cast_mut(), Relaxed);

@@ -10,8 +10,8 @@
 use core::ffi::{c_int, c_void};
 
 use super::macros::{interposed, libc_functions, when_loaded};
-use crate::engine::door::mask_changed;
-use crate::engine::door::unwinding::jump_where;
+use crate::engine::facade::mask_changed;
+use crate::engine::facade::unwinding::jump_where;
 
 fn marked(answer: c_int, is_change: bool) -> c_int {
     if is_change {
@@ -85,7 +85,7 @@ when_loaded!(for real in [&setcontext::REAL, &swapcontext::REAL] {
 #[cfg(answers)]
 interposed! {
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-        use crate::engine::door::{owner, word};
+        use crate::engine::facade::{owner, word};
         // One that cannot be read is an error.
         let can_be_read = |at: usize| word::load(at & !3).is_ok();
         let last = size_of::<libc::stack_t>() - 1;

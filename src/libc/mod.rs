@@ -100,9 +100,9 @@ use self::macros::{around, exported, fortified, hooked, interposed};
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::engine::door;
-use crate::engine::door::handlers::begun;
-use crate::engine::door::{clock, count_parked, names, variable};
+use crate::engine::facade;
+use crate::engine::facade::handlers::begun;
+use crate::engine::facade::{clock, count_parked, names, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -115,8 +115,9 @@ fn is_on() -> bool {
             // A value that is not accepted is an error when the first runtime starts.
             let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
             // A sanitizer that lets the threads be kernel threads is to see all that they do.
-            let is_on =
-                is_off != Some(true) && names::lead_here() && door::sanitizer::stranger().is_none();
+            let is_on = is_off != Some(true)
+                && names::lead_here()
+                && facade::sanitizer::stranger().is_none();
             STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
             is_on
         }
@@ -127,7 +128,7 @@ fn is_on() -> bool {
 /// Whether the calling thread is a green one whose blocking calls park it.
 #[inline]
 fn is_hooked() -> bool {
-    door::is_hooked() && is_on()
+    facade::is_hooked() && is_on()
 }
 
 /// Sets `errno`, and returns what a function returns that fails.
@@ -174,7 +175,7 @@ fn uninterrupted<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
 
 /// Makes `call`, which blocks the kernel thread: the processor goes to others at once.
 fn in_kernel<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
-    door::blocking(|| uninterrupted(call))
+    facade::blocking(|| uninterrupted(call))
 }
 
 /// What fortified C asks of its buffers: otherwise the program ends.

@@ -9,8 +9,8 @@ use super::descriptor::{
     Nature, is_nonblocking, is_ready, not_ready, option, queued, ready_then, run, run_all,
 };
 use super::{errno, hooked, set_errno};
-use crate::engine::door::may_block;
-use crate::engine::door::watch::Purpose;
+use crate::engine::facade::may_block;
+use crate::engine::facade::watch::Purpose;
 
 /// The least that is sent at once: a socket that is ready for writing has room for it.
 const LITTLE: usize = 16 << 10;
@@ -98,7 +98,7 @@ hooked! {
                         return result;
                     }
                     // Both are ready, and there is no room for a part: only the kernel knows.
-                    return crate::engine::door::blocking(|| real(flags));
+                    return crate::engine::facade::blocking(|| real(flags));
                 }
             };
             let attempt = |fd| if is_ready(fd, events) { 0 } else { not_ready() };

@@ -14,8 +14,8 @@ use core::ffi::{c_int, c_void};
 
 use super::descriptor::{Buffers, Nature, ready_then, run, run_all};
 use super::{errno, fortified, hooked, set_errno};
-use crate::engine::door::may_block;
-use crate::engine::door::watch::Purpose;
+use crate::engine::facade::may_block;
+use crate::engine::facade::watch::Purpose;
 
 /// The transfer of buffers, to read or to write them; `real` makes libc's call.
 ///

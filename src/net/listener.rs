@@ -20,9 +20,9 @@ use std::sync::{Arc, PoisonError};
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
-use crate::engine::door::calls::{self, AsStd, Std};
-use crate::engine::door::is_forked_child;
-use crate::engine::door::uninterrupted;
+use crate::engine::facade::calls::{self, AsStd, Std};
+use crate::engine::facade::is_forked_child;
+use crate::engine::facade::uninterrupted;
 use crate::sync::Mutex;
 
 #[derive(Debug)]

@@ -43,9 +43,9 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockRef, Type};
 
-use crate::engine::door::calls::{AsStd, Std};
-use crate::engine::door::clock;
-use crate::engine::door::{Direction, Limit, Source, closed};
+use crate::engine::facade::calls::{AsStd, Std};
+use crate::engine::facade::clock;
+use crate::engine::facade::{Direction, Limit, Source, closed};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The state of an open file description on which calls depend.

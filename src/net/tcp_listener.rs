@@ -12,7 +12,7 @@ use super::listener::Listener;
 use super::macros::{options, socket_type};
 use super::{TcpStream, internet_address};
 
-/// A backlog that the kernel reduces to its limit.
+/// A overflow that the kernel reduces to its limit.
 const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
 
 /// A TCP socket that listens for connections, like [`std::net::TcpListener`]; it blocks only the

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::macros::{options, shutdown, socket_type, stream, timeouts};
 use super::socket::Socket;
-use crate::engine::door::Limit;
-use crate::engine::door::clock;
+use crate::engine::facade::Limit;
+use crate::engine::facade::clock;
 
 /// A TCP connection, like [`std::net::TcpStream`]; it blocks only the calling thread.
 ///

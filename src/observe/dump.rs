@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::deadlock;
 use super::snapshot::{Depth, Doing, Entry, Snapshot, undisturbed};
-use crate::engine::door;
+use crate::engine::facade;
 use crate::thread::ThreadId;
 
 /// Looks at every thread of every runtime, and at the kernel threads that wait for them.
@@ -60,16 +60,16 @@ fn take(depth: Depth) -> Snapshot {
 fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
     let f = &f;
     // A lock of std's threads may be held for ever there.
-    if door::is_forked_child() {
+    if facade::is_forked_child() {
         return f();
     }
-    door::blocking(|| {
+    facade::blocking(|| {
         std::thread::scope(|scope| {
             let looker = std::thread::Builder::new().name("gt-looker".into());
             match looker.spawn_scoped(scope, || undisturbed(f)) {
                 Ok(looker) => match looker.join() {
                     Ok(result) => result,
-                    Err(_) => door::die("a dump could not be made"),
+                    Err(_) => facade::die("a dump could not be made"),
                 },
                 // No kernel thread is to be had.
                 Err(_) => f(),
@@ -79,7 +79,7 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
 }
 
 fn id_of(entry: &Entry) -> Option<ThreadId> {
-    door::handle::ThreadId::from_number(entry.id)
+    facade::handle::ThreadId::from_number(entry.id)
 }
 
 /// All threads, as [`dump`] has seen them.

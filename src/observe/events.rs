@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::observer::{self, EVENTS, listens};
 use super::queue::Queue;
-use crate::engine::door::{Identity, helper};
+use crate::engine::facade::{Identity, helper};
 #[cfg(green)]
 use crate::engine::probe::BlockedPlace;
 

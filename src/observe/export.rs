@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::measure::metrics_of;
-use crate::engine::door::{
+use crate::engine::facade::{
     BlockedPlace, FIGURES, Figure, Histogram, Metrics, Mode, Value, runtimes,
 };
 
@@ -240,7 +240,7 @@ mod publish {
     use metrics::Unit;
 
     use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, full_name, metrics_of};
-    use crate::engine::door::{Bucket, FIGURES, Histogram, Metrics, Value, runtimes};
+    use crate::engine::facade::{Bucket, FIGURES, Histogram, Metrics, Value, runtimes};
 
     /// A histogram that was published before: the number of its runtime, its name and part, and what it was like.
     type Published = ((usize, &'static str, &'static str), Histogram);

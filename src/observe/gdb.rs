@@ -29,10 +29,11 @@ use core::mem::offset_of;
 use core::panic::Location;
 use core::ptr::from_ref;
 
-use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::door::clock;
+use crate::engine::facade::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::facade::clock;
 use crate::engine::inspect::layout::{
-    Bounds, Green, Identity, Machine, Oddities, Parking, Room, Roster, Ticket, Waiter, records,
+    Bounds, Green, Identity, Parking, Roster, ThreadFlags, ThreadStack, Ticket, Waiter, Worker,
+    records,
 };
 use crate::engine::inspect::reason::{Locator, WaitKind, WaitReason};
 
@@ -110,18 +111,18 @@ table! {
     clock: *const () = clock::coarse_address(),
     green_size: usize = size_of::<Green>(),
     green_thread_pointer: usize = offset_of!(Green, thread_pointer),
-    green_oddities: usize = offset_of!(Green, oddities),
-    oddity_new: usize = Oddities::NEW as usize,
-    green_machine: usize = offset_of!(Green, machine),
+    green_oddities: usize = offset_of!(Green, flags),
+    oddity_new: usize = ThreadFlags::NEW as usize,
+    green_worker: usize = offset_of!(Green, worker),
     green_since: usize = Green::SINCE,
     green_identity: usize = offset_of!(Green, identity),
     green_parking: usize = Green::PARKING,
-    green_room: usize = Green::ROOM,
+    green_stack: usize = Green::ROOM,
     /// The stack pointer that a suspended thread has left.
     green_stack_pointer: usize = Green::STACK_POINTER,
-    machine_current: usize = offset_of!(Machine, current),
-    machine_kernel_thread: usize = offset_of!(Machine, kernel_thread),
-    room_stack: usize = offset_of!(Room, stack),
+    worker_current: usize = offset_of!(Worker, current),
+    worker_kernel_thread: usize = offset_of!(Worker, kernel_thread),
+    stack_bounds: usize = offset_of!(ThreadStack, bounds),
     stack_bottom: usize = offset_of!(Bounds, bottom),
     stack_top: usize = offset_of!(Bounds, top),
     identity_id: usize = Identity::ID,

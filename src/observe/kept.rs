@@ -5,8 +5,8 @@
 
 use core::cell::UnsafeCell;
 
-use crate::engine::door::atomic::Ordering::{Acquire, Release};
-use crate::engine::door::{AtomicStatic, lock::Lock, mm};
+use crate::engine::facade::atomic::Ordering::{Acquire, Release};
+use crate::engine::facade::{AtomicStatic, lock::Lock, mm};
 use crate::engine::probe::Processor;
 
 const IN_A_PIECE: usize = 256;

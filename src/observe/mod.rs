@@ -145,6 +145,6 @@ pub use self::trace::{Trace, trace};
 /// Starts a helper that observes.
 #[cfg(green)]
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    use crate::engine::door::helper;
+    use crate::engine::facade::helper;
     helper::spawn(name, helper::OBSERVER_STACK, Box::new(work))
 }

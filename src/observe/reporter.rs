@@ -21,8 +21,8 @@ use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 use super::snapshot::{Depth, Snapshot};
 use super::{deadlock, employ, socket, warn};
-use crate::engine::door::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::engine::door::{OnDeadlock, clock, handlers, is_forked_child, signal, variable};
+use crate::engine::facade::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::engine::facade::{OnDeadlock, clock, handlers, is_forked_child, signal, variable};
 use crate::engine::inspect::quiet;
 use crate::engine::inspect::system::{kernel_thread, print};
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::engine::door::{Backend, Figures, is_forked_child};
+use crate::engine::facade::{Backend, Figures, is_forked_child};
 use crate::engine::inspect::workers::Cluster;
 
 /// A runtime.

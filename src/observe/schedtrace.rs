@@ -24,7 +24,7 @@ use std::io::{self, Write as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::engine::door::{Backend, FIGURES, Mode, Value, helper, is_forked_child, runtimes};
+use crate::engine::facade::{Backend, FIGURES, Mode, Value, helper, is_forked_child, runtimes};
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {

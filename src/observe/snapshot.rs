@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 use super::symbols::{Style, Symbol, Symbols};
 use super::unwind::{End, Registers, Unwinder};
-use crate::engine::door::{clock, signal, word};
+use crate::engine::facade::{clock, signal, word};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold::Held;
 use crate::engine::inspect::reason::{Facts, WaitKind};

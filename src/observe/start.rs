@@ -18,7 +18,7 @@ use super::{
     warn,
 };
 use super::{measure, schedtrace};
-use crate::engine::door::{Backend, OnDeadlock, read_variable as read};
+use crate::engine::facade::{Backend, OnDeadlock, read_variable as read};
 
 /// What is asked for.
 pub(crate) struct Plan {
@@ -153,7 +153,7 @@ fn socket() -> io::Result<Option<PathBuf>> {
 #[cfg(not(green))]
 fn say_unobserved() {
     static SAID: std::sync::Once = std::sync::Once::new();
-    if crate::engine::door::variable::read("GREENTHREAD_OBSERVE").is_some() {
+    if crate::engine::facade::variable::read("GREENTHREAD_OBSERVE").is_some() {
         SAID.call_once(|| {
             eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64 or aarch64")
         });

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use super::runtimes::Runtime;
 use super::snapshot::{Depth, Entry, Snapshot};
-use crate::engine::door::clock;
+use crate::engine::facade::clock;
 use crate::engine::inspect::reason::WaitKind;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::elf::DebugInfo;
 use super::modules::Modules;
-use crate::engine::door::variable;
+use crate::engine::facade::variable;
 
 /// How much of a stack is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

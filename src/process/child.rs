@@ -9,8 +9,8 @@ use std::io::{self, Read};
 use std::process;
 
 use super::{ExitStatus, Output};
-use crate::engine::door::calls;
-use crate::engine::door::{Direction, Limit, Source};
+use crate::engine::facade::calls;
+use crate::engine::facade::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
 use crate::thread::{Builder, blocking, scope};
 

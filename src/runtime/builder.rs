@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::{Driver, Mode, OnDeadlock, Runtime};
-use crate::engine::door::{Choice, Knobs, Policy};
+use crate::engine::facade::{Choice, Knobs, Policy};
 
 /// Configures and starts a [`Runtime`].
 ///

@@ -29,8 +29,8 @@ use std::io;
 use std::sync::OnceLock;
 
 pub use self::builder::Builder;
-use crate::engine::door::Backend;
-pub use crate::engine::door::{
+use crate::engine::facade::Backend;
+pub use crate::engine::facade::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
 };

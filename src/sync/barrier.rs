@@ -10,9 +10,9 @@
 use core::fmt;
 use core::mem::offset_of;
 
-use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::door::queue::{Position, WaitQueue};
-use crate::engine::door::{WaitKind, WaitReason, word};
+use crate::engine::facade::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::facade::queue::{Position, WaitQueue};
+use crate::engine::facade::{WaitKind, WaitReason, word};
 
 /// A point at which a fixed number of threads wait for each other.
 ///

@@ -20,9 +20,9 @@ use core::time::Duration;
 
 use super::mutex::MutexGuard;
 use super::poison::{self, LockResult, PoisonError};
-use crate::engine::door::atomic::{Ordering::Relaxed, const_fn};
-use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{WaitKind, WaitReason, clock, reason};
+use crate::engine::facade::atomic::{Ordering::Relaxed, const_fn};
+use crate::engine::facade::queue::{Position, WaitQueue, Waited};
+use crate::engine::facade::{WaitKind, WaitReason, clock, reason};
 
 /// A condition variable: threads wait on it until data behind a [`Mutex`](super::Mutex) has
 /// changed.

@@ -33,13 +33,13 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed},
     const_fn,
 };
-use crate::engine::door::queue::{Position, State, WaitQueue};
-use crate::engine::door::{Locator, WaitKind, WaitReason, mark, word};
+use crate::engine::facade::queue::{Position, State, WaitQueue};
+use crate::engine::facade::{Locator, WaitKind, WaitReason, mark, word};
 
 const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);

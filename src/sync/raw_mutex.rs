@@ -34,14 +34,14 @@
 
 use core::mem::offset_of;
 
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::door::backoff::Backoff;
-use crate::engine::door::queue::{Position, State, WaitQueue, Waited};
-use crate::engine::door::{self, Locator, WaitKind, WaitReason, clock, word};
+use crate::engine::facade::backoff::Backoff;
+use crate::engine::facade::queue::{Position, State, WaitQueue, Waited};
+use crate::engine::facade::{self, Locator, WaitKind, WaitReason, clock, word};
 
 const HELD: usize = WaitQueue::flag(0);
 const WOKEN: usize = WaitQueue::flag(1);
@@ -104,7 +104,7 @@ impl RawMutex {
 
     #[inline(always)]
     fn note_holder(&self) {
-        self.holder.store(door::mark(), Relaxed);
+        self.holder.store(facade::mark(), Relaxed);
     }
 
     /// Blocks until the caller has the mutex. Returns false if `deadline` (monotonic nanoseconds)

@@ -46,15 +46,15 @@
 //! over is published by the wake-up.
 
 use super::rwlock_state::{QUEUED, READER, READERS, State, WOKEN, WRITER, is_late, now};
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{self, Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::door::backoff::Backoff;
-use crate::engine::door::list::Chain;
-use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{self, Facts, Locator, WaitKind, WaitReason, perturb, word};
+use crate::engine::facade::backoff::Backoff;
+use crate::engine::facade::list::Chain;
+use crate::engine::facade::queue::{Position, WaitQueue, Waited};
+use crate::engine::facade::{self, Facts, Locator, WaitKind, WaitReason, perturb, word};
 use core::mem::offset_of;
 
 /// The number of threads that may read at once: std's figure. Readers let in from the queue are not
@@ -211,7 +211,7 @@ impl RawRwLock {
 
     #[inline(always)]
     fn note_writer(&self) {
-        self.writer.store(door::mark(), Relaxed);
+        self.writer.store(facade::mark(), Relaxed);
     }
 
     #[cold]

@@ -14,12 +14,12 @@ use core::mem::offset_of;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{WaitKind, WaitReason, clock, word};
+use crate::engine::facade::queue::{Position, WaitQueue, Waited};
+use crate::engine::facade::{WaitKind, WaitReason, clock, word};
 
 /// A handle of a group of threads, each of which can wait until the others have finished.
 ///

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::Result;
 use super::scope::ScopedJoinHandle;
-use crate::engine::door::handle::Thread;
-use crate::engine::door::{
+use crate::engine::facade::handle::Thread;
+use crate::engine::facade::{
     self, Backend, Joiner, Priority, Scope, Wishes, check_stack_size, clock,
 };
 
@@ -196,7 +196,7 @@ impl Builder {
     {
         let wishes = self.checked()?;
         // SAFETY: the caller's promise.
-        unsafe { door::spawn_unchecked(Backend::here()?, wishes, None, f) }.map(JoinHandle)
+        unsafe { facade::spawn_unchecked(Backend::here()?, wishes, None, f) }.map(JoinHandle)
     }
 
     #[track_caller]
@@ -206,7 +206,7 @@ impl Builder {
         T: Send + 'static,
     {
         let wishes = self.checked()?;
-        door::spawn(backend, wishes, f).map(JoinHandle)
+        facade::spawn(backend, wishes, f).map(JoinHandle)
     }
 
     /// Spawns a scoped thread, which may borrow anything that outlives `scope`; see
@@ -245,7 +245,7 @@ impl Builder {
     {
         let wishes = self.checked()?;
         let backend = Backend::here()?;
-        door::spawn_scoped(backend, wishes, scope, f).map(ScopedJoinHandle::new)
+        facade::spawn_scoped(backend, wishes, scope, f).map(ScopedJoinHandle::new)
     }
 
     // Inlined, a thread without wishes costs no look at them.

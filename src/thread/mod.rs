@@ -36,10 +36,10 @@ pub use std::thread::{AccessError, LocalKey};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
 pub use self::scope::{ScopedJoinHandle, scope};
-pub use crate::engine::door::Scope;
-pub use crate::engine::door::handle::{Thread, ThreadId, current};
+pub use crate::engine::facade::Scope;
+pub use crate::engine::facade::handle::{Thread, ThreadId, current};
 
-use crate::engine::door::{self, Backend, clock, handle};
+use crate::engine::facade::{self, Backend, clock, handle};
 
 /// The result of a thread: the value that its closure returned, or the payload of its panic.
 pub type Result<T> = std::thread::Result<T>;
@@ -61,7 +61,7 @@ pub type Result<T> = std::thread::Result<T>;
 /// ```
 #[inline]
 pub fn yield_now() {
-    door::yield_now();
+    facade::yield_now();
 }
 
 /// Blocks the current thread until its token is available, and takes the token.
@@ -136,7 +136,7 @@ pub fn park_until(deadline: Instant) {
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) {
-    door::sleep_until(clock::after(duration));
+    facade::sleep_until(clock::after(duration));
 }
 
 /// Blocks the current thread for at least `ms` milliseconds.
@@ -164,7 +164,7 @@ pub fn park_timeout_ms(ms: u32) {
 /// assert!(Instant::now() >= deadline);
 /// ```
 pub fn sleep_until(deadline: Instant) {
-    door::sleep_until(clock::at(deadline));
+    facade::sleep_until(clock::at(deadline));
 }
 
 /// Returns whether the current thread is unwinding because of a panic, like
@@ -233,7 +233,7 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    door::blocking(f)
+    facade::blocking(f)
 }
 
 /// Runs `f` with libc hooks disabled on this thread.
@@ -256,7 +256,7 @@ pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 /// .unwrap();
 /// ```
 pub fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
-    door::unhooked(f)
+    facade::unhooked(f)
 }
 
 /// Keeps a green thread on its kernel thread until it is dropped, created by [`lock_kernel_thread`].
@@ -315,12 +315,12 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// .unwrap();
 /// ```
 pub fn lock_kernel_thread() -> KernelThreadLock {
-    door::lock_kernel_thread();
+    facade::lock_kernel_thread();
     KernelThreadLock(PhantomData)
 }
 
 impl Drop for KernelThreadLock {
     fn drop(&mut self) {
-        door::unlock_kernel_thread();
+        facade::unlock_kernel_thread();
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::Result;
 use super::builder::Builder;
-use crate::engine::door::handle::Thread;
-use crate::engine::door::{Joiner, Scope, clock, in_scope};
+use crate::engine::facade::handle::Thread;
+use crate::engine::facade::{Joiner, Scope, clock, in_scope};
 
 /// A handle to wait for a scoped thread and to get its result, like
 /// [`std::thread::ScopedJoinHandle`].

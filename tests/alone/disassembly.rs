@@ -20,14 +20,14 @@ const ROOTS: [&str; 3] = [
 /// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it
 /// never comes there (a queue is kept within the capacity that it starts with).
 const ENDS: [&str; 17] = [
-    "::come_home",
+    "::use_native_tls",
     "::wait_for_processor",
     "greenthread::engine::sched::locked::stay",
     "greenthread::engine::sched::locked::hand_to_its_machine",
     "greenthread::engine::sched::start::find_room",
     // Restores it before it calls, if it is not restored.
-    "greenthread::engine::sched::guest::Guest::",
-    "<greenthread::engine::sched::guest::Guest>::",
+    "greenthread::engine::sched::user_policy::Guest::",
+    "<greenthread::engine::sched::user_policy::Guest>::",
     // Whoever has no seat, or owns no processor, is at home, or a green thread.
     "::read_without_seat",
     "::green_outside",

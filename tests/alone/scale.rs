@@ -169,7 +169,7 @@ fn a_million_parked_threads() {
     if green {
         assert!(each <= per_thread, "{each} bytes a thread");
         assert!(tables <= TABLES_PER_THREAD, "{tables} bytes of page tables");
-        // Stacks of kernel threads, which the recruiter makes ahead of need, are not what is counted here.
+        // Stacks of kernel threads, which the spawner makes ahead of need, are not what is counted here.
         let kernel_threads = runtime.metrics().kernel_threads;
         assert!(
             maps < most_mappings + kernel_threads * MAPPINGS_OF_ONE || !guards_are_free(),

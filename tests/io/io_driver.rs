@@ -184,7 +184,7 @@ fn a_sleeping_processor_takes_over_the_watch() {
         println!("the median answer took {:?}", times[times.len() / 2]);
         times[times.len() / 2].as_secs_f64() / BURST.as_secs_f64()
     };
-    // A third or more if the monitor keeps its longest tick; others may be at work on the machine.
+    // A third or more if the monitor keeps its longest tick; others may be at work on the worker.
     assert!((0..5).any(|_| share() < 0.2));
 }
 

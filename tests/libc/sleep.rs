@@ -92,7 +92,7 @@ fn a_thousand_sleep_at_once() {
     assert!(count < 10 || !hooked(), "{count} kernel threads");
 }
 
-/// A library's clocks, which stands before libc: the boot clock is ahead by `suspended` seconds, as if the machine had been
+/// A library's clocks, which stands before libc: the boot clock is ahead by `suspended` seconds, as if the worker had been
 /// suspended for so long.
 const CLOCKS: &str = r#"
 #define _GNU_SOURCE
@@ -122,7 +122,7 @@ fn clocks() -> String {
     object
 }
 
-/// The boot clock goes on while the machine is suspended, and the others, by which a thread is woken, do not.
+/// The boot clock goes on while the worker is suspended, and the others, by which a thread is woken, do not.
 #[test]
 fn a_sleep_by_the_boot_clock_counts_suspension() {
     const NAME: &str = "sleep::a_sleep_by_the_boot_clock_counts_suspension";

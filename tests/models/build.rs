@@ -15,7 +15,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("wake", &[WAKE]),
     ("post", &[POST]),
     ("deadlines", &[WATCHED]),
-    ("census", &[CENSUS]),
+    ("live_count", &[CENSUS]),
     ("shares", &[SHARES]),
     ("hiding", &[HIDING]),
     ("places", &[PLACES]),
@@ -80,7 +80,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         "use crate::engine::arch::{self, FloatControl};
         use crate::engine::atomic::{Ordering, compiler_fence, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
-        use crate::engine::sched::{Green, Machine, Oddities, RunLoop, cpu_time, handlers, locked};
+        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, handlers, locked};
         use crate::engine::sched::{lend_cache, take_cache};
         use crate::engine::sys::signal;",
     ),
@@ -198,8 +198,8 @@ fn main() {
         }
         let model_file = copy(MODEL, format!("{here}/{protocol}.rs"));
         writeln!(index, "mod {name} {{ #![allow(unused, clippy::all, clippy::undocumented_unsafe_blocks)] use crate::*;").unwrap();
-        // The front comes to the copies by a door of their own.
-        let door = format!("#[path = \"{here}/library/door.rs\"] pub(crate) mod door;");
+        // The front comes to the copies by a facade of their own.
+        let facade = format!("#[path = \"{here}/library/facade.rs\"] pub(crate) mod facade;");
         let mut engine = String::new();
         for (folder, files) in folders {
             let path = folder.replace('/', "::");
@@ -217,7 +217,7 @@ fn main() {
         }
         writeln!(
             index,
-            "    pub(crate) mod engine {{ pub(crate) use crate::engine::*; {door} {engine} }}"
+            "    pub(crate) mod engine {{ pub(crate) use crate::engine::*; {facade} {engine} }}"
         )
         .unwrap();
         writeln!(index, "    {root} {model_file}").unwrap();

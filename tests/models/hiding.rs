@@ -34,14 +34,14 @@ impl World {
     fn is_unseen(&self) {
         assert!(self.sees(None), "it enters the scheduler");
         assert!(self.hiding.is_hidden(), "it takes a lock");
-        let is_told = self.green.is_none_or(|green| green.oddities.is_hidden());
+        let is_told = self.green.is_none_or(|green| green.flags.is_hidden());
         assert!(is_told, "it is preempted");
     }
 
     fn is_seen(&self) {
         assert!(self.sees(self.green), "it is hidden for good");
         assert!(!self.hiding.is_hidden(), "it is hidden for good");
-        let is_told = self.green.is_some_and(|green| green.oddities.is_hidden());
+        let is_told = self.green.is_some_and(|green| green.flags.is_hidden());
         assert!(!is_told, "it is never preempted again");
     }
 }

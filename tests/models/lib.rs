@@ -132,7 +132,7 @@ models! {
     wake: woken_on_the_futex woken_from_collecting poked woken_twice gives_up_sleeping one_collects;
     post: kicked roused;
     deadlines: a_later_one an_earlier_one;
-    census: one_ends two_end one_ends_outside two_end_outside one_is_spawned_late one_spawns_and_ends asked;
+    live_count: one_ends two_end one_ends_outside two_end_outside one_is_spawned_late one_spawns_and_ends asked;
     shares: detached detached_without_result detached_beside_a_handle held_by_another;
     hiding: handlers_return the_second_handler_is_left the_first_handler_is_left both_handlers_are_left;
     places: taken_beside_a_sweep taken_again_beside_a_sweep taken_beside_two_changes handed_on;

@@ -1,5 +1,5 @@
 //! The mutants: each says what is weakened in which source, which model must see it, and how. Here are
-//! the words that they share; the mutants themselves are listed by the library's rooms.
+//! the words that they share; the mutants themselves are listed by the library's folders.
 
 mod channel;
 mod driver;

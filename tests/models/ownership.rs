@@ -19,7 +19,7 @@ struct Processor {
 }
 
 /// A kernel thread, as the monitor sees it.
-struct Machine {
+struct Worker {
     owns: Ownership<Processor>,
     /// Which green thread it runs; 0 in the scheduler.
     current: AtomicUsize,
@@ -28,8 +28,8 @@ struct Machine {
 
 struct World {
     processor: Processor,
-    first: Machine,
-    second: Machine,
+    first: Worker,
+    second: Worker,
     /// Of the one green thread, number 1: preemption off.
     off: AtomicU32,
     /// The green thread lies ready for the other kernel thread (1), or again for the first (2).
@@ -41,7 +41,7 @@ const GREEN: usize = 1;
 impl World {
     /// The first kernel thread owns the processor and runs the green thread.
     fn new() -> Arc<World> {
-        let machine = || Machine {
+        let worker = || Worker {
             owns: Ownership::new(),
             current: AtomicUsize::new(0),
             tick: AtomicU32::new(0),
@@ -50,8 +50,8 @@ impl World {
             processor: Processor {
                 queue: UnsafeCell::new(0),
             },
-            first: machine(),
-            second: machine(),
+            first: worker(),
+            second: worker(),
             off: AtomicU32::new(0),
             ready: AtomicU32::new(0),
         });

@@ -17,7 +17,7 @@ use crate::atomic::{AtomicUsize, fence};
 use crate::engine::inspect::since::Since;
 use crate::engine::inspect::threads::{Doing, Thread};
 use crate::sched::thread::Turns;
-use crate::sched::{Green, Identity, Machine, RunLoop, switch};
+use crate::sched::{Green, Identity, Worker, RunLoop, switch};
 use crate::sys::{kernel_thread, word};
 
 impl Turns for Since {
@@ -60,13 +60,13 @@ fn look_while_it_runs(runs: &'static [usize]) {
         run += 1;
         stack.iter().for_each(|place| place.store(run, Relaxed));
     });
-    let machines = [(); 2].map(|()| Machine::new());
-    // One thread plays all machines: a thread comes from one to another by way of a queue, which
+    let workers = [(); 2].map(|()| Worker::new());
+    // One thread plays all workers: a thread comes from one to another by way of a queue, which
     // orders its runs.
     let runner = thread::spawn(move || {
-        for &machine in runs {
+        for &worker in runs {
             // SAFETY: the thread is nobody else's.
-            unsafe { switch::to(&mut RunLoop(machines[machine]), green, false) };
+            unsafe { switch::to(&mut RunLoop(workers[worker]), green, false) };
         }
     });
     if let Some(snapshot) = Thread::Green(green).look() {
@@ -80,12 +80,12 @@ fn look_while_it_runs(runs: &'static [usize]) {
     runner.join().unwrap();
 }
 
-/// It runs twice on one machine. At most 2 preemptions.
+/// It runs twice on one worker. At most 2 preemptions.
 pub(crate) fn looked_at() {
     crate::check(Some(2), || look_while_it_runs(&[0, 0]));
 }
 
-/// It runs on one machine, and then on another. At most 2 preemptions.
+/// It runs on one worker, and then on another. At most 2 preemptions.
 pub(crate) fn looked_at_elsewhere() {
     crate::check(Some(2), || look_while_it_runs(&[0, 1]));
 }
@@ -96,11 +96,11 @@ pub(crate) fn looked_at_while_it_blocks() {
     crate::check(Some(3), || {
         let place: &'static _ = Box::leak(Box::new(AtomicUsize::new(1)));
         word::lies_at(place);
-        let (green, machine) = (Green::new(), Machine::new());
+        let (green, worker) = (Green::new(), Worker::new());
         green.since.begin(Since::new());
         begin(green, 0);
-        green.set_machine(machine);
-        machine.current.store(Some(green), Relaxed);
+        green.set_worker(worker);
+        worker.current.store(Some(green), Relaxed);
         let runner = thread::spawn(move || {
             // As in `Green::expect_on_stack`.
             let count = || {

@@ -1,4 +1,4 @@
-//! Models of the wake word: machines that sleep, on the futex or collecting events, somebody who
+//! Models of the wake word: workers that sleep, on the futex or collecting events, somebody who
 //! has chosen one, hands it something and wakes it, and somebody who pokes it.
 //!
 //! Who is never woken is a deadlock. The futex and the bell carry nothing here: what is handed over
@@ -22,16 +22,16 @@ enum By {
     Events,
 }
 
-struct Machine {
+struct Worker {
     word: Parker,
     /// It is in the list that wakers choose from.
     listed: AtomicBool,
     handed: Cell<u32>,
 }
 
-impl Machine {
-    fn new() -> Arc<Machine> {
-        Arc::new(Machine {
+impl Worker {
+    fn new() -> Arc<Worker> {
+        Arc::new(Worker {
             word: Parker::new(),
             listed: AtomicBool::new(true),
             handed: Cell::new(0),
@@ -69,19 +69,19 @@ impl Machine {
 fn woken(by: By, bound: Option<usize>) {
     crate::check(bound, move || {
         events::begin();
-        let machine = Machine::new();
+        let worker = Worker::new();
         let sleeper = thread::spawn({
-            let machine = machine.clone();
-            move || assert_eq!(machine.until_woken(by), 1, "lost or doubled")
+            let worker = worker.clone();
+            move || assert_eq!(worker.until_woken(by), 1, "lost or doubled")
         });
         let poker = thread::spawn({
-            let machine = machine.clone();
+            let worker = worker.clone();
             move || {
-                machine.word.poke();
-                machine.word.poke();
+                worker.word.poke();
+                worker.word.poke();
             }
         });
-        machine.hand(1);
+        worker.hand(1);
         sleeper.join().unwrap();
         poker.join().unwrap();
     });
@@ -100,12 +100,12 @@ pub(crate) fn woken_from_collecting() {
 /// A poke alone ends a sleep. Full exploration.
 pub(crate) fn poked() {
     crate::check(None, || {
-        let machine = Machine::new();
+        let worker = Worker::new();
         let sleeper = thread::spawn({
-            let machine = machine.clone();
-            move || assert!(machine.sleep(By::Futex, None) == Slept::Disturbed)
+            let worker = worker.clone();
+            move || assert!(worker.sleep(By::Futex, None) == Slept::Disturbed)
         });
-        machine.word.poke();
+        worker.word.poke();
         sleeper.join().unwrap();
     });
 }
@@ -116,28 +116,28 @@ pub(crate) fn woken_twice() {
     for [first, second] in [[By::Futex, By::Events], [By::Events, By::Futex]] {
         crate::check(Some(4), move || {
             events::begin();
-            let machine = Machine::new();
+            let worker = Worker::new();
             let again = Arc::new(Waiter::new());
             let sleeper = thread::spawn({
-                let (machine, again) = (machine.clone(), again.clone());
+                let (worker, again) = (worker.clone(), again.clone());
                 move || {
-                    assert_eq!(machine.until_woken(first), 1, "lost or doubled");
+                    assert_eq!(worker.until_woken(first), 1, "lost or doubled");
                     // The list that it is chosen from.
                     // SAFETY: the model keeps it.
                     unsafe { Waiter::wake_at(&*again) };
                     drop(again);
-                    assert_eq!(machine.until_woken(second), 2, "lost or doubled");
+                    assert_eq!(worker.until_woken(second), 2, "lost or doubled");
                 }
             });
             let waker = thread::spawn({
-                let machine = machine.clone();
+                let worker = worker.clone();
                 move || {
-                    machine.hand(1);
+                    worker.hand(1);
                     assert_eq!(again.wait(wait_reason(), None), Outcome::Notified);
-                    machine.hand(2);
+                    worker.hand(2);
                 }
             });
-            machine.word.poke();
+            worker.word.poke();
             sleeper.join().unwrap();
             waker.join().unwrap();
         });
@@ -149,39 +149,39 @@ pub(crate) fn gives_up_sleeping() {
     for by in [By::Futex, By::Events] {
         crate::check(None, move || {
             events::begin();
-            let machine = Machine::new();
+            let worker = Worker::new();
             let sleeper = thread::spawn({
-                let machine = machine.clone();
-                move || match machine.sleep(by, Some(0)) {
-                    Slept::Disturbed if machine.choose() => 0,
-                    Slept::Disturbed => machine.until_woken(by),
-                    Slept::Woken => machine.handed.get(),
+                let worker = worker.clone();
+                move || match worker.sleep(by, Some(0)) {
+                    Slept::Disturbed if worker.choose() => 0,
+                    Slept::Disturbed => worker.until_woken(by),
+                    Slept::Woken => worker.handed.get(),
                 }
             });
-            let given = match machine.choose() {
+            let given = match worker.choose() {
                 true => {
-                    machine.hand(1);
+                    worker.hand(1);
                     1
                 }
                 false => 0,
             };
             assert_eq!(sleeper.join().unwrap(), given, "lost or doubled");
-            assert!(!machine.listed.load(Relaxed));
+            assert!(!worker.listed.load(Relaxed));
         });
     }
 }
 
-/// Two machines, of which one at a time can collect, are both woken: each ring reaches whom it is
+/// Two workers, of which one at a time can collect, are both woken: each ring reaches whom it is
 /// for. At most 5 preemptions.
 pub(crate) fn one_collects() {
     crate::check(Some(5), || {
         events::begin();
-        let machines = [Machine::new(), Machine::new()];
-        let sleepers = machines.clone().map(|machine| {
-            thread::spawn(move || assert_eq!(machine.until_woken(By::Events), 1, "lost or doubled"))
+        let workers = [Worker::new(), Worker::new()];
+        let sleepers = workers.clone().map(|worker| {
+            thread::spawn(move || assert_eq!(worker.until_woken(By::Events), 1, "lost or doubled"))
         });
-        for machine in machines {
-            machine.hand(1);
+        for worker in workers {
+            worker.hand(1);
         }
         for sleeper in sleepers {
             sleeper.join().unwrap();

@@ -204,7 +204,7 @@ fn ten_thousand() {
     with.sort();
     without.sort();
     println!("dumps took {times:?}\nlate with {with:?}\nwithout {without:?}");
-    // The machine's own hiccups strike both; a dump that holds threads up would do so each time.
+    // The worker's own hiccups strike both; a dump that holds threads up would do so each time.
     let (with, without) = (with[DUMPS / 2], without[DUMPS / 2]);
     assert!(
         with <= without * 2 + Duration::from_millis(20),

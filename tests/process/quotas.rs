@@ -23,7 +23,7 @@ use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-/// Runs `inside` in a child in a cgroup of each version that the machine has. `prepare` sets the cgroup's limits, and
+/// Runs `inside` in a child in a cgroup of each version that the worker has. `prepare` sets the cgroup's limits, and
 /// `judge` sees how the child has ended.
 fn in_cgroups(
     name: &'static str,
@@ -126,7 +126,7 @@ fn a_throttled_process_goes_on() {
             sockets: true,
             ..Extent::default()
         });
-        // A round takes less than a period of the quota on a fast machine.
+        // A round takes less than a period of the quota on a fast worker.
         let is_throttled = || {
             let stat = std::fs::read_to_string(cgroup.join("cpu.stat")).unwrap();
             let times = stat.lines().find_map(|l| l.strip_prefix("nr_throttled "));

@@ -52,7 +52,7 @@ fn echo(listener: TcpListener) {
     }
 }
 
-/// Two write files, the others ask the echo. (On a machine with much to do each step of an answer waits its turn.)
+/// Two write files, the others ask the echo. (On a worker with much to do each step of an answer waits its turn.)
 const WORKERS: usize = 6;
 
 /// One question to the echo, and its answer.

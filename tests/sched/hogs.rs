@@ -4,7 +4,7 @@
 //! hogs compute, live inside libc, or do nothing but yield.
 //!
 //! Hogs use all the CPU time that the system gives. So the CPU time of the process tells how long they have kept
-//! somebody waiting, however busy the machine is with others.
+//! somebody waiting, however busy the worker is with others.
 
 use crate::support::hogs::{Hogs, compute};
 use crate::support::*;
@@ -176,7 +176,7 @@ fn sixteen_hogs_share_two_processors() {
         if ours <= 1.25 || !green {
             return true;
         }
-        // Others at work on this machine are uneven to us; then they are to kernel threads too.
+        // Others at work on this worker are uneven to us; then they are to kernel threads too.
         let kernel = Runtime::builder().mode(Mode::Kernel).build().unwrap();
         let kernel = unevenness(kernel);
         eprintln!("uneven by {ours:.2}; kernel threads at the same time by {kernel:.2}");

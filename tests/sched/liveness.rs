@@ -3,7 +3,7 @@
 //! The idea: each test uses up something that the scheduler has a bounded number of, or has two of
 //! its parts do at once what is one's to do, and then counts what must come out. What comes late is
 //! told from what never comes by the CPU time that the process has used, not by the clock: a processor
-//! that looks and does not see uses all of it, however busy the machine is with others.
+//! that looks and does not see uses all of it, however busy the worker is with others.
 
 #![cfg(feature = "net")]
 

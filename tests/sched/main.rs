@@ -12,4 +12,4 @@ mod liveness;
 mod policy;
 mod policy_given;
 mod resize;
-mod shortage;
+mod thread_limit;

@@ -6,7 +6,7 @@
 //! 2. Every scene knows what must come out, and every runtime is shut down, which needs all of its
 //!    threads to have ended.
 //! 3. A scene that takes a minute hangs. A round that is alone has less patience: its runtime must
-//!    not use much CPU time without getting on, however busy the machine is.
+//!    not use much CPU time without getting on, however busy the worker is.
 //! 4. Whoever fails ends the process, and says the seeds and what everybody was at.
 //!
 //! `GT_TORTURE_SECS` says for how long (1 second unless given), `GT_TORTURE_ROUND` with which rounds

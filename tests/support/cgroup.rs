@@ -1,4 +1,4 @@
-//! A cgroup of one's own, in a hierarchy that the machine has mounted: version 1 or 2, whichever has the controller.
+//! A cgroup of one's own, in a hierarchy that the worker has mounted: version 1 or 2, whichever has the controller.
 
 use libc::{O_CLOEXEC, O_WRONLY};
 use std::ffi::CString;
@@ -19,7 +19,7 @@ pub enum Version {
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes a cgroup with that controller. An error says what the machine lacks.
+    /// Makes a cgroup with that controller. An error says what the worker lacks.
     pub fn new(version: Version, controller: &str) -> Result<Cgroup, String> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let root = hierarchy(version, controller)

@@ -2,7 +2,7 @@
 //!
 //! They judge by counting, and by ratios inside one run. Where a bound is in milliseconds, the
 //! same thing is measured with kernel threads in the same run, sample by sample, and the bound
-//! grows with what the operating system itself was late: the machine may be busy with others.
+//! grows with what the operating system itself was late: the worker may be busy with others.
 
 #![allow(dead_code)] // each test file uses its own part
 

@@ -77,7 +77,7 @@ pub fn socket(family: c_int, kind: c_int) -> c_int {
 
 const SIZE: libc::socklen_t = size_of::<libc::sockaddr_in>() as libc::socklen_t;
 
-/// Binds it to some port of this machine.
+/// Binds it to some port of this worker.
 pub fn bind(fd: c_int) -> libc::sockaddr_in {
     // SAFETY: zeroed addresses are valid, and the places are.
     unsafe {

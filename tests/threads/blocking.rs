@@ -113,7 +113,7 @@ fn a_contended_std_mutex() {
 
 /// 64 sleeps, which the runtime is not told of, overlap on two processors: when the first is over
 /// all have begun, and the quick threads are done. Were they one after the other, no sleep would be
-/// long enough for that; on a machine that is busy with other things a longer one is.
+/// long enough for that; on a worker that is busy with other things a longer one is.
 #[test]
 fn sleeps_in_the_kernel() {
     let _alone = alone();
@@ -206,7 +206,7 @@ macro_rules! wake_and_work {
 
 /// No work sits beside a sleeping processor: while one thread works, the other one begins, after about as much of the
 /// first one's work as with kernel threads, of which the best rounds are compared. One after the other, it is all of the
-/// first one's. How busy the machine is with others does not count: a thread that is not run does no work.
+/// first one's. How busy the worker is with others does not count: a thread that is not run does no work.
 fn no_later_than_kernel_threads(what: &str, green: fn() -> usize, kernel: fn() -> usize) {
     let dog = Watchdog::new("two workers");
     best_of(5, what, || {

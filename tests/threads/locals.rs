@@ -5,7 +5,7 @@
 //! often the thread moves between kernel threads, and is torn down once, on that thread, before
 //! `join` returns.
 //!
-//! `crowd` runs a body on many threads of a runtime with more processors than this machine is
+//! `crowd` runs a body on many threads of a runtime with more processors than this worker is
 //! likely to have, and the bodies wake one another at random (`Shuffle`), which moves them.
 
 use crate::common::*;

@@ -2,7 +2,7 @@
 //!
 //! The idea: whatever `std::thread` promises on the calls we mirror, a test here asks of green
 //! threads, from a kernel thread and from a green one (`both`), in both modes. Where we differ on
-//! purpose it says so: a stack size that no machine can give is an `InvalidInput` error.
+//! purpose it says so: a stack size that no worker can give is an `InvalidInput` error.
 //!
 //! Waiting is in `park.rs`, scopes in `scope.rs`.
 

@@ -17,12 +17,12 @@ use std::sync::{Arc, OnceLock};
 /// What a sleeping thread may take of memory, with all that belongs to it, and some to spare.
 const PER_THREAD: usize = 12 * 1024;
 /// How many wake up in a second: each costs microseconds, cold as its stack is by then, and the claim
-/// is about how many sleep, not about how much a machine can run.
+/// is about how many sleep, not about how much a worker can run.
 const WAKE_RATE: u32 = 10_000;
 const SAMPLES: usize = 10_000;
 /// These are late because many were due while the last ones began.
 const SKIPPED: usize = 2_000;
-/// How much later a million may be than a few that wake up at the same rate, on a machine without others.
+/// How much later a million may be than a few that wake up at the same rate, on a worker without others.
 const BOUND: Duration = Duration::from_millis(2);
 
 /// Threads that sleep again and again, each for a random time.

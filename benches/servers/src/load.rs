@@ -24,7 +24,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use crate::exchange::{Exchange, wrong};
 use crate::http;
 
-/// How many connections are opened at a time. A listener's backlog, 128 by default, takes them all.
+/// How many connections are opened at a time. A listener's overflow, 128 by default, takes them all.
 const BATCH: usize = 64;
 
 /// Connections from one source address; it has 28 thousand ports, and those of closed connections

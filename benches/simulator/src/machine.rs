@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 
 use crate::cost::Costs;
 use crate::policy::{Policy, Readied};
-use crate::sched::{self, Cluster, Green, Machine, Program};
+use crate::sched::{self, Cluster, Green, Program, Worker};
 use crate::virtual_time::{self, Random};
 use crate::workload::Workload;
 
@@ -62,7 +62,7 @@ struct World<'a> {
 /// A kernel thread, as the threads on it see it.
 pub struct Processor<'a> {
     world: &'a World<'a>,
-    machine: &'static Machine,
+    worker: &'static Worker,
 }
 
 /// Lets `workload` run to its end under `policy`. All processors begin awake, with their shares of the
@@ -96,15 +96,15 @@ pub fn simulate(
         ended_at: Cell::new(None),
     };
     virtual_time::run(processors, costs, |index| {
-        let machine = cluster.machine(index);
+        let worker = cluster.worker(index);
         let me = Processor {
             world: &world,
-            machine,
+            worker,
         };
         for number in (index..first).step_by(processors) {
             me.start(|thread| workload.begin(thread, number));
         }
-        sched::run(machine, &world);
+        sched::run(worker, &world);
     });
     assert_eq!(policy.len(None), 0, "threads are left");
     assert!(
@@ -128,10 +128,10 @@ pub fn simulate(
 }
 
 impl Program for World<'_> {
-    fn step(&self, machine: &'static Machine, thread: &'static Green) -> Action {
+    fn step(&self, worker: &'static Worker, thread: &'static Green) -> Action {
         let processor = Processor {
             world: self,
-            machine,
+            worker,
         };
         processor.work(self.costs.switch);
         self.workload.step(&processor, thread)
@@ -151,7 +151,7 @@ impl Program for World<'_> {
 impl Processor<'_> {
     fn start(&self, begin: impl FnOnce(&'static Green)) {
         // SAFETY: this is the thread that runs here, or comes before all others.
-        let mut processor = unsafe { sched::enter(self.machine) };
+        let mut processor = unsafe { sched::enter(self.worker) };
         let thread = sched::start::new_green(&mut processor);
         thread.cluster.set(Some(self.world.cluster));
         begin(thread);
@@ -170,7 +170,7 @@ impl Processor<'_> {
     /// Wakes `thread`, which is parked or about to be. Once a wait.
     pub(crate) fn wake(&self, thread: &'static Green) {
         // SAFETY: this is the thread that runs here.
-        let processor = unsafe { sched::enter(self.machine) };
+        let processor = unsafe { sched::enter(self.worker) };
         sched::wake_up(&processor, thread);
     }
 

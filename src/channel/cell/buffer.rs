@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Both start anew at their first place when they run empty. So a ring in which few messages lie at
-//! a time stays in few cache lines (and pages) however large it is, and a channel without backlog
+//! a time stays in few cache lines (and pages) however large it is, and a channel without overflow
 //! never needs a second block.
 //!
 //! A message that is promised to a receiver has a ticket (`state`), which lies beside it in its
@@ -251,12 +251,12 @@ impl<T> Drop for Buffer<T> {
 
 #[cold]
 fn no_message() -> ! {
-    crate::engine::door::die("a message is missing in its channel")
+    crate::engine::facade::die("a message is missing in its channel")
 }
 
 #[cold]
 fn no_room() -> ! {
-    crate::engine::door::die("a message without a place in its channel")
+    crate::engine::facade::die("a message without a place in its channel")
 }
 
 impl<T> Ring<T> {
@@ -386,16 +386,16 @@ mod tests {
         (buffer.len() > 0).then(|| buffer.pop(&mut None))
     }
 
-    /// Checks that the messages come out in order, each once, whatever the backlog.
+    /// Checks that the messages come out in order, each once, whatever the overflow.
     fn is_fifo(mut buffer: Buffer<Arc<usize>>, most: usize) {
         let (mut sent, mut received) = (0, 0);
-        for backlog in (0..=most).chain((0..most).rev()) {
+        for overflow in (0..=most).chain((0..most).rev()) {
             for _ in 0..3 {
-                while sent - received < backlog {
+                while sent - received < overflow {
                     push(&mut buffer, Arc::new(sent));
                     sent += 1;
                 }
-                while sent - received > backlog / 2 {
+                while sent - received > overflow / 2 {
                     assert_eq!(pop(&mut buffer).as_deref(), Some(&received));
                     received += 1;
                 }

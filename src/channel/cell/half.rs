@@ -14,9 +14,9 @@ use core::ptr::NonNull;
 
 use super::buffer::Buffer;
 use crate::channel::shared::Shared;
-use crate::engine::door::atomic::Ordering::{AcqRel, Relaxed};
-use crate::engine::door::atomic::{AtomicBool, AtomicUsize};
-use crate::engine::door::perturb;
+use crate::engine::facade::atomic::Ordering::{AcqRel, Relaxed};
+use crate::engine::facade::atomic::{AtomicBool, AtomicUsize};
+use crate::engine::facade::perturb;
 
 struct Counted<T> {
     shared: Shared<T>,

@@ -9,8 +9,8 @@ use core::ptr;
 use super::{AnyPlain, Kind, Outcome};
 use crate::channel::handle::Handle;
 use crate::channel::report::SELECT;
-use crate::engine::door::claim::{self, Claimed, Node, Wait};
-use crate::engine::door::{WaitReason, die};
+use crate::engine::facade::claim::{self, Claimed, Node, Wait};
+use crate::engine::facade::{WaitReason, die};
 
 /// The place of a select, in one queue at a time.
 pub(in crate::channel) struct Spot {

@@ -54,7 +54,7 @@ use super::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sched::{Oddities, Owned, enter, io::has_company, io::hold};
+use crate::engine::sched::{Owned, ThreadFlags, enter, io::has_company, io::hold};
 use crate::engine::sys;
 use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
 
@@ -102,7 +102,7 @@ pub(super) fn try_together(
     let mut entered = enter()?;
     let green = entered.green();
     // If `off` is more than 1, a signal handler has interrupted the runtime, perhaps here.
-    if green.off.load(Relaxed) != 1 || green.oddities.has(Oddities::LOCKED) {
+    if green.off.load(Relaxed) != 1 || green.flags.has(ThreadFlags::LOCKED) {
         return None;
     }
     let mut processor = entered.processor();

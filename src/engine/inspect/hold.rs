@@ -30,7 +30,7 @@ use crate::engine::sys::observer::Observer;
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{clock, futex, kernel_thread};
 
-/// The addressee of a payload that asks for this: no machine.
+/// The addressee of a payload that asks for this: no worker.
 pub(crate) const WHO: u32 = u32::MAX - 2;
 /// The longest time, in nanoseconds, for which a thread is held.
 const PATIENCE: u64 = 5_000_000;

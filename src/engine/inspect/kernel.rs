@@ -1,5 +1,5 @@
 //! The record of a kernel thread that parks as green threads do, for observers: a thread of a runtime of
-//! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::machine`.)
+//! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::worker`.)
 //!
 //! The records lie in a static table and are used again (`places`). A thread takes one without a lock and without the
 //! allocator, since it may park inside of that. A thread of ours gives its record back; of a thread of the

@@ -13,7 +13,7 @@
 //!
 //! Nothing here stops a thread for long, or takes a lock of the scheduler's. The engine itself writes `reason`,
 //! `since`, `kernel` and `quiet`, enters `epoch`, and calls the part of `hold` that runs in a signal's handler; all
-//! else is for observers. They see the engine through this module, `probe` and `door` alone: so what they need of the
+//! else is for observers. They see the engine through this module, `probe` and `facade` alone: so what they need of the
 //! records ([`layout`]) and of the system ([`system`]) is named here.
 
 pub(crate) mod epoch;
@@ -33,7 +33,7 @@ pub(crate) mod workers;
 pub(crate) use self::observed::{all, may_be_woken};
 pub(crate) use crate::engine::sched::Identity;
 
-/// What observers need of the system, beyond what `door` has.
+/// What observers need of the system, beyond what `facade` has.
 #[cfg(green)]
 pub(crate) mod system {
     pub(crate) use crate::engine::arch::plain_address;
@@ -46,14 +46,14 @@ pub(crate) mod system {
 /// Types whose layout a debugger has to know.
 #[cfg(green)]
 pub(crate) mod layout {
-    pub(crate) use crate::engine::sched::Machine;
+    pub(crate) use crate::engine::sched::Worker;
     pub(crate) use crate::engine::sched::park::Ticket;
     pub(crate) use crate::engine::sched::park::{Parking, Waiter};
     pub(crate) use crate::engine::sched::records;
     pub(crate) use crate::engine::sched::records::Roster;
-    pub(crate) use crate::engine::sched::room::Room;
     pub(crate) use crate::engine::sched::switch::Bounds;
-    pub(crate) use crate::engine::sched::{Green, Identity, Oddities};
+    pub(crate) use crate::engine::sched::thread_stack::ThreadStack;
+    pub(crate) use crate::engine::sched::{Green, Identity, ThreadFlags};
 }
 
 #[cfg(green)]
@@ -61,7 +61,7 @@ mod observed {
     use super::kernel;
     use super::threads::Thread;
     use crate::engine::sched::records;
-    use crate::engine::sched::room::{Room, SystemName};
+    use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
     use crate::engine::sched::{cpu_time, fork, handlers, worker};
     use crate::engine::sys::handler;
 
@@ -83,7 +83,7 @@ mod observed {
         /// The name that a green thread has given itself by a call of libc.
         pub(crate) fn own_name(self) -> Option<SystemName> {
             match self {
-                Thread::Green(green) => green.room().and_then(Room::own_name),
+                Thread::Green(green) => green.stack().and_then(ThreadStack::own_name),
                 Thread::Kernel(_) => None,
             }
         }

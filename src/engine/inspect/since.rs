@@ -6,7 +6,7 @@
 //! program is busy.
 //!
 //! Orderings: the count is stored before the run loop says that the thread has left
-//! (`Machine::current`, a Release), so a reader that sees this sees the count. A reader that sees the count sees what the
+//! (`Worker::current`, a Release), so a reader that sees this sees the count. A reader that sees the count sees what the
 //! thread did before: it is stored with Release.
 
 use crate::engine::atomic::{AtomicU32, Ordering, const_fn};

@@ -6,14 +6,14 @@
 //!
 //! | the reader | the run loop |
 //! |---|---|
-//! | reads `turns`, sees that no kernel thread runs the thread | `machine` = this one, `current` = the thread (Release) |
+//! | reads `turns`, sees that no kernel thread runs the thread | `worker` = this one, `current` = the thread (Release) |
 //! | reads the record, the stack, the thing that is waited for | Release fence; the thread runs, and writes |
 //! | Acquire fence; sees `current` and `turns` again | `turns` += 1, `current` = null (Release) |
 //!
 //! If the reader has seen a write of the thread's run, it sees `current` too, or what came after it: `turns` has
 //! changed. The two fences see to that.
 //!
-//! The thread may come to another kernel thread between the reader's looks. If the reader sees the new `machine`
+//! The thread may come to another kernel thread between the reader's looks. If the reader sees the new `worker`
 //! (Release, Acquire), it sees that `turns` has changed, even if it does not see yet that this one runs the thread.
 //!
 //! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
@@ -24,7 +24,7 @@ use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::{Facts, WaitReason};
 use crate::engine::sched::park::{Parking, Ticket, Waiter};
 use crate::engine::sched::switch::Bounds;
-use crate::engine::sched::{Green, Identity, Machine, Oddities};
+use crate::engine::sched::{Green, Identity, ThreadFlags, Worker};
 use crate::engine::sys::{clock, word};
 
 /// What a thread does.
@@ -101,8 +101,8 @@ impl Thread {
             let parking = green.parking().cast::<u8>();
             arch::prefetch(parking);
             arch::prefetch(parking.wrapping_add(LINE));
-            if let Some(room) = green.room() {
-                arch::prefetch(core::ptr::from_ref(room).cast());
+            if let Some(stack) = green.stack() {
+                arch::prefetch(core::ptr::from_ref(stack).cast());
             }
         }
     }
@@ -195,18 +195,18 @@ impl ThreadSnapshot {
         let Thread::Green(green) = self.thread else {
             return None;
         };
-        let (stack, saved) = (green.stack()?, green.context.saved_stack_pointer());
+        let (stack, saved) = (green.bounds()?, green.context.saved_stack_pointer());
         (self.doing != Doing::New && stack.holds(saved)).then_some((saved, stack))
     }
 }
 
 fn mark_of(green: &'static Green) -> usize {
-    green.room().map_or(0, |room| room.thread_pointer.addr())
+    green.stack().map_or(0, |stack| stack.thread_pointer.addr())
 }
 
-fn runs_it(green: &'static Green) -> Option<&'static Machine> {
-    let machine = green.last_machine()?;
-    machine.is_running(green).then_some(machine)
+fn runs_it(green: &'static Green) -> Option<&'static Worker> {
+    let worker = green.last_worker()?;
+    worker.is_running(green).then_some(worker)
 }
 
 /// How often a look is begun anew because the thread has run meanwhile.
@@ -224,8 +224,8 @@ fn look_at_green(green: &'static Green, turns: u32) -> Option<Look> {
     let seen = ThreadSnapshot {
         thread: Thread::Green(green),
         doing: match runner {
-            Some(machine) => Doing::Running(machine.kernel_thread.load(Ordering::Relaxed) as i32),
-            None if green.oddities.has(Oddities::NEW) => Doing::New,
+            Some(worker) => Doing::Running(worker.kernel_thread.load(Ordering::Relaxed) as i32),
+            None if green.flags.has(ThreadFlags::NEW) => Doing::New,
             None => Doing::Ready,
         },
         since: green.since.millis(),

@@ -4,7 +4,7 @@
 //! counting, and nothing is decided by it.
 
 use crate::engine::atomic::Ordering::{Acquire, Relaxed};
-pub(crate) use crate::engine::sched::{Cluster, Machine, Processor};
+pub(crate) use crate::engine::sched::{Cluster, Processor, Worker};
 use crate::engine::sched::{Green, worker};
 
 pub(crate) enum Activity {
@@ -18,12 +18,12 @@ pub(crate) enum Activity {
 
 impl Processor {
     pub(crate) fn activity(&self) -> Activity {
-        // Acquire: the machine's record; partner: Release in `Owned::give_to`.
-        let Some(machine) = self.machine.load(Acquire) else {
+        // Acquire: the worker's record; partner: Release in `Owned::give_to`.
+        let Some(worker) = self.worker.load(Acquire) else {
             return Activity::Idle;
         };
-        match machine.running() {
-            Some(green) => Activity::Running(green, machine.thread()),
+        match worker.running() {
+            Some(green) => Activity::Running(green, worker.thread()),
             None => Activity::Scheduling,
         }
     }
@@ -32,26 +32,26 @@ impl Processor {
 /// A green thread, and the worker that runs it.
 pub(crate) struct Run {
     pub(crate) green: &'static Green,
-    machine: &'static Machine,
+    worker: &'static Worker,
 }
 
 /// All green threads that run, or are blocked in the kernel.
 pub(crate) fn runs() -> impl Iterator<Item = Run> {
-    worker::all().filter_map(|machine| {
-        let green = machine.running()?;
-        Some(Run { green, machine })
+    worker::all().filter_map(|worker| {
+        let green = worker.running()?;
+        Some(Run { green, worker })
     })
 }
 
 impl Run {
     /// The system's number of the kernel thread.
     pub(crate) fn kernel_thread(&self) -> i32 {
-        self.machine.thread()
+        self.worker.thread()
     }
 
     /// Whether it goes on still.
     pub(crate) fn goes_on(&self) -> bool {
-        self.machine.is_running(self.green)
+        self.worker.is_running(self.green)
     }
 
     /// Whether the thread has said that it blocks, or that it may.

@@ -4,7 +4,7 @@
 
 // ---- work stealing ----
 
-/// Picks of a processor after which the global queue and the backlog come first. After as many uses in a row the
+/// Picks of a processor after which the global queue and the overflow come first. After as many uses in a row the
 /// next slot gives way to those that yield, one of as many turns of the global queue evens out the queues of two
 /// processors, and one of as many fills of the next slot is timed. A prime, Go's and tokio's: it does not fall
 /// into step with a program's period. `src/engine/policy/work_stealing/tests/turns.rs` fails where one of these has no turn.

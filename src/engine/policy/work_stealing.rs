@@ -13,9 +13,9 @@
 //!   slice in which it became ready. Where threads wait for long in it, since the running one computes on,
 //!   others take them (`next_slot`).
 //! - *Local queue.* Its size is fixed (`local_queue`). When it is full, half of it moves to the
-//!   processor's backlog (`backlog`), which has no bound; thieves and the processor itself take it from
+//!   processor's overflow (`overflow`), which has no bound; thieves and the processor itself take it from
 //!   there. So processors that make many threads share no lock. Every [`GLOBAL_INTERVAL`]th pick is the
-//!   backlog's, since threads that wake each other may keep the queue from running empty.
+//!   overflow's, since threads that wake each other may keep the queue from running empty.
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own. It
 //!   needs no atomic instruction, which would be a third of the cost of a switch. While another
 //!   processor has nothing to do, the round is moved to the local queue at every turn, where it can
@@ -31,7 +31,7 @@
 //!   from outside waits for one slice, not for the slices of all threads in a local queue. (If it
 //!   is the turn of a preempted thread, it waits for that thread's slice too.)
 //! - *Stealing.* A thief takes half of a victim's queue, or, when that is empty, half a queue of
-//!   its backlog. It takes the next slot only on the last pass, for its owner is about to run that
+//!   its overflow. It takes the next slot only on the last pass, for its owner is about to run that
 //!   thread; a slow one at once.
 //!
 //! Each idea can be switched off (`options`), to see what it is worth.
@@ -43,10 +43,10 @@
 //! processors, for the same reason; waking a sleeper whenever
 //! the next slot is filled, which costs a ping-pong pair 13 µs a message.
 
-mod backlog;
 mod local;
 mod next_slot;
 mod options;
+mod overflow;
 #[cfg(test)]
 mod tests;
 
@@ -176,7 +176,7 @@ impl WorkStealing {
         chain.push(last.into_green());
         perturb::point("work_stealing: overflow");
         match self.options.stealing {
-            true => local.backlog.push(chain),
+            true => local.overflow.push(chain),
             false => self.global.append(chain),
         }
     }
@@ -195,7 +195,7 @@ impl WorkStealing {
             && asking.len() <= local.len()
         {
             perturb::point("work_stealing: handing over");
-            match asking.backlog.give(thread) {
+            match asking.overflow.give(thread) {
                 Ok(()) => return ForOthers::Work,
                 Err(refused) => thread = refused,
             }
@@ -404,7 +404,7 @@ impl Policy for WorkStealing {
         for unused in self.locals.iter().skip(processors) {
             // A processor may have asked for a thread, lain down, and gone out of use before it got one:
             // no thief looks there any more.
-            let handed_over = unused.backlog.close();
+            let handed_over = unused.overflow.close();
             if handed_over.len() != 0 {
                 self.global.append(handed_over);
             }

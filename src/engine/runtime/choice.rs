@@ -1,7 +1,7 @@
 //! The policy that a runtime is built with, by value or by name.
 //!
-//! The scheduler trusts the policies of this crate, and checks what a guest hands out. A policy of
-//! this crate may have served a guest of another runtime before it is given to a builder, and hold
+//! The scheduler trusts the policies of this crate, and checks what a user_policy hands out. A policy of
+//! this crate may have served a user_policy of another runtime before it is given to a builder, and hold
 //! that runtime's threads. So the builder makes a new one with the same options, and leaks the given
 //! one: whoever drops a ready thread ends the process.
 
@@ -20,7 +20,7 @@ use crate::engine::sched::Ideas;
 #[derive(Clone)]
 pub(crate) struct Choice {
     policy: Arc<Mutex<Option<Box<dyn Policy>>>>,
-    is_guest: bool,
+    is_users: bool,
     name: &'static str,
 }
 
@@ -39,7 +39,7 @@ const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
 impl Choice {
     pub(crate) fn new<P: Policy>(policy: P) -> Choice {
         let ours = anew_if_ours(&policy);
-        let is_guest = ours.is_none();
+        let is_users = ours.is_none();
         let (policy, name) = match ours {
             None => (Box::new(policy) as Box<dyn Policy>, "custom"),
             Some(ours) => {
@@ -50,7 +50,7 @@ impl Choice {
         };
         Choice {
             policy: Arc::new(Mutex::new(Some(policy))),
-            is_guest,
+            is_users,
             name,
         }
     }
@@ -60,11 +60,11 @@ impl Choice {
         self.name
     }
 
-    /// Takes the policy, and says whether it is a guest: a policy that is not this crate's.
+    /// Takes the policy, and says whether it is a user_policy: a policy that is not this crate's.
     pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         match policy.take() {
-            Some(policy) => Ok((policy, self.is_guest)),
+            Some(policy) => Ok((policy, self.is_users)),
             None => Err(invalid(
                 "a policy that another runtime has: accepted is one of its own".into(),
             )),

@@ -14,14 +14,14 @@ use crate::engine::policy::Policy;
 use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, room,
-    setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, setxid,
+    thread_stack,
 };
 use crate::engine::sys::{names, sanitizer, signal, syscalls};
 use crate::engine::{driver, stack, tls};
 
 /// Starts a cluster.
-pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::Result<Backend> {
+pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_users: bool) -> io::Result<Backend> {
     let signal = match plan.signal {
         Some(signal) => signal,
         None => choose_signal()?,
@@ -38,7 +38,7 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         driver: driver::choose(plan.driver.map(Driver::kind)),
         ideas: plan.ideas,
     };
-    Cluster::start(config, policy, is_guest).map(Backend::Green)
+    Cluster::start(config, policy, is_users).map(Backend::Green)
 }
 
 /// Prepares the process for green threads, once. The inner error says why they are not possible
@@ -81,8 +81,8 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
     if !crate::engine::sys::signal::has_alternate_stacks() {
         return Err("the system refuses stacks for signal handlers (sigaltstack)".into());
     }
-    stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
-    stack::overflow::install(room::name_of);
+    stack::init(thread_stack::reserve(), default_stack).map_err(|error| error.to_string())?;
+    stack::overflow::install(thread_stack::name_of);
     setxid::wrap();
     handle::install_panic_hook();
     Ok(())
@@ -123,10 +123,10 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
             .into_iter()
             .map(blocked_call)
             .collect(),
-        spawns: sum(|p| &p.counts.spawned) + cluster.census.outside.spawned.get(),
+        spawns: sum(|p| &p.counts.spawned) + cluster.live_count.outside.spawned.get(),
         wake_ups: cluster.wake_ups.get(),
         live_threads: cluster.live(),
-        kernel_threads: cluster.machines.load(Ordering::Relaxed),
+        kernel_threads: cluster.workers.load(Ordering::Relaxed),
         parked_kernel_threads: {
             let _off = current::preemption_off();
             cluster.spare_count()

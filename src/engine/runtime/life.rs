@@ -13,9 +13,9 @@ use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By};
-use crate::engine::sched::room::Room;
 use crate::engine::sched::start::stock_up;
-use crate::engine::sched::{self, Cluster, Green, Oddities, current, records};
+use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::{self, Cluster, Green, ThreadFlags, current, records};
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
 
@@ -41,14 +41,14 @@ pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io:
     inherit_floats(green);
     green.since.note_time();
     match &mut sched::enter() {
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+        Some(entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
             entered.processor().counts.spawned.add(1);
             probe::spawned(By::Thread(entered), green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
-            cluster.census.outside.spawned.add_shared(1);
+            cluster.live_count.outside.spawned.add_shared(1);
             probe::spawned(By::Outside, green);
             sched::ready_globally(green, Readied::Spawned);
         }
@@ -59,14 +59,14 @@ pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io:
 /// Gives a new thread the signal mask of its creator, as std does.
 fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
     let may_differ = match current::green() {
-        Some(green) => green.oddities.has(Oddities::MASK),
+        Some(green) => green.flags.has(ThreadFlags::MASK),
         None => true,
     };
     if may_differ {
         let mask = signal::mask() & !signal::bit(cluster.config.signal);
         if mask != cluster.base_mask {
             new.mask.set(mask);
-            new.oddities.add(Oddities::MASK);
+            new.flags.add(ThreadFlags::MASK);
         }
     }
 }
@@ -75,15 +75,15 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
 fn inherit_floats(new: &'static Green) {
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
-        new.oddities.keep_floats(floats);
+        new.flags.keep_floats(floats);
     }
 }
 
-/// Makes a record for a new thread. A thread with the common stack size gets its room when it first
-/// runs; a room was free a moment ago. Any other thread has its room from now on.
+/// Makes a record for a new thread. A thread with the common stack size gets its stack when it first
+/// runs; a stack was free a moment ago. Any other thread has its stack from now on.
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
-        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+        Some(mut entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
             let mut processor = entered.processor();
             let own = processor.own();
             (own.records.pop(), !own.stacks.is_empty())
@@ -92,7 +92,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     };
     let green = free.map_or_else(records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
-        Some(size) => Room::find(size).map(|room| green.move_in(room)),
+        Some(size) => ThreadStack::find(size).map(|stack| green.move_in(stack)),
         None if is_stocked => Ok(()),
         None => stock_up(cluster),
     };

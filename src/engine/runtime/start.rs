@@ -77,8 +77,8 @@ impl Knobs {
                 Backend::Kernel(KernelBackend::start(asked_stack, processors))
             }
             Mode::Green => {
-                let (policy, is_guest) = choice.take()?;
-                green::start(plan, policy, is_guest)?
+                let (policy, is_users) = choice.take()?;
+                green::start(plan, policy, is_users)?
             }
         };
         runtimes::add(backend);

@@ -9,13 +9,13 @@
 //! *Whose call it is.* The monitor does not own the thread, which may go on and end at any moment. So it reads the
 //! address of the thread's identity, then the word there, which may be freed memory (`sys::word`), and then
 //! the first address again. A thread that ends clears that address before it frees; if it is the same, and
-//! the machine has switched to no thread meanwhile (`tick`), the word was what it should be.
+//! the worker has switched to no thread meanwhile (`tick`), the word was what it should be.
 //!
 //! Ordering: a place's key is stored with Release when its other half is there; readers load it with Acquire.
 
 use core::panic::Location;
 
-use super::Machine;
+use super::Worker;
 use crate::engine::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -93,15 +93,15 @@ impl BlockedCalls {
         }
     }
 
-    /// The place of `green`, which is blocked on `machine` and `doing` this. The monitor's.
+    /// The place of `green`, which is blocked on `worker` and `doing` this. The monitor's.
     pub(super) fn find(
         &self,
         doing: &Doing,
-        machine: &'static Machine,
+        worker: &'static Worker,
         green: &'static Green,
     ) -> Option<&Place> {
         let key = number_of(doing)? as u64 + 1;
-        let spawned_at = spawned_at(machine, green);
+        let spawned_at = spawned_at(worker, green);
         let address = spawned_at.map_or(0, |at| core::ptr::from_ref(at).addr());
         let first = (address >> 3).wrapping_add(key as usize * 31);
         (0..PLACES).find_map(|step| {
@@ -203,12 +203,12 @@ fn number_of(doing: &Doing) -> Option<usize> {
     }
 }
 
-/// Where `green` was spawned, which `machine` was seen to run; see the header.
+/// Where `green` was spawned, which `worker` was seen to run; see the header.
 fn spawned_at(
-    machine: &'static Machine,
+    worker: &'static Worker,
     green: &'static Green,
 ) -> Option<&'static Location<'static>> {
-    let tick = machine.tick.load(Acquire);
+    let tick = worker.tick.load(Acquire);
     let identity = green.identity.load(Acquire).addr();
     if identity == 0 {
         return None;
@@ -216,8 +216,8 @@ fn spawned_at(
     let address = word::read(identity.checked_add(Identity::PLACE)?)?;
     // Acquire: the looks below come after the read.
     fence(Acquire);
-    let same = machine.is_running(green)
-        && machine.tick.load(Relaxed) == tick
+    let same = worker.is_running(green)
+        && worker.tick.load(Relaxed) == tick
         && green.identity.load(Relaxed).addr() == identity;
     let location = core::ptr::with_exposed_provenance::<Location<'static>>(address);
     match same {

@@ -1,8 +1,8 @@
-//! A cluster: processors, a policy, machines, a monitor. A `Runtime` is a handle to one.
+//! A cluster: processors, a policy, workers, a monitor. A `Runtime` is a handle to one.
 //!
 //! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold
 //! a reference without counting it. Starting a cluster allocates. Nothing after that does, except
-//! the recruiter, which makes machines, and records of more processors (`resize`).
+//! the spawner, which makes workers, and records of more processors (`resize`).
 //!
 //! # How many threads live
 //!
@@ -57,16 +57,14 @@ use crate::engine::atomic::{
 use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
-use crate::engine::sched::guest::Guest;
-use crate::engine::sched::handed::Handed;
+use crate::engine::sched::deferred::DeferredWakes;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::resize::Size;
-use crate::engine::sched::start::Homeless;
-use crate::engine::sched::{
-    Machine, Owned, Processor, current, helper, monitor, recruiter, worker,
-};
+use crate::engine::sched::start::WaitingForStack;
+use crate::engine::sched::user_policy::UserPolicy;
+use crate::engine::sched::{Owned, Processor, Worker, current, helper, monitor, spawner, worker};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
@@ -122,38 +120,38 @@ pub(crate) struct Cluster {
     pub(super) size: Size,
     /// How many processors sleep, are awake, and search.
     pub(crate) idle: IdleWord,
-    /// Which processors sleep, and which machines have none.
+    /// Which processors sleep, and which workers have none.
     pub(crate) idlers: Lock<Idlers>,
-    /// The mask that machines run with: the mask of the thread that started the cluster, without
+    /// The mask that workers run with: the mask of the thread that started the cluster, without
     /// our signal.
     pub(crate) base_mask: Mask,
-    pub(crate) recruiter: recruiter::Office,
+    pub(crate) spawner: spawner::Spawner,
     pub(crate) monitor: Parker,
-    /// The deadline that some sleeping machine watches (`idle`).
+    /// The deadline that some sleeping worker watches (`idle`).
     pub(crate) watched: Watched,
 
     /// Threads that have no stack yet, and wait for one.
-    pub(super) homeless: Homeless,
+    pub(super) waiting_for_stack: WaitingForStack,
     /// How many green threads live, and whether a thread waits for the last one to end: here.
-    pub(crate) census: Census,
+    pub(crate) live_count: LiveCount,
     pub(crate) drained: Waiter,
-    /// The recruiter, the monitor or the last machine has ended.
+    /// The spawner, the monitor or the last worker has ended.
     pub(crate) emptied: Waiter,
     /// The cluster is being taken down: its kernel threads end.
     ///
     /// SeqCst throughout, since a thread that is about to sleep looks at it after it has said so,
     /// and `end` stores it before it looks for sleepers: a spare and `dismiss_spares` meet at the
-    /// list of spares, the monitor and `stop` at the monitor's word, the recruiter and `call` at the
-    /// recruiter's, the last machine and `end` at the count of machines.
+    /// list of spares, the monitor and `stop` at the monitor's word, the spawner and `call` at the
+    /// spawner's, the last worker and `end` at the count of workers.
     pub(crate) stopping: AtomicBool,
-    /// How many of the recruiter and the monitor there are.
+    /// How many of the spawner and the monitor there are.
     staff: AtomicUsize,
-    pub(crate) machines: AtomicUsize,
-    /// How many machines wait for the threads that are locked to them, and run no others.
+    pub(crate) workers: AtomicUsize,
+    /// How many workers wait for the threads that are locked to them, and run no others.
     pub(crate) bound: AtomicUsize,
     pub(crate) hand_offs: Counter,
     /// Threads that signal handlers have woken.
-    pub(super) handed: Handed,
+    pub(super) deferred: DeferredWakes,
     /// Calls in which threads have lost their processors.
     pub(crate) blocked_calls: BlockedCalls,
     pub(crate) wake_ups: Counter,
@@ -166,18 +164,18 @@ static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", reason
 static EMPTIED: WaitKind = WaitKind::inside("end of a runtime's kernel threads", reason::nothing);
 
 impl Cluster {
-    /// Starts a cluster: its monitor, its recruiter and its first machine run when this returns.
-    /// `is_guest`: the policy may not know what code in the scheduler must not do.
+    /// Starts a cluster: its monitor, its spawner and its first worker run when this returns.
+    /// `is_users`: the policy may not know what code in the scheduler must not do.
     pub(crate) fn start(
         config: Config,
         policy: Box<dyn Policy>,
-        is_guest: bool,
+        is_users: bool,
     ) -> io::Result<&'static Cluster> {
         crate::engine::sys::topology::discover();
         let policy: &'static dyn Policy = Box::leak(policy);
-        let guest: Option<&'static Guest> =
-            is_guest.then(|| &*Box::leak(Box::new(Guest::new(policy))));
-        let policy = guest.map_or(policy, |guest| guest);
+        let user_policy: Option<&'static UserPolicy> =
+            is_users.then(|| &*Box::leak(Box::new(UserPolicy::new(policy))));
+        let policy = user_policy.map_or(policy, |user_policy| user_policy);
         // Threads may note the time before a monitor has looked.
         clock::note(clock::now());
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
@@ -187,32 +185,32 @@ impl Cluster {
             idle: IdleWord::new(0),
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
-            recruiter: recruiter::Office::new(),
+            spawner: spawner::Spawner::new(),
             monitor: Parker::awake(),
             watched: Watched::new(),
-            homeless: Homeless::new(),
-            census: Census::new(),
+            waiting_for_stack: WaitingForStack::new(),
+            live_count: LiveCount::new(),
             drained: Waiter::new(),
             emptied: Waiter::new(),
             stopping: AtomicBool::new(false),
             staff: AtomicUsize::new(0),
-            machines: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
             hand_offs: Counter::new(),
-            handed: Handed::new(),
+            deferred: DeferredWakes::new(),
             blocked_calls: BlockedCalls::new(),
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
             detached_switches: Counter::new(),
             config,
         }));
-        if let Some(guest) = guest {
-            guest.move_in(cluster);
+        if let Some(user_policy) = user_policy {
+            user_policy.move_in(cluster);
         }
         cluster.resize(cluster.config.processors)?;
-        let staffed = recruiter::recruit(cluster)
+        let staffed = spawner::spawn_worker(cluster)
             .map_err(io::Error::from)
-            .and_then(|()| recruiter::open(cluster))
+            .and_then(|()| spawner::open(cluster))
             .and_then(|()| monitor::post(cluster));
         // Without this, the kernel threads that have started would never end.
         staffed.inspect_err(|_| cluster.end())?;
@@ -265,14 +263,14 @@ impl Cluster {
 
     /// How many green threads have been spawned and have not ended.
     pub(crate) fn live(&self) -> usize {
-        self.census.live(|| self.counts())
+        self.live_count.live(|| self.counts())
     }
 
     /// A green thread has ended, and been counted. True: it was the last of a closing cluster, and
     /// a thread waits for that.
     #[inline]
     pub(crate) fn was_last(&self) -> bool {
-        self.census.was_last(|| self.counts())
+        self.live_count.was_last(|| self.counts())
     }
 
     /// Waits until every green thread has ended, then ends the kernel threads.
@@ -280,28 +278,28 @@ impl Cluster {
         let wait = || {
             self.drained.wait(WaitReason::new(&DRAINED, self), None);
         };
-        self.census.close(|| self.counts(), wait);
+        self.live_count.close(|| self.counts(), wait);
         sanitizer::observe(self);
         perturb::point("close: drained");
         self.end();
     }
 
-    /// Ends the kernel threads, and waits for that. The recruiter owns the processors that have
-    /// retired; the monitor may have one in hand, taken from a machine that has ended since. No
+    /// Ends the kernel threads, and waits for that. The spawner owns the processors that have
+    /// retired; the monitor may have one in hand, taken from a worker that has ended since. No
     /// green thread is left.
     fn end(&'static self) {
         let _unseen = sanitizer::unseen();
         self.stopping.store(true, Ordering::SeqCst);
         perturb::point("close: stopping");
         self.monitor.rouse();
-        self.recruiter.call();
+        self.spawner.call();
         {
             let _off = current::preemption_off();
             self.dismiss_spares();
         }
-        // Acquire: pairs with the Release in `employ`. It waits for the staff first: the recruiter,
-        // one of them, makes machines.
-        while self.staff.load(Ordering::Acquire) != 0 || self.machines.load(Ordering::SeqCst) != 0 {
+        // Acquire: pairs with the Release in `employ`. It waits for the staff first: the spawner,
+        // one of them, makes workers.
+        while self.staff.load(Ordering::Acquire) != 0 || self.workers.load(Ordering::SeqCst) != 0 {
             self.emptied.wait(WaitReason::new(&EMPTIED, self), None);
         }
         // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
@@ -311,14 +309,14 @@ impl Cluster {
         perturb::point("close: emptied");
         let off = current::preemption_off();
         // If it watched for events, another monitor must.
-        worker::all().for_each(Machine::kick_monitor);
+        worker::all().for_each(Worker::kick_monitor);
         for mut processor in processors() {
             processor.own().stacks.drain();
             perturb::point("close: stacks drained");
             processor.own().records.drain();
         }
         drop(off);
-        recruiter::leave_stacks(self);
+        spawner::leave_stacks(self);
     }
 }
 
@@ -338,7 +336,7 @@ impl Counter {
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
         let count = self.0.load(Ordering::Relaxed) + count;
-        // Release: a thread that sees an end sees what came before it; partner: the Acquire fence in `Census::live`.
+        // Release: a thread that sees an end sees what came before it; partner: the Acquire fence in `LiveCount::live`.
         // (Other counts order nothing, and share this code.)
         self.0.store(count, Ordering::Release);
     }
@@ -373,7 +371,7 @@ impl Counts {
 }
 
 /// What a cluster has of this, beside the counts of its processors.
-pub(crate) struct Census {
+pub(crate) struct LiveCount {
     /// Of threads without a processor: shared.
     pub(crate) outside: Counts,
     /// A thread waits for the last green thread to end.
@@ -384,10 +382,10 @@ pub(crate) struct Census {
 #[repr(align(128))]
 struct Closing(AtomicBool);
 
-impl Census {
+impl LiveCount {
     const_fn! {
-        pub(crate) const fn new() -> Census {
-            Census {
+        pub(crate) const fn new() -> LiveCount {
+            LiveCount {
                 outside: Counts::new(),
                 closing: Closing(AtomicBool::new(false)),
             }
@@ -429,7 +427,7 @@ impl Census {
         self.live(inside) == 0
     }
 
-    /// Returns when every green thread has ended. `wait` returns after [`was_last`](Census::was_last) has been true
+    /// Returns when every green thread has ended. `wait` returns after [`was_last`](LiveCount::was_last) has been true
     /// for somebody. Nobody spawns from outside any more.
     pub(crate) fn close<'a, I: Iterator<Item = &'a Counts>>(
         &self,

@@ -3,7 +3,7 @@
 //!
 //! The kernel counts the time of kernel threads, and reading that is a system call. So nothing is measured until
 //! somebody asks: who asks first finds 0, and from then on that thread's switches read the clock of their kernel thread
-//! ([`Oddities::CLOCKED`]) and add up. One that asks for another thread's clock finds the time from the other's next
+//! ([`ThreadFlags::CLOCKED`]) and add up. One that asks for another thread's clock finds the time from the other's next
 //! turn on.
 //!
 //! A clock's number for a green thread is made of its thread id, as the kernel makes one of its own, with a kind that
@@ -31,8 +31,8 @@ use core::cell::Cell;
 use super::{fork, locked};
 use crate::engine::atomic::{AtomicU64, Ordering, fence};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::room::Room;
-use crate::engine::sched::{Green, Oddities, current};
+use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::{Green, ThreadFlags, current};
 use crate::engine::sys::{call, clock, kernel_thread};
 use crate::engine::{stack, tls};
 
@@ -108,28 +108,28 @@ impl CpuTime {
 
 /// The thread's run begins.
 pub(super) fn begins(green: &Green) {
-    if let Some(room) = green.room() {
-        room.cpu_time.begin(clock::own_cpu_time());
+    if let Some(stack) = green.stack() {
+        stack.cpu_time.begin(clock::own_cpu_time());
     }
 }
 
 /// The thread has left its stack.
 pub(super) fn ends(green: &Green) {
-    if let Some(room) = green.room() {
-        room.cpu_time.end(clock::own_cpu_time);
+    if let Some(stack) = green.stack() {
+        stack.cpu_time.end(clock::own_cpu_time);
     }
 }
 
 /// The CPU time of `green` in nanoseconds, from the first question on; `None`: nobody has asked.
 pub(crate) fn known(green: &'static Green) -> Option<u64> {
-    let is_measured = green.oddities.has(Oddities::CLOCKED);
+    let is_measured = green.flags.has(ThreadFlags::CLOCKED);
     is_measured.then(|| read(green)).flatten()
 }
 
 /// `None`: it has ended.
 fn read(green: &'static Green) -> Option<u64> {
-    let runs_on = || green.last_machine().map_or(0, |machine| machine.cpu_time());
-    Some(green.room()?.cpu_time.read(runs_on))
+    let runs_on = || green.last_worker().map_or(0, |worker| worker.cpu_time());
+    Some(green.stack()?.cpu_time.read(runs_on))
 }
 
 /// The CPU time of the calling green thread, which is measured from now on. `None`: this is none, or its thread pointer
@@ -138,10 +138,13 @@ fn own() -> Option<u64> {
     let green = current::owner().filter(|green| locked::is_here(green))?;
     if green.off.load(Ordering::Relaxed) == 0 {
         let _off = current::preemption_off();
-        if !green.oddities.has(Oddities::CLOCKED) {
-            green.oddities.add(Oddities::CLOCKED);
+        if !green.flags.has(ThreadFlags::CLOCKED) {
+            green.flags.add(ThreadFlags::CLOCKED);
         }
-        if green.room().is_some_and(|room| !room.cpu_time.is_running()) {
+        if green
+            .stack()
+            .is_some_and(|stack| !stack.cpu_time.is_running())
+        {
             begins(green);
         }
     }
@@ -162,15 +165,15 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     // Rooms that are visited stay.
     let section = ReadSection::begin();
     let mut found = None;
-    stack::visit(|room| {
-        let tenant = Room::tenant_of(Room::at(room).slot());
+    stack::visit(|stack| {
+        let tenant = ThreadStack::tenant_of(ThreadStack::at(stack).slot());
         found = found.or(tenant.filter(|(_, green)| clock_of(green) == Some(clock)));
     });
     section.end_without_dropping();
     let (_, green) = found?;
-    if !green.oddities.has(Oddities::CLOCKED) {
+    if !green.flags.has(ThreadFlags::CLOCKED) {
         // From outside: an owner that writes at this moment may undo it. Then the next question asks once more.
-        green.oddities.add(Oddities::CLOCKED);
+        green.flags.add(ThreadFlags::CLOCKED);
     }
     read(green)
 }
@@ -187,8 +190,8 @@ fn is_of_green(clock: libc::clockid_t) -> bool {
 pub(super) fn clock_of(green: &Green) -> Option<libc::clockid_t> {
     // So many bits of the id there is room for: more than there is memory for blocks, whose ids count up.
     const ID: u32 = (1 << 28) - 1;
-    // SAFETY: a room has a block, and its memory stays.
-    let id = unsafe { tls::thread_id(green.room()?.pthread()) }?;
+    // SAFETY: a stack has a block, and its memory stays.
+    let id = unsafe { tls::thread_id(green.stack()?.pthread()) }?;
     // One more: that leaves out -1, which programs may have for no clock.
     Some(!(((id + 1) & ID) as libc::clockid_t) << 3 | KIND)
 }

@@ -39,7 +39,7 @@ use core::marker::PhantomData;
 use super::hiding::{Changed, Hiding};
 use crate::engine::atomic::{AtomicBool, AtomicIsize, Ordering, compiler_fence};
 use crate::engine::sched::switch::Action;
-use crate::engine::sched::{Green, Machine, Oddities, Owned, Processor};
+use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker};
 use crate::engine::sys::fence::entry_fence;
 use crate::engine::sys::perturb;
 use crate::engine::sys::sanitizer::{self, Unseen};
@@ -137,7 +137,7 @@ pub(crate) fn reveal(changed: Changed) {
 /// The signal mask may have been changed, here or by what this returns to: the thread takes it along from now on.
 pub(crate) fn mask_changed() {
     if let Some(green) = owner() {
-        green.oddities.add(Oddities::MASK);
+        green.flags.add(ThreadFlags::MASK);
     }
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn forbid_preemption(green: &'static Green) {
 /// away.
 pub(crate) struct Entered {
     green: &'static Green,
-    machine: &'static Machine,
+    worker: &'static Worker,
     processor: Owned<'static>,
     _unseen: Unseen,
 }
@@ -278,15 +278,15 @@ pub(crate) fn enter() -> Option<Entered> {
 fn inside(green: &'static Green, unseen: Unseen) -> Entered {
     perturb::point("enter");
     loop {
-        let machine = green.machine();
-        let processor = machine.processor.get().or_else(|| recover(machine));
+        let worker = green.worker();
+        let processor = worker.processor.get().or_else(|| recover(worker));
         if let Some(processor) = processor {
             // SAFETY: the word says that this kernel thread owns it, and preemption is off.
             // (`processor` treats a signal handler that interrupts the runtime.)
             let processor = unsafe { Owned::at(processor) };
             return Entered {
                 green,
-                machine,
+                worker,
                 processor,
                 _unseen: unseen,
             };
@@ -302,11 +302,11 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
 /// processor.
 #[cold]
 #[inline(never)]
-fn recover(machine: &'static Machine) -> Option<core::ptr::NonNull<Processor>> {
-    machine
+fn recover(worker: &'static Worker) -> Option<core::ptr::NonNull<Processor>> {
+    worker
         .processor
         .settle()
-        .or_else(|| machine.cluster().take_idle_processor(machine))
+        .or_else(|| worker.cluster().take_idle_processor(worker))
 }
 
 impl Entered {
@@ -316,8 +316,8 @@ impl Entered {
     }
 
     #[inline(always)]
-    pub(crate) fn machine(&self) -> &'static Machine {
-        self.machine
+    pub(crate) fn worker(&self) -> &'static Worker {
+        self.worker
     }
 
     #[inline(always)]
@@ -345,7 +345,7 @@ impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
-        let give_way = self.machine.is_slice_over() && self.green.off.load(Ordering::Relaxed) == 1;
+        let give_way = self.worker.is_slice_over() && self.green.off.load(Ordering::Relaxed) == 1;
         on(self.green);
         if give_way {
             give_way_now();

@@ -105,7 +105,7 @@ impl Events {
         }
         let driver = self.driver.get()?;
         perturb::point("events: turn");
-        // SeqCst: a machine that goes to sleep without the turn, and the monitor that looks for
+        // SeqCst: a worker that goes to sleep without the turn, and the monitor that looks for
         // sleepers without one, must see each other (`io`).
         (!self.taken.swap(true, Ordering::SeqCst)).then(|| Turn(*driver))
     }

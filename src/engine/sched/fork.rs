@@ -167,7 +167,7 @@ unsafe extern "C" fn in_child() {
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
         let start = green
-            .machine()
+            .worker()
             .own_thread_pointer()
             .wrapping_offset(area.offset) as usize;
         let arguments = [start, area.size as usize, UNREGISTER, SIGNATURE];

@@ -175,7 +175,7 @@ pub(crate) fn adopt() -> bool {
 pub(super) fn look(now: u64) {
     static LATEST: AtomicU64 = AtomicU64::new(0);
     if LATEST.swap(now, Relaxed) != now && adopt() {
-        worker::all().for_each(worker::Machine::spare_thread);
+        worker::all().for_each(worker::Worker::spare_thread);
     }
 }
 

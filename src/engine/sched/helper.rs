@@ -2,8 +2,8 @@
 //!
 //! | function | the thread | for |
 //! |---|---|---|
-//! | [`spawn`] | std's, with all signals blocked | monitor, recruiter, keeper of a ring, reporters |
-//! | [`bare`] | libc's, which never touches the program's allocator | machines, and the proxy of `dlclose` |
+//! | [`spawn`] | std's, with all signals blocked | monitor, spawner, keeper of a ring, reporters |
+//! | [`bare`] | libc's, which never touches the program's allocator | workers, and the proxy of `dlclose` |
 //!
 //! A search for deadlocks counts no helper among the threads that could wake another.
 

@@ -18,10 +18,10 @@
 //!    before the thread goes on. One that interrupts another one's first or last instructions here
 //!    leaves the words as they were.
 //! 2. A hidden thread is not preempted: the program's handlers run with the preemption signal blocked, and
-//!    [`Oddities::HIDDEN`] is for those that unblock it. It is there before `green` is gone, and goes after `green` has come back.
+//!    [`ThreadFlags::HIDDEN`] is for those that unblock it. It is there before `green` is gone, and goes after `green` has come back.
 //! 3. Who hides a thread undoes what it has changed itself, and no more.
 
-use super::{Green, Oddities};
+use super::{Green, ThreadFlags};
 use crate::engine::atomic::{Cell, Ordering, compiler_fence, const_fn};
 
 /// The frame of no handler: a child of `vfork` runs on this thread's memory.
@@ -41,7 +41,7 @@ pub(crate) struct Hiding {
 pub(crate) struct Changed {
     green: Option<&'static Green>,
     frame: bool,
-    /// [`Oddities::HIDDEN`] was not there.
+    /// [`ThreadFlags::HIDDEN`] was not there.
     oddity: bool,
 }
 
@@ -107,9 +107,9 @@ impl Hiding {
     pub(crate) fn hide(&self, frame: usize) -> Changed {
         let green = self.green();
         let is_outermost = !self.is_hidden();
-        let is_preempted = green.is_some_and(|green| !green.oddities.has(Oddities::HIDDEN));
+        let is_preempted = green.is_some_and(|green| !green.flags.has(ThreadFlags::HIDDEN));
         if let Some(thread) = green {
-            thread.oddities.add(Oddities::HIDDEN);
+            thread.flags.add(ThreadFlags::HIDDEN);
             compiler_fence(Ordering::SeqCst);
             self.hidden.set(green);
             compiler_fence(Ordering::SeqCst);
@@ -160,7 +160,7 @@ impl Hiding {
         // It may be the handler's mask that is left.
         self.hidden
             .get()
-            .inspect(|thread| thread.oddities.add(Oddities::MASK))
+            .inspect(|thread| thread.flags.add(ThreadFlags::MASK))
     }
 
     /// Whether the handler with this frame has not been left: what it calls lies below it. A handler on the
@@ -168,7 +168,7 @@ impl Hiding {
     fn is_alive(&self, frame: usize) -> bool {
         let here = core::ptr::from_ref(&frame).addr();
         let on_stack = |address| {
-            let stack = self.hidden.get().and_then(Green::stack);
+            let stack = self.hidden.get().and_then(Green::bounds);
             stack.is_some_and(|stack| stack.holds(address))
         };
         match (on_stack(frame), on_stack(here)) {
@@ -183,7 +183,7 @@ impl Hiding {
             self.green.set(green);
             compiler_fence(Ordering::SeqCst);
             if may_be_preempted {
-                thread.oddities.remove(Oddities::HIDDEN);
+                thread.flags.remove(ThreadFlags::HIDDEN);
             }
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn is_hooked() -> bool {
 fn is_on_own_stack(green: &Green) -> bool {
     let here = 0_u8;
     let here = (&raw const here).addr();
-    let stack = green.stack();
+    let stack = green.bounds();
     stack.is_some_and(|stack| (stack.bottom..stack.top).contains(&here))
 }
 

@@ -1,4 +1,4 @@
-//! Idle processors, which sleep, and machines without a processor: how they rest, and how the next is woken
+//! Idle processors, which sleep, and workers without a processor: how they rest, and how the next is woken
 //! so that no wake-up is lost. The proof is in `idle.md` beside this file.
 //!
 //! The idle word says how many processors sleep, how many are awake and how many of these search for
@@ -44,7 +44,7 @@
 //! 3. From the moment of a claim there is a searcher, though no processor runs yet: one wake-up at
 //!    a time is under way.
 //! 4. Every existing processor is asleep or awake; a claimed one is awake.
-//! 5. A processor in the list is owned by no machine; a machine in the list of spares owns no
+//! 5. A processor in the list is owned by no worker; a worker in the list of spares owns no
 //!    processor.
 //!
 //! # Memory orderings
@@ -57,18 +57,18 @@
 //!
 //! # Deadlines
 //!
-//! A machine that lies down watches the earliest deadline of the cluster unless another sleeper watches one as
+//! A worker that lies down watches the earliest deadline of the cluster unless another sleeper watches one as
 //! early ([`Watched`]). So while everybody sleeps, somebody watches the earliest: of two sleepers, one that has
 //! set a timer and then goes to sleep, and one that wakes up and then looks at the timers again, either the
 //! first finds that nobody watches, or the second sees the timer. While any processor is awake
-//! the monitor watches; when it goes to sleep itself it does as a machine does. A machine that
-//! stops watching without a processor in hand kicks the monitor. So does a machine that arms a
+//! the monitor watches; when it goes to sleep itself it does as a worker does. A worker that
+//! stops watching without a processor in hand kicks the monitor. So does a worker that arms a
 //! timer and lays a processor down without lying down itself.
 //!
 //! # Children
 //!
 //! A process may ask for a signal when the kernel thread that made it ends (PR_SET_PDEATHSIG), and it means
-//! the thread. So a machine whose kernel thread has children does not retire. One that ends with the thread that
+//! the thread. So a worker whose kernel thread has children does not retire. One that ends with the thread that
 //! is locked to it *lingers* if it had children of other threads before: it runs nobody, until they are gone or the cluster
 //! ends.
 
@@ -87,7 +87,7 @@ use crate::engine::sched::parker::Slept;
 use crate::engine::sched::steal::stop_searching;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
-    Cluster, Machine, Owned, Processor, RunLoop, current, io, ready_globally, timers,
+    Cluster, Owned, Processor, RunLoop, Worker, current, io, ready_globally, timers,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
@@ -262,9 +262,9 @@ fn awake(word: u64) -> u32 {
 pub(crate) struct Idlers {
     /// The idle processors.
     pub(super) processors: Lifo<Processor>,
-    spares: Lifo<Machine>,
-    lingering: Lifo<Machine>,
-    /// The recruiter is to look at the stacks that the processors have left (`stack::reclaim`).
+    spares: Lifo<Worker>,
+    lingering: Lifo<Worker>,
+    /// The spawner is to look at the stacks that the processors have left (`stack::reclaim`).
     pub(super) look_is_due: bool,
 }
 
@@ -285,30 +285,30 @@ impl Idlers {
         Some(unsafe { Owned::assume(processor) })
     }
 
-    /// Takes out the machine to wake. While other processors sleep on, a machine that only sleeps
+    /// Takes out the worker to wake. While other processors sleep on, a worker that only sleeps
     /// is better woken than the one that watches for events.
-    fn pop_spare(&mut self) -> Option<&'static Machine> {
-        let machine = self.spares.pop()?;
-        if self.processors.top().is_none() || !machine.is_collecting() {
-            return Some(machine);
+    fn pop_spare(&mut self) -> Option<&'static Worker> {
+        let worker = self.spares.pop()?;
+        if self.processors.top().is_none() || !worker.is_collecting() {
+            return Some(worker);
         }
         let second = self.spares.pop();
         if second.is_some() {
-            self.spares.push(machine);
+            self.spares.push(worker);
         }
-        second.or(Some(machine))
+        second.or(Some(worker))
     }
 }
 
-/// Why a machine without a processor goes on.
+/// Why a worker without a processor goes on.
 pub(crate) enum Rested {
     /// It has a processor again; it searches if told so.
     Working { searching: bool },
-    /// The cluster stops, or has machines enough.
+    /// The cluster stops, or has workers enough.
     Dismissed,
 }
 
-/// One sleep of a machine without a processor, when it is over.
+/// One sleep of a worker without a processor, when it is over.
 struct Nap {
     slept: Slept,
     /// The threads that events have made ready meanwhile.
@@ -339,22 +339,22 @@ impl Cluster {
             crate::engine::sys::die("a sleeper was claimed and none is in the list")
         };
         match idlers.pop_spare() {
-            Some(machine) => {
+            Some(worker) => {
                 drop(idlers);
                 perturb::point("notify: popped");
                 self.wake_ups.add_shared(1);
-                machine.searching.set(true);
-                processor.give_to(machine);
+                worker.searching.set(true);
+                processor.give_to(worker);
                 perturb::point("notify: given");
-                machine.wake();
+                worker.wake();
                 self.monitor.kick();
             }
             None => {
-                // There is no kernel thread for it: it sleeps on, and the recruiter's new machine
+                // There is no kernel thread for it: it sleeps on, and the spawner's new worker
                 // looks for work first of all.
                 self.lie_down(&mut idlers, processor, true);
                 drop(idlers);
-                self.recruiter.call();
+                self.spawner.call();
                 // The monitor watches over the shortage.
                 self.monitor.kick();
             }
@@ -373,9 +373,9 @@ impl Cluster {
         let retires = processor.is_surplus();
         if retires {
             self.idle.retire(was_searching);
-            // Release: its owners' changes, for the recruiter, which owns it now.
+            // Release: its owners' changes, for the spawner, which owns it now.
             processor.retired.store(true, Release);
-            self.recruiter.ring();
+            self.spawner.ring();
         } else {
             idlers.processors.push(processor.shared());
             self.idle.announce_sleep(was_searching);
@@ -383,19 +383,19 @@ impl Cluster {
         retires
     }
 
-    /// Rests a processor that found nothing. On return the machine has a processor and either was
+    /// Rests a processor that found nothing. On return the worker has a processor and either was
     /// woken for work or has seen some itself; or it is dismissed.
     #[cold]
     #[inline(never)]
     pub(crate) fn rest(&'static self, run: &mut RunLoop, searching: bool) -> Rested {
-        let machine = run.machine();
+        let worker = run.worker();
         let Some(processor) = run.surrender() else {
             // The monitor came first, with an old look in mind (`processor`).
-            if let Some(green) = machine.handed.take() {
-                // The thread is locked to this machine, which therefore waits for nothing else.
-                machine.come_home();
+            if let Some(green) = worker.handed.take() {
+                // The thread is locked to this worker, which therefore waits for nothing else.
+                worker.use_native_tls();
                 ready_globally(green, Readied::Yielded);
-                machine.sleep_until_woken();
+                worker.sleep_until_woken();
                 return Rested::Working { searching: false };
             }
             if searching && self.idle.found() {
@@ -404,7 +404,7 @@ impl Cluster {
             return self.wait_for_processor(run);
         };
         perturb::point("rest: surrendered");
-        processor.machine.store(None, Relaxed);
+        processor.worker.store(None, Relaxed);
         current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         perturb::point("rest: announced");
@@ -412,7 +412,7 @@ impl Cluster {
         if self.something_to_do() {
             if retired {
                 self.notify();
-            } else if self.get_up(machine).is_some() {
+            } else if self.get_up(worker).is_some() {
                 current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
@@ -420,16 +420,16 @@ impl Cluster {
         self.wait_for_processor(run)
     }
 
-    /// A machine without a processor: spare until somebody gives it one.
+    /// A worker without a processor: spare until somebody gives it one.
     #[cold]
     #[inline(never)]
     pub(crate) fn wait_for_processor(&'static self, run: &mut RunLoop) -> Rested {
-        let machine = run.machine();
-        machine.come_home();
+        let worker = run.worker();
+        worker.use_native_tls();
         current::set_scheduling(false);
         let surplus = {
             let mut idlers = self.idlers.lock();
-            idlers.spares.push(machine);
+            idlers.spares.push(worker);
             idlers.spares.len() > SPARES_KEPT
         };
         let mut retire_at = if surplus {
@@ -440,29 +440,29 @@ impl Cluster {
         perturb::point("spare: listed");
         let mut look = true;
         loop {
-            if self.stopping.load(SeqCst) && self.withdraw(machine) {
+            if self.stopping.load(SeqCst) && self.withdraw(worker) {
                 return Rested::Dismissed;
             }
-            // A waker may have found no machine, so each new spare looks once. Later, it looks only
+            // A waker may have found no worker, so each new spare looks once. Later, it looks only
             // for a timer.
-            if look && self.something_to_do() && self.rise(machine) {
+            if look && self.something_to_do() && self.rise(worker) {
                 current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
-            let nap = self.nap(machine, retire_at);
+            let nap = self.nap(worker, retire_at);
             if nap.slept == Slept::Woken {
-                if machine.dismissed.replace(false) {
+                if worker.dismissed.replace(false) {
                     io::pass_on(nap.ready);
                     return Rested::Dismissed;
                 }
                 current::set_scheduling(true);
                 io::settle(run, nap.ready);
                 return Rested::Working {
-                    searching: machine.searching.replace(false),
+                    searching: worker.searching.replace(false),
                 };
             }
             if nap.ready.len() != 0 {
-                if self.rise(machine) {
+                if self.rise(worker) {
                     current::set_scheduling(true);
                     // It does not search: it has found its work.
                     stop_searching(self);
@@ -476,8 +476,8 @@ impl Cluster {
             if now >= retire_at && kernel_thread::has_children() {
                 retire_at = now + IDLE_BEFORE_RETIREMENT;
             }
-            // A machine that watches for events does not retire: nobody would watch.
-            if now >= retire_at && !look && !nap.collected && self.withdraw(machine) {
+            // A worker that watches for events does not retire: nobody would watch.
+            if now >= retire_at && !look && !nap.collected && self.withdraw(worker) {
                 if nap.watched.is_some() {
                     // Nobody watches that deadline now.
                     self.monitor.kick();
@@ -488,19 +488,19 @@ impl Cluster {
     }
 
     /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word.
-    fn nap(&self, machine: &'static Machine, retire_at: u64) -> Nap {
+    fn nap(&self, worker: &'static Worker, retire_at: u64) -> Nap {
         let watched = self.watch_deadline();
-        // A machine without prospect of a processor leaves the events to those that have one.
+        // A worker without prospect of a processor leaves the events to those that have one.
         let turn = match self.idle.sleeping() {
             0 => None,
             _ => events().turn(),
         };
         perturb::point("spare: sleeping");
         let (slept, ready) = match &turn {
-            Some(turn) => self.collect_asleep(machine, turn, watched),
+            Some(turn) => self.collect_asleep(worker, turn, watched),
             None => {
                 let until = watched.unwrap_or(NEVER).min(retire_at);
-                let slept = machine.sleep((until != NEVER).then_some(until));
+                let slept = worker.sleep((until != NEVER).then_some(until));
                 (slept, Fifo::new())
             }
         };
@@ -522,14 +522,14 @@ impl Cluster {
     /// Sleeps by collecting events.
     fn collect_asleep(
         &self,
-        machine: &'static Machine,
+        worker: &'static Worker,
         turn: &Turn,
         deadline: Option<u64>,
     ) -> (Slept, Fifo) {
         let before = clock::now();
-        let (slept, ready) = machine.sleep_collecting(turn, deadline);
+        let (slept, ready) = worker.sleep_collecting(turn, deadline);
         if ready.len() != 0 {
-            machine.events_after.set(clock::now() - before);
+            worker.events_after.set(clock::now() - before);
         }
         (slept, ready)
     }
@@ -541,9 +541,9 @@ impl Cluster {
             idlers.spares.top()
         };
         match spare {
-            // The machine's record stays, even if the machine has left the list meanwhile.
-            Some(machine) => machine.poke(),
-            None => self.recruiter.call(),
+            // The worker's record stays, even if the worker has left the list meanwhile.
+            Some(worker) => worker.poke(),
+            None => self.spawner.call(),
         }
     }
 
@@ -551,9 +551,9 @@ impl Cluster {
         self.policy.work_for_others() == ForOthers::Work || timers::any_due(self)
     }
 
-    /// A machine that owns nothing and is in no list takes an idle processor, as a searcher.
+    /// A worker that owns nothing and is in no list takes an idle processor, as a searcher.
     /// `None`: wakers have claimed all of them.
-    fn get_up(&'static self, machine: &'static Machine) -> Option<&'static Processor> {
+    fn get_up(&'static self, worker: &'static Worker) -> Option<&'static Processor> {
         let mut idlers = self.idlers.lock();
         let processor = self
             .idle
@@ -561,50 +561,50 @@ impl Cluster {
             .then(|| idlers.pop_processor().or_else(missing))?;
         drop(idlers);
         perturb::point("get_up: popped");
-        Some(self.put_to_work(machine, processor?))
+        Some(self.put_to_work(worker, processor?))
     }
 
-    /// The same for a machine among the spares. False: the machine is still there, or a waker has
+    /// The same for a worker among the spares. False: the worker is still there, or a waker has
     /// chosen it already and will wake it. It leaves the list only with a processor: else a waker
-    /// could find no machine while this one is about to sleep.
-    fn rise(&'static self, machine: &'static Machine) -> bool {
+    /// could find no worker while this one is about to sleep.
+    fn rise(&'static self, worker: &'static Worker) -> bool {
         let mut idlers = self.idlers.lock();
-        if !idlers.spares.remove(machine) {
+        if !idlers.spares.remove(worker) {
             return false;
         }
         if !self.idle.cancel_sleep() {
-            idlers.spares.push(machine);
+            idlers.spares.push(worker);
             return false;
         }
         let processor = idlers.pop_processor().or_else(missing);
         drop(idlers);
         perturb::point("rise: popped");
         processor
-            .map(|processor| self.put_to_work(machine, processor))
+            .map(|processor| self.put_to_work(worker, processor))
             .is_some()
     }
 
     fn put_to_work(
         &'static self,
-        machine: &'static Machine,
+        worker: &'static Worker,
         processor: Owned<'static>,
     ) -> &'static Processor {
         let shared = processor.shared();
-        processor.give_to(machine);
+        processor.give_to(worker);
         self.monitor.kick();
         shared
     }
 
-    /// Takes `machine` out of the spares; false: a waker has chosen it already and will wake it.
-    fn withdraw(&self, machine: &'static Machine) -> bool {
-        self.idlers.lock().spares.remove(machine)
+    /// Takes `worker` out of the spares; false: a waker has chosen it already and will wake it.
+    fn withdraw(&self, worker: &'static Worker) -> bool {
+        self.idlers.lock().spares.remove(worker)
     }
 
     /// The deadline that this sleeper watches, if it is earlier than the deadline that another one
     /// watches.
     pub(crate) fn watch_deadline(&self) -> Option<u64> {
         let earliest = timers::earliest(self);
-        // While a processor is awake the monitor watches; a machine that goes to sleep later
+        // While a processor is awake the monitor watches; a worker that goes to sleep later
         // watches then.
         if earliest == NEVER || self.idle.sleeping() == 0 {
             return None;
@@ -617,9 +617,9 @@ impl Cluster {
     /// one.
     pub(crate) fn take_idle_processor(
         &'static self,
-        machine: &'static Machine,
+        worker: &'static Worker,
     ) -> Option<NonNull<Processor>> {
-        let processor = self.get_up(machine)?;
+        let processor = self.get_up(worker)?;
         // It does not search: it has found its work.
         if self.idle.found() {
             self.notify();
@@ -629,9 +629,9 @@ impl Cluster {
 
     /// The monitor lays down the processor that it has taken, since nothing waits for it.
     pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
-        processor.machine.store(None, Relaxed);
+        processor.worker.store(None, Relaxed);
         io::flush(&mut processor);
-        // Some of its threads would be out of reach of machines that get another processor.
+        // Some of its threads would be out of reach of workers that get another processor.
         self.policy.leave(&processor.seat());
         perturb::point("lay_to_rest: left");
         self.lie_down(&mut self.idlers.lock(), processor, false);
@@ -639,41 +639,41 @@ impl Cluster {
         if self.something_to_do() {
             self.notify();
         }
-        // No machine that would watch the deadlines lies down here.
+        // No worker that would watch the deadlines lies down here.
         self.monitor.kick();
     }
 
-    fn pop_spare(&self) -> Option<&'static Machine> {
+    fn pop_spare(&self) -> Option<&'static Worker> {
         self.idlers.lock().pop_spare()
     }
 
-    /// How many machines have no processor and wait for one.
+    /// How many workers have no processor and wait for one.
     pub(crate) fn spare_count(&self) -> usize {
         self.idlers.lock().spares.len()
     }
 
-    /// The machine, which is to end, waits until its kernel thread has no children.
-    pub(super) fn linger(&self, machine: &'static Machine) {
-        self.idlers.lock().lingering.push(machine);
+    /// The worker, which is to end, waits until its kernel thread has no children.
+    pub(super) fn linger(&self, worker: &'static Worker) {
+        self.idlers.lock().lingering.push(worker);
         loop {
             let is_over = self.stopping.load(SeqCst) || !kernel_thread::has_children();
-            if is_over && self.idlers.lock().lingering.remove(machine) {
+            if is_over && self.idlers.lock().lingering.remove(worker) {
                 return;
             }
-            if machine.sleep(Some(clock::now() + IDLE_BEFORE_RETIREMENT)) == Slept::Woken {
-                machine.dismissed.set(false);
+            if worker.sleep(Some(clock::now() + IDLE_BEFORE_RETIREMENT)) == Slept::Woken {
+                worker.dismissed.set(false);
                 return;
             }
         }
     }
 
-    /// The cluster stops: wakes every machine that is spare or lingers, so that it ends.
+    /// The cluster stops: wakes every worker that is spare or lingers, so that it ends.
     pub(crate) fn dismiss_spares(&self) {
         let pop_lingering = || self.idlers.lock().lingering.pop();
-        while let Some(machine) = self.pop_spare().or_else(pop_lingering) {
-            machine.dismissed.set(true);
+        while let Some(worker) = self.pop_spare().or_else(pop_lingering) {
+            worker.dismissed.set(true);
             perturb::point("dismiss");
-            machine.wake();
+            worker.wake();
         }
     }
 }

@@ -4,12 +4,12 @@
 //!
 //! | by | when | for how long |
 //! |---|---|---|
-//! | a machine that goes to sleep | nobody has it, and a processor sleeps | until something comes: instead of the futex |
+//! | a worker that goes to sleep | nobody has it, and a processor sleeps | until something comes: instead of the futex |
 //! | a processor that has run dry | nobody has it | a look; while events come quickly, [`SPIN`] |
 //! | a busy processor | every [`LOOK_AT_EVENTS`](super::tuning::LOOK_AT_EVENTS) switches, or when the monitor says so | a look |
-//! | the monitor | nobody has looked for [`LONGEST_TICK`]: all processors are busy, or lack machines | a look |
+//! | the monitor | nobody has looked for [`LONGEST_TICK`]: all processors are busy, or lack workers | a look |
 //!
-//! A machine that has the turn and gets up gives it back and does not wake another for it: it first
+//! A worker that has the turn and gets up gives it back and does not wake another for it: it first
 //! runs the threads that the events made ready, and then the next look finds all later events at
 //! once. Only if that takes long does the monitor send a sleeper to watch
 //! ([`Cluster::see_to_events`]); if nobody sleeps and a processor is blocked in the kernel, it
@@ -33,7 +33,7 @@
 //! | when | by |
 //! |---|---|
 //! | as many switches have passed as threads have arrived, or the driver can hold no more | the run loop, before the next thread |
-//! | the processor has run dry, or passes to another machine | the run loop |
+//! | the processor has run dry, or passes to another worker | the run loop |
 //! | a thread has turned out to run long | the run loop, when the monitor has seen it and asked for attention |
 //! | the processor is laid to rest | the thread that lays it to rest |
 //!
@@ -42,7 +42,7 @@
 //! processor without an owner holds nothing back.
 //!
 //! Invariant: while descriptors are registered and nobody has the turn, a processor or the monitor
-//! is awake and will see to it. For a machine takes the turn before it sleeps, if it is free; a
+//! is awake and will see to it. For a worker takes the turn before it sleeps, if it is free; a
 //! thread that gives it back is awake, and has kicked the monitor if it slept; and the monitor does
 //! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
 
@@ -229,9 +229,9 @@ pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
     }
 }
 
-/// Takes in the threads that events made ready while the machine, which has a processor now, slept.
+/// Takes in the threads that events made ready while the worker, which has a processor now, slept.
 pub(super) fn settle(run: &mut RunLoop, ready: Fifo) {
-    let slept = run.machine().events_after.replace(u64::MAX);
+    let slept = run.worker().events_after.replace(u64::MAX);
     match run.owned() {
         Some(mut processor) => {
             if take_in(&mut processor, ready) {
@@ -274,7 +274,7 @@ impl Cluster {
             if self.idle.sleeping() != 0 {
                 self.send_to_watch();
             }
-            // Nobody looks, or there is no machine to send.
+            // Nobody looks, or there is no worker to send.
             if unseen >= LONGEST_TICK
                 && let Some(turn) = events.turn()
             {

@@ -1,9 +1,9 @@
 //! Green threads that are locked to a kernel thread
 //! ([`lock_kernel_thread`](crate::lock_kernel_thread)).
 //!
-//! Such a thread is in queues like any other. If a machine takes the thread out and is not the one
-//! that it is locked to, the machine hands over its processor, with the thread; the other machine
-//! runs the thread. When the thread leaves its stack, its machine lets its processor go, and sleeps
+//! Such a thread is in queues like any other. If a worker takes the thread out and is not the one
+//! that it is locked to, the worker hands over its processor, with the thread; the other worker
+//! runs the thread. When the thread leaves its stack, its worker lets its processor go, and sleeps
 //! until the thread is handed back. If the thread has ended, its kernel thread ends too, and takes
 //! along the thread's changes to it: names, affinity, namespaces. A thread whose call makes such a change
 //! is locked for good before the call ([`for_good`]).
@@ -11,11 +11,11 @@
 use super::idle::Rested;
 use super::run::{complete, ready_again};
 use super::switch::Action;
-use super::{Machine, Owned, RunLoop, current};
+use super::{Owned, RunLoop, Worker, current};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{Next, Readied, Ready};
 use crate::engine::probe;
-use crate::engine::sched::{Green, Oddities};
+use crate::engine::sched::{Green, ThreadFlags};
 use crate::engine::sys::{kernel_thread, perturb, signal};
 
 /// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.
@@ -24,7 +24,7 @@ const FOR_GOOD: u16 = u16::MAX;
 /// The calling green thread stays on its kernel thread, once more.
 pub(crate) fn lock() {
     if let Some(entered) = super::enter() {
-        add(entered.green(), entered.machine());
+        add(entered.green(), entered.worker());
     }
 }
 
@@ -60,7 +60,7 @@ fn stay_here() -> Option<&'static Green> {
     // Here it runs: nobody else writes the count. (In a handler nobody preempts it.)
     (green.off.load(Ordering::Relaxed) == 0).then(|| {
         let _off = current::preemption_off();
-        add(green, green.machine());
+        add(green, green.worker());
         green
     })
 }
@@ -70,9 +70,9 @@ fn stay_here() -> Option<&'static Green> {
 /// `vfork` has its parent's.
 pub(super) fn is_here(green: &'static Green) -> bool {
     let stay = || {
-        green.last_machine().map(|machine| {
-            let tick = machine.tick.load(Ordering::Relaxed);
-            (machine.thread(), machine.index, tick)
+        green.last_worker().map(|worker| {
+            let tick = worker.tick.load(Ordering::Relaxed);
+            (worker.thread(), worker.index, tick)
         })
     };
     loop {
@@ -87,14 +87,14 @@ pub(super) fn is_here(green: &'static Green) -> bool {
     }
 }
 
-/// The caller is `green`, which stays on `machine` with preemption off.
-fn add(green: &Green, machine: &'static Machine) {
+/// The caller is `green`, which stays on `worker` with preemption off.
+fn add(green: &Green, worker: &'static Worker) {
     if green.locks.get() == 0 {
-        machine.had_children.set(kernel_thread::has_children());
+        worker.had_children.set(kernel_thread::has_children());
     }
     green.locks.set(green.locks.get().saturating_add(1));
-    green.locked_to.set(Some(machine));
-    green.oddities.add(Oddities::LOCKED);
+    green.locked_to.set(Some(worker));
+    green.flags.add(ThreadFlags::LOCKED);
 }
 
 /// The caller is `green`, with preemption off.
@@ -103,50 +103,50 @@ fn take_back(green: &Green) {
         green.locks.set(green.locks.get() - 1);
     }
     if green.locks.get() == 0 {
-        green.oddities.remove(Oddities::LOCKED);
+        green.flags.remove(ThreadFlags::LOCKED);
     }
 }
 
-/// Whether `green`, which has left its stack on this machine with a mask of its own, leaves the mask here and stays, too: it is
+/// Whether `green`, which has left its stack on this worker with a mask of its own, leaves the mask here and stays, too: it is
 /// locked, or a signal that it blocks has come for it.
-pub(super) fn keeps_mask(machine: &'static Machine, green: &Green) -> bool {
+pub(super) fn keeps_mask(worker: &'static Worker, green: &Green) -> bool {
     if green.locks.get() != 0 {
         return true;
     }
-    let has_signal = signal::pending() & !machine.base_mask.get() != 0;
+    let has_signal = signal::pending() & !worker.base_mask.get() != 0;
     if has_signal {
-        green.locked_to.set(Some(machine));
-        green.oddities.add(Oddities::LOCKED);
+        green.locked_to.set(Some(worker));
+        green.flags.add(ThreadFlags::LOCKED);
     } else {
-        green.oddities.remove(Oddities::LOCKED);
+        green.flags.remove(ThreadFlags::LOCKED);
     }
     has_signal
 }
 
-/// A thread that is locked to this machine and was handed to it.
-pub(super) fn handed(machine: &'static Machine) -> Option<Next> {
-    machine.handed.take().map(|green| Ready::new(green).into())
+/// A thread that is locked to this worker and was handed to it.
+pub(super) fn handed(worker: &'static Worker) -> Option<Next> {
+    worker.handed.take().map(|green| Ready::new(green).into())
 }
 
-pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
+pub(super) fn is_bound_here(worker: &'static Worker, green: &'static Green) -> bool {
     green
         .locked_to
         .get()
-        .is_some_and(|bound| core::ptr::eq(bound, machine))
+        .is_some_and(|bound| core::ptr::eq(bound, worker))
 }
 
-/// `green` is locked to another machine: that one gets this processor and runs it; this machine
+/// `green` is locked to another worker: that one gets this processor and runs it; this worker
 /// becomes spare.
 #[cold]
 #[inline(never)]
-pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> Rested {
-    let machine = run.machine();
-    let cluster = machine.cluster();
+pub(super) fn hand_to_its_worker(run: &mut RunLoop, green: &'static Green) -> Rested {
+    let worker = run.worker();
+    let cluster = worker.cluster();
     let Some(bound) = green.locked_to.get() else {
-        crate::engine::sys::die("a locked thread is locked to no machine")
+        crate::engine::sys::die("a locked thread is locked to no worker")
     };
     let Some(processor) = run.surrender() else {
-        ready_again(machine, None, green, Readied::Yielded);
+        ready_again(worker, None, green, Readied::Yielded);
         return cluster.wait_for_processor(run);
     };
     bound.handed.set(Some(green));
@@ -157,40 +157,40 @@ pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> R
     cluster.wait_for_processor(run)
 }
 
-/// The thread that is locked to this machine has left its stack: the processor goes to others until
-/// the thread is handed back, or this machine ends with the thread. The machine gives its processor
-/// up before any machine can pick the thread.
+/// The thread that is locked to this worker has left its stack: the processor goes to others until
+/// the thread is handed back, or this worker ends with the thread. The worker gives its processor
+/// up before any worker can pick the thread.
 #[cold]
 #[inline(never)]
 pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> Rested {
-    let machine = run.machine();
-    let cluster = machine.cluster();
+    let worker = run.worker();
+    let cluster = worker.cluster();
     let has_ended = matches!(action, Action::Exit);
     // If it has not locked itself, nobody has looked for them.
-    let had_children = machine.had_children.get() || green.locks.get() == 0;
-    machine.come_home();
+    let had_children = worker.had_children.get() || green.locks.get() == 0;
+    worker.use_native_tls();
     current::set_scheduling(false);
-    // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
+    // Relaxed, here and below: the spawner asks again as long as it is refused a worker.
     cluster.bound.fetch_add(1, Ordering::Relaxed);
     let mut processor = run.surrender();
     probe::stopped(processor.as_mut().map(Owned::lend), green, action);
     if let Some(processor) = processor {
         cluster.lay_to_rest(processor);
     }
-    complete(machine, None, green, action);
+    complete(worker, None, green, action);
     if has_ended {
         // Its own children hear of its end now; those of other threads must not.
         if had_children {
-            cluster.linger(machine);
+            cluster.linger(worker);
         }
         cluster.bound.fetch_sub(1, Ordering::Relaxed);
         return Rested::Dismissed;
     }
     cluster.detached_switches.add_shared(1);
-    // The thread may have armed a timer, which this machine does not watch.
+    // The thread may have armed a timer, which this worker does not watch.
     cluster.monitor.kick();
     perturb::point("locked: staying");
-    machine.sleep_until_woken();
+    worker.sleep_until_woken();
     cluster.bound.fetch_sub(1, Ordering::Relaxed);
     current::set_scheduling(true);
     Rested::Working { searching: false }

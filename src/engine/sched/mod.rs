@@ -3,15 +3,15 @@
 //! | file | idea |
 //! |---|---|
 //! | `run` | the run loop: find a thread, switch to it, do what it asks for; making threads ready |
-//! | `thread`, `records`, `identity`, `room` | a green thread's record; the store of records; its name and number; its stack and thread-local block |
+//! | `thread`, `records`, `identity`, `stack` | a green thread's record; the store of records; its name and number; its stack and thread-local block |
 //! | `switch` | to a green thread and back; what becomes of malloc's caches |
 //! | `current`, `hiding`, `places` | which thread is this, and its way into the runtime; threads announce that they block, or may block; where a thread is hidden; where a kernel thread's words lie |
-//! | `park`, `handed` | how a thread waits, and how another one wakes it; what signal handlers leave to the monitor |
+//! | `park`, `deferred` | how a thread waits, and how another one wakes it; what signal handlers leave to the monitor |
 //! | `worker`, `processor`, `cluster` | the kernel thread; the right to run, and how it is owned and taken; all of them together, and how many threads live |
 //! | `idle`, `parker`, `steal` | sleeping and waking without a lost wake-up (`idle.md` has the proof); the word on which a kernel thread sleeps; finding the work of other processors |
 //! | `timers`, `list` | deadlines; intrusive lists |
 //! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
-//! | `resize`, `guest` | more processors, or fewer; a policy that a user wrote |
+//! | `resize`, `user_policy` | more processors, or fewer; a policy that a user wrote |
 //! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
@@ -19,39 +19,38 @@
 //! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
 //! | `pthreads` | whose pthread one is |
 //! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
-//! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
+//! | `spawner`, `thread_limit` | the spawner makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `tuning` | what can be tuned, and what loses without it |
 //!
 //! Invariants:
-//! 1. While a machine owns a processor, the scheduler's code on it never allocates, frees, prints,
-//!    panics, or takes a lock that a preemptible thread can hold. (A machine without a processor
+//! 1. While a worker owns a processor, the scheduler's code on it never allocates, frees, prints,
+//!    panics, or takes a lock that a preemptible thread can hold. (A worker without a processor
 //!    may block on anything: others go on.)
-//! 2. A green thread has one owner at a time (`thread`), so it is run by one machine and is in one
+//! 2. A green thread has one owner at a time (`thread`), so it is run by one worker and is in one
 //!    queue.
 //! 3. The fast path (next slot or local queue, switch, back to the queue) touches no thread-local:
 //!    the thread pointer is the last green thread's. Code that may touch a thread-local comes after
-//!    [`Machine::come_home`].
+//!    [`Worker::use_native_tls`].
 //!
 //! These resources are bounded. The table says what happens when one is used up:
 //!
 //! | bound | then |
 //! |---|---|
-//! | slots of a local queue | half of it goes to the processor's backlog, which has no bound |
-//! | rooms at hand | a machine without a processor makes one (`start`) |
-//! | spare machines | the processor sleeps on; the recruiter makes a machine, which looks for work first of all |
-//! | kernel threads | the recruiter asks again; a thread that comes back from the kernel takes an idle processor |
-//! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
+//! | slots of a local queue | half of it goes to the processor's overflow, which has no bound |
+//! | stacks at hand | a worker without a processor makes one (`start`) |
+//! | spare workers | the processor sleeps on; the spawner makes a worker, which looks for work first of all |
+//! | kernel threads | the spawner asks again; a thread that comes back from the kernel takes an idle processor |
+//! | the turn at events | a worker that does not get it sleeps on its futex (`io`) |
 //! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
 mod blocked_calls;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
+pub(crate) mod deferred;
 pub(crate) mod events;
 pub(crate) mod fork;
-mod guest;
-pub(crate) mod handed;
 pub(crate) mod handlers;
 pub(crate) mod helper;
 mod hiding;
@@ -70,19 +69,20 @@ pub(crate) mod preempt;
 mod processor;
 pub(crate) mod pthreads;
 pub(crate) mod records;
-mod recruiter;
 pub(crate) mod resize;
-pub(crate) mod room;
 mod run;
 pub(crate) mod setxid;
-mod shortage;
+mod spawner;
 pub(crate) mod start;
 mod steal;
 pub(crate) mod switch;
 pub(crate) mod thread;
+mod thread_limit;
+pub(crate) mod thread_stack;
 pub(crate) mod timers;
 mod tuning;
 pub(crate) mod unload;
+mod user_policy;
 pub(crate) mod worker;
 
 pub(crate) use self::blocked_calls::{Blocked, BlockedAt, Place as BlockedPlace};
@@ -91,5 +91,5 @@ pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;
 pub(crate) use self::processor::{Owned, Processor, RunLoop};
 pub(crate) use self::run::{ready, ready_from, ready_globally};
-pub(crate) use self::thread::{Green, Oddities};
-pub(crate) use self::worker::Machine;
+pub(crate) use self::thread::{Green, ThreadFlags};
+pub(crate) use self::worker::Worker;

@@ -18,10 +18,10 @@
 //!
 //! It takes a surplus processor (`resize`), or ends its time slice, even if nothing waits.
 //!
-//! At a machine without a processor that computes for long, it sends the signal, so that the thread
+//! At a worker without a processor that computes for long, it sends the signal, so that the thread
 //! queues for a processor (*strays*).
 //!
-//! When no machine is left for a processor: `shortage`.
+//! When no worker is left for a processor: `thread_limit`.
 //!
 //! Taking a processor: `processor`. A processor that was taken is laid to rest, and a sleeper is
 //! woken for the threads that wait in it.
@@ -31,7 +31,7 @@
 //!
 //! # Strays
 //!
-//! Strays are machines that burn CPU time without a processor.
+//! Strays are workers that burn CPU time without a processor.
 //! A thread that was blocked has lost its processor, and goes on without one when its call returns. Most such threads
 //! soon enter the runtime, or block again. One that computes for as long as a time slice is sent to the queue by
 //! the preemption signal.
@@ -54,12 +54,12 @@ use crate::engine::atomic::{AtomicU64, Ordering};
 use crate::engine::inspect::quiet;
 use crate::engine::probe::{self, Lost};
 use crate::engine::sched::events::events;
-use crate::engine::sched::shortage::Shortage;
+use crate::engine::sched::thread_limit::Shortage;
 use crate::engine::sched::tuning::{
     CERTAIN, CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, QUIET_LOOKS, QUOTA, RETRY,
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
 };
-use crate::engine::sched::{Cluster, Green, Machine, Owned, Processor, preempt, recruiter, worker};
+use crate::engine::sched::{Cluster, Green, Owned, Processor, Worker, preempt, spawner, worker};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::{kernel_thread, perturb};
@@ -156,7 +156,7 @@ impl Watch {
         }
         if now >= self.quota_at {
             cluster.doubt_quota();
-            recruiter::ask_to_reclaim(cluster);
+            spawner::ask_to_reclaim(cluster);
             self.quota_at = now + QUOTA;
         }
         if now >= self.strays_at {
@@ -192,10 +192,10 @@ impl Watch {
                 && !cluster.stopping.load(Ordering::SeqCst)
                 && !events().is_unwatched()
                 && !cluster.is_short()
-                && cluster.handed.is_empty();
+                && cluster.deferred.is_empty();
             if sleeps {
                 // While this sleeps nobody else asks.
-                recruiter::ask_to_reclaim(cluster);
+                spawner::ask_to_reclaim(cluster);
             }
             sleeps
         };
@@ -213,7 +213,7 @@ impl Watch {
         let is_over = || {
             clock::now() >= until
                 || cluster.stopping.load(Ordering::SeqCst)
-                || !cluster.handed.is_empty()
+                || !cluster.deferred.is_empty()
         };
         while !is_over() {
             cluster.monitor.rest(until);
@@ -226,7 +226,7 @@ impl Watch {
 /// The monitor's memory of a processor at the last look.
 #[derive(Default)]
 pub(super) struct Seen {
-    machine: usize,
+    worker: usize,
     dry: u64,
     slice: u32,
     since: u64,
@@ -237,7 +237,7 @@ pub(super) struct Seen {
     over: Option<Over>,
 }
 
-/// When a slice was first found to be over: on the clock, and in the machine's CPU time.
+/// When a slice was first found to be over: on the clock, and in the worker's CPU time.
 #[derive(Clone, Copy)]
 struct Over {
     at: u64,
@@ -294,19 +294,19 @@ impl<'a> Look<'a> {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_queue(processor, seen);
         // Acquire: pairs with the Release in `give_to`.
-        let Some(machine) = processor.machine.load(Ordering::Acquire) else {
-            seen.machine = 0;
+        let Some(worker) = processor.worker.load(Ordering::Acquire) else {
+            seen.worker = 0;
             return;
         };
-        let Some(green) = machine.running() else {
+        let Some(green) = worker.running() else {
             return;
         };
-        let slice = machine.slice.load(Ordering::Relaxed);
-        let identity = core::ptr::from_ref(machine) as usize;
-        if (seen.machine, seen.slice) != (identity, slice) {
-            let cpu = machine.cpu_time();
+        let slice = worker.slice.load(Ordering::Relaxed);
+        let identity = core::ptr::from_ref(worker) as usize;
+        if (seen.worker, seen.slice) != (identity, slice) {
+            let cpu = worker.cpu_time();
             *seen = Seen {
-                machine: identity,
+                worker: identity,
                 dry: seen.dry,
                 slice,
                 since: self.now,
@@ -327,24 +327,24 @@ impl<'a> Look<'a> {
         if is_surplus {
             processor.attention.store(true, Ordering::Relaxed);
         }
-        if self.is_blocked(machine, green, seen) {
+        if self.is_blocked(worker, green, seen) {
             let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
             let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
-                let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+                let thread = worker.kernel_thread.load(Ordering::Relaxed) as i32;
                 let doing = self.observer.doing(thread);
                 preempt::note_own_call(green, &doing);
-                machine.rest.note(machine);
+                worker.rest.note(worker);
                 let blocked_calls = &self.cluster.blocked_calls;
-                let place = blocked_calls.find(&doing, machine, green);
-                if self.take(processor, machine, green, Lost::Blocked(place)) {
+                let place = blocked_calls.find(&doing, worker, green);
+                if self.take(processor, worker, green, Lost::Blocked(place)) {
                     blocked_calls.note(&doing, place);
                 }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
             && self.now - seen.since >= self.slice(processor)
         {
-            self.preempt(processor, machine, green, seen);
+            self.preempt(processor, worker, green, seen);
         } else {
             self.at_slice_end(processor, seen);
         }
@@ -412,16 +412,16 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn is_blocked(&mut self, machine: &Machine, green: &Green, seen: &mut Seen) -> bool {
+    fn is_blocked(&mut self, worker: &Worker, green: &Green, seen: &mut Seen) -> bool {
         if green.announced.load(Ordering::Relaxed) {
             return true;
         }
-        let cpu = machine.cpu_time();
+        let cpu = worker.cpu_time();
         if cpu != core::mem::replace(&mut seen.cpu, cpu) {
             seen.moved_at = self.now;
             return false;
         }
-        let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+        let thread = worker.kernel_thread.load(Ordering::Relaxed) as i32;
         let stands_for_long = self.now - seen.moved_at >= NOT_RUN_FOR;
         green.off.load(Ordering::Relaxed) == 0
             && self.observer.is_blocked(thread).unwrap_or(stands_for_long)
@@ -431,33 +431,33 @@ impl<'a> Look<'a> {
     fn preempt(
         &mut self,
         processor: &'static Processor,
-        machine: &'static Machine,
+        worker: &'static Worker,
         green: &'static Green,
         seen: &mut Seen,
     ) {
-        machine.end_slice(seen.slice);
-        let cpu = machine.cpu_time();
+        worker.end_slice(seen.slice);
+        let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
         let signal = self.cluster.config.signal;
         let has_moved = seen.moved_at == self.now;
-        let send = || preempt::send(machine, green, signal, self.now, has_moved, self.observer);
+        let send = || preempt::send(worker, green, signal, self.now, has_moved, self.observer);
         if !green.calls_itself.load(Ordering::Relaxed) && over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
-            let _is_taken = self.take(processor, machine, green, Lost::Computing);
+            let _is_taken = self.take(processor, worker, green, Lost::Computing);
         }
     }
 
-    /// Takes the processor away from `machine`, whose thread goes on without. False: it was too late.
+    /// Takes the processor away from `worker`, whose thread goes on without. False: it was too late.
     fn take(
         &mut self,
         processor: &'static Processor,
-        machine: &'static Machine,
+        worker: &'static Worker,
         green: &'static Green,
         how: Lost,
     ) -> bool {
-        let tick = machine.tick.load(Ordering::Relaxed);
-        if machine
+        let tick = worker.tick.load(Ordering::Relaxed);
+        if worker
             .running()
             .is_none_or(|now| !core::ptr::eq(now, green))
         {
@@ -465,19 +465,19 @@ impl<'a> Look<'a> {
         }
         perturb::point("monitor: taking");
         let retake = || {
-            let word = &machine.processor;
+            let word = &worker.processor;
             let taken = word.retake(processor.into(), kernel_thread::barrier, || {
                 // Acquire: pairs with the Release on the way out of the runtime (`current`).
                 green.off.load(Ordering::Acquire) == 0
-                    && machine
+                    && worker
                         .running()
                         .is_some_and(|now| core::ptr::eq(now, green))
-                    && machine.tick.load(Ordering::Relaxed) == tick
+                    && worker.tick.load(Ordering::Relaxed) == tick
             });
             // SAFETY: it was taken for good, so it is in hand.
             taken.then(|| unsafe { Owned::assume(processor) })
         };
-        let Some(processor) = probe::blocked(machine, green, how, retake) else {
+        let Some(processor) = probe::blocked(worker, green, how, retake) else {
             return false;
         };
         self.event = true;
@@ -489,7 +489,7 @@ impl<'a> Look<'a> {
 
 // ==== strays ====
 
-/// What a machine had used when its thread was last seen at rest: blocked, or not run since the look before.
+/// What a worker had used when its thread was last seen at rest: blocked, or not run since the look before.
 /// A record serves several clusters in turn, and so several monitors.
 #[derive(Default)]
 pub(super) struct Rest {
@@ -500,51 +500,51 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// The machine's thread is at rest.
-    fn note(&self, machine: &Machine) {
-        self.cpu.store(machine.cpu_time(), Ordering::Relaxed);
-        self.user.store(machine.user_time(), Ordering::Relaxed);
+    /// The worker's thread is at rest.
+    fn note(&self, worker: &Worker) {
+        self.cpu.store(worker.cpu_time(), Ordering::Relaxed);
+        self.user.store(worker.user_time(), Ordering::Relaxed);
     }
 
-    /// The machine has another kernel thread, whose clocks begin anew.
+    /// The worker has another kernel thread, whose clocks begin anew.
     pub(super) fn begin(&self) {
         for clock in [&self.cpu, &self.user, &self.seen] {
             clock.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether the machine, which has used `cpu` by now, has computed for long since.
-    fn is_over(&self, machine: &Machine, cpu: u64) -> bool {
+    /// Whether the worker, which has used `cpu` by now, has computed for long since.
+    fn is_over(&self, worker: &Worker, cpu: u64) -> bool {
         let since = |then: &AtomicU64, now: u64| now.saturating_sub(then.load(Ordering::Relaxed));
-        let computes = || since(&self.user, machine.user_time()) >= LONGEST_TICK;
-        let is_on_a_cpu = || machine.cpu_time() != cpu;
+        let computes = || since(&self.user, worker.user_time()) >= LONGEST_TICK;
+        let is_on_a_cpu = || worker.cpu_time() != cpu;
         since(&self.cpu, cpu) >= CERTAIN || computes() && is_on_a_cpu()
     }
 }
 
 impl Look<'_> {
-    /// Sends strays to the queue. Looks at some machines, from index `first` on; returns the index of the next one.
+    /// Sends strays to the queue. Looks at some workers, from index `first` on; returns the index of the next one.
     fn at_strays(&mut self, first: usize) -> usize {
         let next = first + STRAYS_AT_ONCE;
         let some = (first..next).map_while(worker::get);
-        for machine in some.filter(|machine| machine.is_of(self.cluster)) {
-            let Some(green) = machine.running() else {
+        for worker in some.filter(|worker| worker.is_of(self.cluster)) {
+            let Some(green) = worker.running() else {
                 continue;
             };
-            if machine.processor.get().is_some() {
+            if worker.processor.get().is_some() {
                 continue;
             }
-            let cpu = machine.cpu_time();
-            let used = cpu.wrapping_sub(machine.rest.seen.swap(cpu, Ordering::Relaxed));
-            if used == 0 || self.observer.is_blocked(machine.thread()) == Some(true) {
-                machine.rest.note(machine);
+            let cpu = worker.cpu_time();
+            let used = cpu.wrapping_sub(worker.rest.seen.swap(cpu, Ordering::Relaxed));
+            if used == 0 || self.observer.is_blocked(worker.thread()) == Some(true) {
+                worker.rest.note(worker);
                 continue;
             }
             let signal = self.cluster.config.signal;
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
-            if machine.rest.is_over(machine, cpu)
-                && preempt::send(machine, green, signal, self.now, has_moved, self.observer)
+            if worker.rest.is_over(worker, cpu)
+                && preempt::send(worker, green, signal, self.now, has_moved, self.observer)
             {
                 green.calls_itself.store(false, Ordering::Relaxed);
                 self.event = true;

@@ -1,12 +1,12 @@
 //! The name of a thread, as C asks for it and sets it: by `pthread_setname_np` and `pthread_getname_np`, and by `prctl`.
 //!
-//! The system has a name for each kernel thread. A green thread has its own, in its room: the next thread on the kernel
+//! The system has a name for each kernel thread. A green thread has its own, in its stack: the next thread on the kernel
 //! thread must not find it there. Until it has set one, it has that which it was spawned with; and if there is none
 //! either, it reads its kernel thread's.
 //!
 //! The system's own files (`/proc/thread-self/comm`) know kernel threads only.
 
-use crate::engine::sched::room::SystemName;
+use crate::engine::sched::thread_stack::SystemName;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::word::{self, Fault};
 
@@ -22,7 +22,7 @@ pub(crate) fn prctl(option: usize, place: usize) -> Option<Result<usize, i32>> {
 
 /// The calling thread's name is the text at `text` now. `None`: it is not a green one.
 pub(super) fn set(text: usize) -> Option<Result<(), Fault>> {
-    let room = current::owner()?.room()?;
+    let stack = current::owner()?.stack()?;
     let mut name = SystemName::default();
     for (number, place) in name.iter_mut().take(15).enumerate() {
         match word::load_byte(text.wrapping_add(number)) {
@@ -31,7 +31,7 @@ pub(super) fn set(text: usize) -> Option<Result<(), Fault>> {
             Err(fault) => return Some(Err(fault)),
         }
     }
-    room.set_own_name(name);
+    stack.set_own_name(name);
     Some(Ok(()))
 }
 

@@ -67,7 +67,7 @@ use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::WaitReason;
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
-use crate::engine::sched::handed::ready_from_anywhere;
+use crate::engine::sched::deferred::ready_from_anywhere;
 use crate::engine::sched::switch::Action;
 use crate::engine::sched::{Green, ready, timers};
 use crate::engine::sys::atomic_static::AtomicStatic;

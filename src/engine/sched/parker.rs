@@ -1,7 +1,7 @@
-//! How a kernel thread of a cluster sleeps, and is told to go on: one word for each, be it a machine, the
-//! monitor or the recruiter.
+//! How a kernel thread of a cluster sleeps, and is told to go on: one word for each, be it a worker, the
+//! monitor or the spawner.
 //!
-//! A thread sleeps on this word as a futex, or, a machine, by collecting events; then the bell wakes it. The
+//! A thread sleeps on this word as a futex, or, a worker, by collecting events; then the bell wakes it. The
 //! word says in which way it sleeps, and what it has been told.
 //!
 //! | from \ verb | `wake` | `poke` | `sleep` | `sleep_collecting`, at its beginning | … and its end |
@@ -11,10 +11,10 @@
 //! | `AWAKE` | stays | stays | `ASLEEP`, **woken** | stays | `ASLEEP`, **woken** |
 //! | `COLLECTING` | `AWAKE`, bell | stays | (never) | (never) | `ASLEEP`, disturbed |
 //!
-//! The sleeps are the word's owner's. A machine is woken by the thread that has chosen it (that has
+//! The sleeps are the word's owner's. A worker is woken by the thread that has chosen it (that has
 //! taken it out of the spares, or has taken the thread that is locked to it out of a queue), and not again
-//! before it was told; any thread wakes the recruiter, and any thread pokes. A machine that runs, and the
-//! recruiter, is `ASLEEP` as long as nobody has told it anything.
+//! before it was told; any thread wakes the spawner, and any thread pokes. A worker that runs, and the
+//! spawner, is `ASLEEP` as long as nobody has told it anything.
 //!
 //! The monitor sleeps only while all processors do. Most of the time it runs, and who wakes a processor need
 //! not tell it anything. So it is `AWAKE` until it sleeps ([`sleep_beside`](Parker::sleep_beside)), and is
@@ -29,17 +29,17 @@
 //!    but `ASLEEP`.
 //! 2. A thread that changes the word of an owner that blocks ends the blocking: `ASLEEP` is the
 //!    value that the kernel compares before it blocks; and a ring ends the collecting that is about
-//!    to begin, too. A poke leaves a collecting machine alone: that already does the thing that a
+//!    to begin, too. A poke leaves a collecting worker alone: that already does the thing that a
 //!    poke asks for.
-//! 3. Only a machine that has the [`Turn`] says `COLLECTING`, and has it until it has said
+//! 3. Only a worker that has the [`Turn`] says `COLLECTING`, and has it until it has said
 //!    something else: nobody else can hear the ring.
 //! 4. The futex wake and the ring may come late, when the owner has gone on: they disturb the
-//!    next sleep, or the machine that has the turn then. Every sleep is in a loop.
+//!    next sleep, or the worker that has the turn then. Every sleep is in a loop.
 //!
 //! # Memory orderings
 //!
 //! What the waker did before `wake` is seen by the owner when it has been told: Release in
-//! `wake`, Acquire in `take`. A poke carries nothing, hence Relaxed. A machine's changes before
+//! `wake`, Acquire in `take`. A poke carries nothing, hence Relaxed. A worker's changes before
 //! its sleep go to the thread that chooses it by the list, or the queue, that it was chosen from.
 //! The monitor's fences stand where they are.
 
@@ -172,7 +172,7 @@ impl Parker {
         self.wake();
     }
 
-    /// The monitor sleeps until it is kicked (true), or until a deadline that no sleeping machine watches.
+    /// The monitor sleeps until it is kicked (true), or until a deadline that no sleeping worker watches.
     pub(crate) fn sleep_beside(
         &self,
         cluster: &'static Cluster,

@@ -4,9 +4,9 @@
 //! The handler runs on the kernel thread's alternate stack, touches no thread-local, and returns at
 //! once. It accepts only if all of these conditions hold; else it declines, and the monitor tries
 //! again or takes the processor:
-//! 1. The payload names this machine and the switch that the monitor saw: a late signal hits no
+//! 1. The payload names this worker and the switch that the monitor saw: a late signal hits no
 //!    other thread.
-//! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code),
+//! 2. The thread is on its green stack (so: this kernel thread is that worker's, in user code),
 //!    with space for the saved state, and that state is one that can be saved (`Frame::room_needed`).
 //! 3. Preemption is not off.
 //! 4. It is in no handler of the program's, which must not move to another kernel thread
@@ -23,14 +23,14 @@
 //! do a part, as POSIX allows.
 //!
 //! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that
-//! blocks all signals while it computes would have one more every 50 µs. So a machine remembers
-//! that a signal is on its way (`Machine::expect_signal`), and gets no other until that one has
+//! blocks all signals while it computes would have one more every 50 µs. So a worker remembers
+//! that a signal is on its way (`Worker::expect_signal`), and gets no other until that one has
 //! come.
 //!
 //! *None at all* can be sent while RLIMIT_SIGPENDING is used up. That limit counts the pending
 //! signals of all processes of a user, and a real-time signal is not sent without its payload. (An
 //! ordinary signal would be sent, but those belong to the program.) None can either where a filter refuses the
-//! call. Then the monitor takes processors, the recruiter reports it, once, and each look tries again.
+//! call. Then the monitor takes processors, the spawner reports it, once, and each look tries again.
 //!
 //! *The program's signals* for the whole process go to the threads that would take them without us
 //! ([`would_take_others`]).
@@ -48,7 +48,7 @@ use std::sync::OnceLock;
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::hold;
-use crate::engine::sched::{Green, Machine, Oddities, handlers, worker};
+use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, worker};
 use crate::engine::sys::kernel_thread::{self, SystemCall};
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::signal::{self, Mask, Payload};
@@ -87,19 +87,19 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the preemption signal to `machine`, for the switch to `green` that it is in. False,
+/// Sends the preemption signal to `worker`, for the switch to `green` that it is in. False,
 /// without a signal: `green` is blocked in the kernel, or in a call that may block, or the last
 /// signal has not come yet. `has_moved`: whether its CPU clock has moved since the last look; it
 /// decides where the kernel does not tell. The look was at `now`.
 pub(crate) fn send(
-    machine: &Machine,
+    worker: &Worker,
     green: &Green,
     signal: i32,
     now: u64,
     has_moved: bool,
     observer: &mut Observer,
 ) -> bool {
-    send_if(machine, green, signal, now, |thread| {
+    send_if(worker, green, signal, now, |thread| {
         let is_blocked = observer.is_blocked(thread);
         if is_blocked == Some(true) {
             note_own_call(green, &observer.doing(thread));
@@ -121,18 +121,18 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
     }
 }
 
-/// Sends the signal to a machine whose thread waits in a call that begins anew, if the kernel says so:
+/// Sends the signal to a worker whose thread waits in a call that begins anew, if the kernel says so:
 /// the handler suspends the thread before that call, and the thread makes the call again when it goes
 /// on.
 pub(crate) fn evict(
-    machine: &Machine,
+    worker: &Worker,
     green: &Green,
     signal: i32,
     now: u64,
     observer: &mut Observer,
 ) {
     send_if(
-        machine,
+        worker,
         green,
         signal,
         now,
@@ -141,7 +141,7 @@ pub(crate) fn evict(
 }
 
 fn send_if(
-    machine: &Machine,
+    worker: &Worker,
     green: &Green,
     signal: i32,
     now: u64,
@@ -149,37 +149,37 @@ fn send_if(
 ) -> bool {
     handlers::look(now);
     // Acquire, here and below: pairs with the Release stores of both in `switch::to`.
-    let tick = machine.tick.load(Ordering::Acquire);
-    let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+    let tick = worker.tick.load(Ordering::Acquire);
+    let thread = worker.kernel_thread.load(Ordering::Relaxed) as i32;
     let payload = Payload {
-        who: machine.index,
+        who: worker.index,
         tick,
     };
-    let is_current = || machine.current.is(green, Ordering::Acquire);
+    let is_current = || worker.current.is(green, Ordering::Acquire);
     thread != 0
-        && !machine.is_spared(tick)
+        && !worker.is_spared(tick)
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
         && is_ripe(thread)
-        && !would_take_others(machine.cluster().base_mask)
+        && !would_take_others(worker.cluster().base_mask)
         // The question took a while: is it still the same thread?
-        && machine.tick.load(Ordering::Relaxed) == tick
-        && machine.expect_signal(thread, || {
+        && worker.tick.load(Ordering::Relaxed) == tick
+        && worker.expect_signal(thread, || {
             let process = PROCESS.load(Ordering::Relaxed) as i32;
             let sent = signal::queue(process, thread, signal, payload);
             match sent {
                 Ok(()) | Err(libc::ESRCH) => {}
-                Err(number) => machine.cluster().recruiter.tell_of_signals(number),
+                Err(number) => worker.cluster().spawner.tell_of_signals(number),
             }
             sent.is_ok()
         })
 }
 
 /// Whether a signal for the whole process is under way that a kernel thread with this mask would take. Who asks blocks
-/// all signals: the monitor before it sends one, the handler of ours, and a machine before it takes any.
+/// all signals: the monitor before it sends one, the handler of ours, and a worker before it takes any.
 ///
 /// The kernel wakes one thread for such a signal, the first one if that takes it. But any thread that is about to run a handler takes
-/// all that wait: a machine that we signal now would take it from the program's first thread, in a sleep, say, that it is to
+/// all that wait: a worker that we signal now would take it from the program's first thread, in a sleep, say, that it is to
 /// end. So that thread gets a moment to come to a CPU.
 pub(super) fn would_take_others(mask: Mask) -> bool {
     /// So long a thread that was woken waits for a CPU, on a busy system. Meanwhile processors are taken from threads that compute.
@@ -227,28 +227,28 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     if payload.who == hold::WHO {
         return hold::answer(payload, frame);
     }
-    let Some(machine) = worker::get(payload.who as usize) else {
+    let Some(worker) = worker::get(payload.who as usize) else {
         return;
     };
-    machine.expect_no_signal();
-    let Some(green) = machine.current.load(Ordering::Relaxed) else {
+    worker.expect_no_signal();
+    let Some(green) = worker.current.load(Ordering::Relaxed) else {
         return;
     };
-    let stack = green.stack();
+    let stack = green.bounds();
     if stack.is_none_or(|stack| !has_room(frame, stack.bottom, stack.top)) {
         return;
     }
-    if machine.tick.load(Ordering::Relaxed) != payload.tick {
+    if worker.tick.load(Ordering::Relaxed) != payload.tick {
         return;
     }
     if green.off.load(Ordering::Relaxed) != 0 {
         return;
     }
-    if green.oddities.has(Oddities::HIDDEN) || machine.is_spared(payload.tick) {
+    if green.flags.has(ThreadFlags::HIDDEN) || worker.is_spared(payload.tick) {
         return;
     }
-    if frame.mask() != machine.base_mask.get() {
-        green.oddities.add(Oddities::MASK);
+    if frame.mask() != worker.base_mask.get() {
+        green.flags.add(ThreadFlags::MASK);
     }
     // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
     // points to code that runs.
@@ -266,8 +266,8 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
 
 /// Whether the thread, on the stack from `bottom` to `top`, can be sent through the trampoline.
 fn has_room(frame: &Frame<'_>, bottom: usize, top: usize) -> bool {
-    let room = frame.room_needed();
-    room.is_some_and(|room| (bottom + room..=top).contains(&frame.sp()))
+    let stack = frame.room_needed();
+    stack.is_some_and(|stack| (bottom + stack..=top).contains(&frame.sp()))
 }
 
 /// Rule 5. `caller`: where the function returns to, if it is a leaf.

@@ -12,10 +12,10 @@
 //!
 //! | the processor's user | gets it from | for how long |
 //! |---|---|---|
-//! | the run loop of the machine that owns it | [`RunLoop::owned`] | until it looks again |
+//! | the run loop of the worker that owns it | [`RunLoop::owned`] | until it looks again |
 //! | a green thread inside the runtime | [`Entered::processor`](super::current::Entered::processor) | until it leaves |
 //! | a thread that has it in hand: nobody owns it | [`RunLoop::surrender`]; the monitor, when it has taken it; a list of idle ones | until it is given away, or lies down |
-//! | the recruiter, of a processor that has retired; the closer of a cluster that has no machine left | [`Owned::assume`] | as long as that is so |
+//! | the spawner, of a processor that has retired; the closer of a cluster that has no worker left | [`Owned::assume`] | as long as that is so |
 //!
 //! Of a processor there is one `Owned` that is used. A signal handler that interrupts
 //! the runtime and enters it has another one; `driver::sends`, where that can happen, says what the
@@ -23,8 +23,8 @@
 //!
 //! # The ownership word
 //!
-//! A word in each machine's record says which processor it owns ([`Ownership`]), and the monitor can take that without
-//! the machine's help.
+//! A word in each worker's record says which processor it owns ([`Ownership`]), and the monitor can take that without
+//! the worker's help.
 //! The owner looks at the word with one relaxed load on every entry to the runtime. The monitor
 //! takes a processor from a kernel thread that is blocked, or burning CPU, *outside* the runtime.
 //! Both may happen at once.
@@ -122,8 +122,8 @@ use crate::engine::sched::cluster::{Counter, Counts};
 use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::records::Records;
-use crate::engine::sched::room::Room;
-use crate::engine::sched::{Cluster, Machine, current, monitor, timers};
+use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::{Cluster, Worker, current, monitor, timers};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
@@ -138,7 +138,7 @@ pub(crate) struct Processor {
     /// No other processor of the process has it: for the observer's arrays (`probe`).
     pub(crate) number: usize,
     /// Its owner as the monitor sees it; null while it is idle.
-    pub(crate) machine: AtomicStatic<Machine>,
+    pub(crate) worker: AtomicStatic<Worker>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
     /// The CPU that it was last seen on; kept where [`topology::machine`] knows of any difference
@@ -215,16 +215,16 @@ impl Processor {
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut stacks = stack::Cache::new(cluster.config.stack_size);
-        // The room is for the first thread (`start`). Without memory that thread waits for some.
-        if let Ok(room) = Room::find(cluster.config.stack_size) {
+        // The stack is for the first thread (`start`). Without memory that thread waits for some.
+        if let Ok(stack) = ThreadStack::find(cluster.config.stack_size) {
             // The cache may take the list's lock, which is taken with preemption off.
             let _off = current::preemption_off();
-            stacks.keep(room.slot());
+            stacks.keep(stack.slot());
         }
         Processor {
             index,
             number: NEXT.fetch_add(1, Relaxed),
-            machine: AtomicStatic::none(),
+            worker: AtomicStatic::none(),
             attention: AtomicBool::new(false),
             cpu: AtomicUsize::new(usize::MAX),
             switches: Counter::new(),
@@ -290,7 +290,7 @@ impl Processor {
     /// How far from here, in the rings of [`topology`], another processor is.
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Relaxed);
-        topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
+        topology::machine().map_or(0, |here| here.ring(cpu(self), cpu(other)))
     }
 }
 
@@ -375,13 +375,13 @@ impl Owned<'_> {
 
 /// A processor in hand: what is lent from a run loop or an `Entered` does not live as long.
 impl Owned<'static> {
-    /// Makes `machine`, which owns nothing, the owner of this processor.
-    pub(super) fn give_to(mut self, machine: &'static Machine) {
-        probe::worker_has(&mut self, machine);
+    /// Makes `worker`, which owns nothing, the owner of this processor.
+    pub(super) fn give_to(mut self, worker: &'static Worker) {
+        probe::worker_has(&mut self, worker);
         // Release: pairs with the Acquire of the monitor's look.
-        self.machine.store(Some(machine), Release);
+        self.worker.store(Some(worker), Release);
         perturb::point("give");
-        machine.processor.assign(NonNull::from(self.processor));
+        worker.processor.assign(NonNull::from(self.processor));
     }
 }
 
@@ -394,33 +394,33 @@ impl Deref for Owned<'_> {
     }
 }
 
-/// A machine's run loop: there is one, on the machine's own kernel thread.
+/// A worker's run loop: there is one, on the worker's own kernel thread.
 pub(crate) struct RunLoop {
-    machine: &'static Machine,
+    worker: &'static Worker,
     not_send: PhantomData<*mut ()>,
 }
 
 impl RunLoop {
     /// # Safety
-    /// The caller is the machine's kernel thread, and makes the only one.
-    pub(super) unsafe fn new(machine: &'static Machine) -> RunLoop {
+    /// The caller is the worker's kernel thread, and makes the only one.
+    pub(super) unsafe fn new(worker: &'static Worker) -> RunLoop {
         RunLoop {
-            machine,
+            worker,
             not_send: PhantomData,
         }
     }
 
     #[inline(always)]
-    pub(super) fn machine(&self) -> &'static Machine {
-        self.machine
+    pub(super) fn worker(&self) -> &'static Worker {
+        self.worker
     }
 
-    /// The processor of this machine. `None`: the monitor came between with an old look in mind, so
-    /// the processor is gone (`processor`). A processor found here stays the machine's until the
+    /// The processor of this worker. `None`: the monitor came between with an old look in mind, so
+    /// the processor is gone (`processor`). A processor found here stays the worker's until the
     /// word is looked at again.
     #[inline(always)]
     pub(super) fn owned(&mut self) -> Option<Owned<'_>> {
-        let word = &self.machine.processor;
+        let word = &self.worker.processor;
         let processor = word.get().or_else(|| word.settle())?;
         // SAFETY: the word says so, and the borrow of the run loop excludes a second look.
         Some(unsafe { Owned::at(processor) })
@@ -428,7 +428,7 @@ impl RunLoop {
 
     /// Gives up the processor and has it in hand. `None`: the monitor took it first.
     pub(super) fn surrender(&mut self) -> Option<Owned<'static>> {
-        let processor = self.machine.processor.surrender()?;
+        let processor = self.worker.processor.surrender()?;
         // SAFETY: nobody owns it now, and nobody else knows of that.
         Some(unsafe { Owned::at(processor) })
     }

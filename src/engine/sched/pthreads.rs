@@ -1,12 +1,12 @@
 //! Whose pthread one is.
 //!
 //! A pthread is the address of a control block, and a green thread has one. A pthread is a living green thread's if it is the
-//! control block in a room in which a thread lives. That is looked up from the address alone, without a lock: a signal
+//! control block in a stack in which a thread lives. That is looked up from the address alone, without a lock: a signal
 //! handler may ask, with any pthread.
 
 use super::{cpu_time, fork, name};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::room::{Room, SystemName};
+use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
 use crate::engine::sched::{Green, current};
 use crate::engine::stack;
 
@@ -28,8 +28,8 @@ impl Who {
             Some(green) if thread == own => Who::Own(green),
             // In a forked child the others do not exist.
             _ if fork::is_child() => Who::Libcs,
-            _ => match stack::find(thread as usize).and_then(Room::tenant_of) {
-                Some((room, green)) if room.pthread() == thread as usize => Who::Other(green),
+            _ => match stack::find(thread as usize).and_then(ThreadStack::tenant_of) {
+                Some((stack, green)) if stack.pthread() == thread as usize => Who::Other(green),
                 _ => Who::Libcs,
             },
         }
@@ -49,11 +49,7 @@ impl Who {
         const CALLING: usize = 0;
         match self {
             Who::Own(_) => Some(CALLING),
-            Who::Other(green) => Some(
-                green
-                    .last_machine()
-                    .map_or(CALLING, |m| m.thread() as usize),
-            ),
+            Who::Other(green) => Some(green.last_worker().map_or(CALLING, |m| m.thread() as usize)),
             Who::Libcs => None,
         }
     }

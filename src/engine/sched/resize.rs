@@ -5,11 +5,11 @@
 //!
 //! | state of a processor | retired | is in | leaves it |
 //! |---|---|---|---|
-//! | at work | no | its machine's word | by lying down: idle, or retired if it is surplus by then |
+//! | at work | no | its worker's word | by lying down: idle, or retired if it is surplus by then |
 //! | idle | no | the list of idle ones | woken: at work; surplus: retired |
 //! | retired | yes | nowhere | no surplus any more: idle |
 //!
-//! - *Growing*: the recruiter makes records and tells the policy, the new processors appear in the
+//! - *Growing*: the spawner makes records and tells the policy, the new processors appear in the
 //!   list of idle ones, and one is woken if there is work.
 //! - *Shrinking*: `active` says so. Idle surplus processors are taken out of the list. A surplus
 //!   processor at work is told (`attention`): its owner, in the run loop, gives the threads in its
@@ -20,7 +20,7 @@
 //! - *Timers* stay in the heap of the processor where they were armed: a searcher looks into all
 //!   heaps, and the monitor asks the active processors to look into those of the surplus ones.
 //!
-//! The recruiter does all that needs memory or blocks (making records,
+//! The spawner does all that needs memory or blocks (making records,
 //! [`Policy::resize`](crate::engine::policy::Policy), reading the quota), one change at a time. It
 //! has three causes: a thread wishes for a number and waits; the monitor, once a second while it is
 //! awake, asks that the quota be read again, unless the user has named a number; and a processor
@@ -28,18 +28,18 @@
 //!
 //! # Invariants
 //!
-//! 1. `active` and `retired` change under the idlers' lock. Only the recruiter changes `active` and
+//! 1. `active` and `retired` change under the idlers' lock. Only the spawner changes `active` and
 //!    the number of records (before it runs, the thread that starts the cluster does).
-//! 2. When a change is done, no surplus processor is in the list; a machine that lays one down
+//! 2. When a change is done, no surplus processor is in the list; a worker that lays one down
 //!    later sees, under the lock, that it is surplus. So an idle processor is an active one, except
 //!    for moments.
 //! 3. A retired processor's queue is empty, except for threads that others put there (a policy
 //!    may). The policy moves those when it is told that the processor has gone.
 //! 4. The policy has a seat for every processor that is not retired: it hears of more before they
 //!    are there and of fewer after they have gone.
-//! 5. A retired processor is the recruiter's, its cells too. For that, `retired` is stored with
-//!    Release and loaded with Acquire. When the recruiter and the monitor of a stopping cluster
-//!    have left, and all machines have ended, every processor belongs to the thread that closes the
+//! 5. A retired processor is the spawner's, its cells too. For that, `retired` is stored with
+//!    Release and loaded with Acquire. When the spawner and the monitor of a stopping cluster
+//!    have left, and all workers have ended, every processor belongs to the thread that closes the
 //!    cluster.
 //! 6. A policy that panics when it hears of more processors is not told of them again by the same
 //!    wish: the number stays as before, and the thread that wished for more gets an error. The
@@ -69,7 +69,7 @@ pub(crate) struct Size {
     /// The number that is wished for; 0: none.
     wish: AtomicUsize,
     granted: Waiter,
-    /// Why the last wish was not granted. Nobody waits for the lock: the recruiter writes it before
+    /// Why the last wish was not granted. Nobody waits for the lock: the spawner writes it before
     /// the wish is over, and only then does the wishing thread look.
     refusal: Mutex<Option<io::Error>>,
     /// Whether the number follows the CPUs that the process may use.
@@ -174,7 +174,7 @@ impl Cluster {
         // processors do.
         size.wish.store(processors, Ordering::Release);
         perturb::point("resize: wished");
-        self.recruiter.ring();
+        self.spawner.ring();
         while size.wish.load(Ordering::Acquire) != 0 {
             size.granted.wait(WaitReason::only(&GRANTED), None);
         }
@@ -186,11 +186,11 @@ impl Cluster {
     pub(super) fn doubt_quota(&self) {
         if self.size.follows.load(Ordering::Relaxed) {
             self.size.stale.store(true, Ordering::Relaxed);
-            self.recruiter.ring();
+            self.spawner.ring();
         }
     }
 
-    /// The recruiter's part: wishes, the quota, and the leftovers of processors that have retired.
+    /// The spawner's part: wishes, the quota, and the leftovers of processors that have retired.
     pub(super) fn see_to_size(&'static self) {
         let size = &self.size;
         if size.stale.swap(false, Ordering::Relaxed) {
@@ -215,7 +215,7 @@ impl Cluster {
         self.clear_up();
     }
 
-    /// Changes the number of processors. The caller is the recruiter, or the thread that starts the
+    /// Changes the number of processors. The caller is the spawner, or the thread that starts the
     /// cluster. The error is the policy's panic.
     pub(super) fn resize(&'static self, to: usize) -> io::Result<()> {
         let from = self.active();
@@ -285,7 +285,7 @@ impl Cluster {
         for processor in self.surplus() {
             if processor.is_retired() {
                 perturb::point("clear_up: draining");
-                // SAFETY: a retired processor is the recruiter's, and this is the recruiter.
+                // SAFETY: a retired processor is the spawner's, and this is the spawner.
                 let mut processor = unsafe { Owned::assume(processor) };
                 processor.own().stacks.drain();
                 perturb::point("clear_up: stacks drained");

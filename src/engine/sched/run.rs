@@ -1,27 +1,27 @@
-//! The run loop that every machine runs: find a thread, switch to it, do what it asks for. All other files feed
+//! The run loop that every worker runs: find a thread, switch to it, do what it asks for. All other files feed
 //! it or are called by it.
 //!
-//! A machine with a processor takes threads from the processor's queues until there are none, looks for the work
+//! A worker with a processor takes threads from the processor's queues until there are none, looks for the work
 //! of others, and rests. A thread leaves its stack with an [`Action`], which is done here, when it has been left.
 //!
 //! The fast path touches no thread-local: invariant 3 of the folder.
 
 use super::idle::Rested;
-use super::locked::{hand_to_its_machine, handed, is_bound_here, stay};
+use super::locked::{hand_to_its_worker, handed, is_bound_here, stay};
 use super::park::Parking;
 use super::steal::{look_at_others, search, stop_searching};
 use super::switch::{self, Action};
 use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
-use super::{Cluster, Green, Machine, Oddities, Owned, RunLoop};
+use super::{Cluster, Green, Owned, RunLoop, ThreadFlags, Worker};
 use super::{current, enter, fork, io, start, timers};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
 use crate::engine::probe::{self, By, Pick, Readied as Why};
 use crate::engine::sys::{clock, perturb, sanitizer};
 
-/// The life of a machine: rest until there is a processor, then find work and run it.
+/// The life of a worker: rest until there is a processor, then find work and run it.
 pub(super) fn run(mut run: RunLoop) {
-    let cluster = run.machine().cluster();
+    let cluster = run.worker().cluster();
     let mut rested = cluster.wait_for_processor(&mut run);
     while let Rested::Working { searching } = rested {
         rested = match find_work(&mut run, searching) {
@@ -35,34 +35,34 @@ pub(super) fn run(mut run: RunLoop) {
 /// processor is gone.
 #[inline(never)]
 fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
-    let machine = run.machine();
+    let worker = run.worker();
     loop {
         let (green, inherits_slice) = (next.thread.into_green(), next.inherits_slice);
-        if green.oddities.any() {
-            if green.oddities.has(Oddities::LOCKED) && !is_bound_here(machine, green) {
-                return hand_to_its_machine(run, green);
+        if green.flags.any() {
+            if green.flags.has(ThreadFlags::LOCKED) && !is_bound_here(worker, green) {
+                return hand_to_its_worker(run, green);
             }
-            let is_homeless = green.oddities.has(Oddities::NEW);
-            if is_homeless
+            let waits_for_stack = green.flags.has(ThreadFlags::NEW);
+            if waits_for_stack
                 && !run
                     .owned()
                     .is_some_and(|mut p| start::move_in(&mut p, green))
             {
-                return start::find_room(run, green);
+                return start::find_stack(run, green);
             }
         }
         // SAFETY: the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(run, green, inherits_slice) };
         // This is asked now: after `complete` the thread may be running elsewhere.
-        if green.oddities.has(Oddities::LOCKED) {
+        if green.flags.has(ThreadFlags::LOCKED) {
             return stay(run, green, action);
         }
         let mut processor = run.owned();
         probe::stopped(processor.as_mut().map(Owned::lend), green, action);
-        let successor = complete(machine, processor.as_mut(), green, action);
+        let successor = complete(worker, processor.as_mut(), green, action);
         let Some(mut processor) = processor else {
-            machine.cluster().detached_switches.add_shared(1);
-            return machine.cluster().wait_for_processor(run);
+            worker.cluster().detached_switches.add_shared(1);
+            return worker.cluster().wait_for_processor(run);
         };
         let processor = &mut processor;
         processor.switches.add(1);
@@ -70,12 +70,12 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         if is_time || processor.attention.load(Ordering::Relaxed) {
             if processor.is_surplus() {
                 if let Some(green) = successor {
-                    ready_again(machine, Some(processor), green, Readied::Woken);
+                    ready_again(worker, Some(processor), green, Readied::Woken);
                 }
-                // The machine goes to `find_work`, where the processor steps down.
+                // The worker goes to `find_work`, where the processor steps down.
                 return Rested::Working { searching: false };
             }
-            look_around(machine, processor);
+            look_around(worker, processor);
         }
         next = match successor {
             Some(green) => Next {
@@ -99,27 +99,27 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
 /// global queue. Returns the thread that runs next, if the thread has named one.
 #[inline(always)]
 pub(super) fn complete(
-    machine: &'static Machine,
+    worker: &'static Worker,
     mut processor: Option<&mut Owned<'_>>,
     green: &'static Green,
     action: Action,
 ) -> Option<&'static Green> {
     match action {
-        Action::Yield => ready_again(machine, processor, green, Readied::Yielded),
-        Action::Park => park(machine, processor, green),
+        Action::Yield => ready_again(worker, processor, green, Readied::Yielded),
+        Action::Park => park(worker, processor, green),
         Action::HandOver => {
             let successor = green.next.take();
             return successor
-                .filter(|successor| may_follow(machine, processor.is_some(), successor));
+                .filter(|successor| may_follow(worker, processor.is_some(), successor));
         }
         Action::Preempt => {
             match &mut processor {
                 Some(p) => p.preemptions.add(1),
                 None => green.cluster().detached_preemptions.add_shared(1),
             }
-            ready_again(machine, processor, green, Readied::Preempted);
+            ready_again(worker, processor, green, Readied::Preempted);
         }
-        Action::Exit => start::bury(machine, processor, green),
+        Action::Exit => start::bury(worker, processor, green),
     }
     None
 }
@@ -128,12 +128,12 @@ pub(super) fn complete(
 /// queue of its cluster. It goes there too when the time slice is over: two threads that hand over
 /// to each other inherit the slice for ever, and would keep all others out.
 #[inline(always)]
-fn may_follow(machine: &'static Machine, has_processor: bool, successor: &'static Green) -> bool {
+fn may_follow(worker: &'static Worker, has_processor: bool, successor: &'static Green) -> bool {
     let may = has_processor
-        && core::ptr::eq(successor.cluster(), machine.cluster())
-        && !machine.is_slice_over();
+        && core::ptr::eq(successor.cluster(), worker.cluster())
+        && !worker.is_slice_over();
     if !may {
-        machine.come_home();
+        worker.use_native_tls();
         ready_globally(successor, Readied::Woken);
     }
     may
@@ -150,7 +150,7 @@ fn tell(cluster: &'static Cluster, for_others: ForOthers) {
 /// Makes `green` ready, which has left its stack and can go on at once.
 #[inline(always)]
 pub(super) fn ready_again(
-    machine: &'static Machine,
+    worker: &'static Worker,
     processor: Option<&mut Owned<'_>>,
     green: &'static Green,
     how: Readied,
@@ -158,7 +158,7 @@ pub(super) fn ready_again(
     match processor {
         Some(p) => ready_from(p, green, how),
         None => {
-            machine.come_home();
+            worker.use_native_tls();
             ready_globally(green, how);
         }
     }
@@ -167,7 +167,7 @@ pub(super) fn ready_again(
 /// Parks `green`, which has left its stack, unless its waiter has been notified meanwhile.
 #[inline(always)]
 pub(super) fn park(
-    machine: &'static Machine,
+    worker: &'static Worker,
     processor: Option<&mut Owned<'_>>,
     green: &'static Green,
 ) {
@@ -180,14 +180,14 @@ pub(super) fn park(
     if deadline != clock::NEVER {
         let home = processor
             .as_ref()
-            .map_or(machine.cluster().table.get(0), |p| p.shared());
+            .map_or(worker.cluster().table.get(0), |p| p.shared());
         timers::arm(green, home, deadline);
     }
     perturb::point("park: armed");
     // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
     // resume it yet.
     if !unsafe { &*waiter }.commit() {
-        ready_again(machine, processor, green, Readied::Yielded);
+        ready_again(worker, processor, green, Readied::Yielded);
     }
 }
 
@@ -196,19 +196,19 @@ pub(super) struct NothingFound {
     pub(super) searching: bool,
 }
 
-/// Finds the next thread. `searching`: this machine counts as a searcher already.
+/// Finds the next thread. `searching`: this worker counts as a searcher already.
 #[inline(never)]
 fn find_work(run: &mut RunLoop, searching: bool) -> Result<Next, NothingFound> {
-    let machine = run.machine();
+    let worker = run.worker();
     let processor = &mut run.owned().ok_or(NothingFound { searching })?;
-    let next = look_for_work(machine, processor, searching)?;
+    let next = look_for_work(worker, processor, searching)?;
     probe::picked(processor, next.thread.green(), Pick::Found);
     Ok(next)
 }
 
 #[inline(always)]
 fn look_for_work(
-    machine: &'static Machine,
+    worker: &'static Worker,
     processor: &mut Owned<'_>,
     mut searching: bool,
 ) -> Result<Next, NothingFound> {
@@ -216,17 +216,17 @@ fn look_for_work(
     processor.note_cpu();
     timers::fire_own(processor);
     io::flush(processor);
-    let handed = handed(machine);
+    let handed = handed(worker);
     if handed.is_none() && processor.is_surplus() {
-        step_down(machine, processor);
+        step_down(worker, processor);
         return Err(NothingFound { searching });
     }
     let found = handed
         .or_else(|| own_queues(processor))
-        .or_else(|| arrivals(machine, processor));
+        .or_else(|| arrivals(worker, processor));
     if let Some(next) = found {
         if searching {
-            machine.come_home();
+            worker.use_native_tls();
             stop_searching(processor.cluster());
         }
         return Ok(next);
@@ -235,10 +235,10 @@ fn look_for_work(
     if !searching && let Some(next) = look_at_others(processor, false) {
         return Ok(next);
     }
-    let cluster = machine.cluster();
+    let cluster = worker.cluster();
     searching = searching || cluster.idle.start_search(cluster.search_limit());
     match searching {
-        true => search(machine, processor),
+        true => search(worker, processor),
         false => Err(NothingFound { searching }),
     }
 }
@@ -247,8 +247,8 @@ fn look_for_work(
 /// others.
 #[cold]
 #[inline(never)]
-fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
-    machine.come_home();
+fn step_down(worker: &'static Worker, processor: &mut Owned<'_>) {
+    worker.use_native_tls();
     perturb::point("step_down");
     processor.cluster().policy.leave(&processor.seat());
     let own = processor.own();
@@ -268,15 +268,15 @@ pub(super) fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
 }
 
 /// Takes in the threads whose descriptors are ready, and returns the first to run.
-fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
-    machine.come_home();
+fn arrivals(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
+    worker.use_native_tls();
     io::look(processor).then(|| own_queues(processor)).flatten()
 }
 
 /// Serves a busy processor between two threads: what is held back there, its timers and, less often, events.
 #[cold]
 #[inline(never)]
-fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
+fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
     let attention = processor.attention.load(Ordering::Relaxed);
     if attention || processor.own().looks.is_flush_due(switches) {
@@ -286,10 +286,10 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
         processor.note_cpu();
     }
     if attention || switches.is_multiple_of(LOOK_AT_EVENTS) {
-        machine.come_home();
+        worker.use_native_tls();
         io::look_when_busy(processor);
     }
-    timers::fire_when_busy(processor, switches, machine.is_slice_over());
+    timers::fire_when_busy(processor, switches, worker.is_slice_over());
 }
 
 /// Makes `green` ready, which was waiting and is now the caller's.
@@ -297,7 +297,7 @@ pub(crate) fn ready(green: &'static Green) {
     sanitizer::publish(green);
     // By reference: a move would read what was just written, in wider words, and wait for that.
     match &mut enter() {
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
+        Some(entered) if core::ptr::eq(entered.worker().cluster(), green.cluster()) => {
             probe::readied(By::Thread(entered), green, Why::Woke);
             ready_from(&entered.processor(), green, Readied::Woken);
         }

@@ -61,13 +61,13 @@ unsafe extern "C" fn on_signal(
 ) {
     let id = kernel_thread::id() as u32;
     // If this interrupts the scheduler, the green thread that this thread pointer belongs to may be
-    // running elsewhere by now. So the machine is found by its kernel thread; the signal is rare.
+    // running elsewhere by now. So the worker is found by its kernel thread; the signal is rare.
     let here = worker::all().find(|m| m.kernel_thread.load(Ordering::Relaxed) == id);
     // SAFETY: libc's handler, with its arguments, under the block that it expects.
     unsafe {
         let libc_handler = core::mem::transmute::<usize, Handler>(WRAPPED.load(Ordering::Relaxed));
         match here {
-            Some(machine) => under(machine.own_thread_pointer(), || {
+            Some(worker) => under(worker.own_thread_pointer(), || {
                 libc_handler(signal, info, context)
             }),
             None => libc_handler(signal, info, context),

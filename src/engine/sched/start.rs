@@ -1,43 +1,43 @@
-//! A thread's first time on a processor, when it gets a room (a stack and a thread-local block), and
+//! A thread's first time on a processor, when it gets a stack (a stack and a thread-local block), and
 //! its last, when it leaves it to others.
 //!
 //! A thread that has been spawned is a record in a queue. Most threads run to their end without
-//! waiting, and the next one can have the same room, still in the CPU's caches: ten thousand spawned
-//! at once need a few rooms, not ten thousand.
+//! waiting, and the next one can have the same stack, still in the CPU's caches: ten thousand spawned
+//! at once need a few stacks, not ten thousand.
 //!
-//! A new room needs memory from malloc, whose locks a preempted thread may hold; so the scheduler
-//! takes free rooms only, from its processor's cache and the common list. Threads make sure that
+//! A new stack needs memory from malloc, whose locks a preempted thread may hold; so the scheduler
+//! takes free stacks only, from its processor's cache and the common list. Threads make sure that
 //! there is one, while they are preemptible:
 //!
 //! - a processor begins with one;
 //! - a thread that spawns makes one if its processor (or, from outside, the common list) has none
 //!   ([`stock_up`]; if there is no memory for one, `spawn` fails);
-//! - a thread that has moved into its processor's last room, or had to wait for one, makes another
+//! - a thread that has moved into its processor's last stack, or had to wait for one, makes another
 //!   before anything else.
 //!
-//! That can be too late, as when such a thread is preempted at once. Then the thread without a room
-//! waits in a list, for a *finder*: the first machine with such a thread gives its processor away,
-//! and is thus free to wait for malloc, if another machine is there to run the queues: a thread in a
-//! queue may hold malloc's lock, and a machine cannot be made without that lock either. (If there is
-//! none yet, the thread goes to the back of the queue while the recruiter makes one.) The finder makes a room for the first thread of the list, which will
+//! That can be too late, as when such a thread is preempted at once. Then the thread without a stack
+//! waits in a list, for a *finder*: the first worker with such a thread gives its processor away,
+//! and is thus free to wait for malloc, if another worker is there to run the queues: a thread in a
+//! queue may hold malloc's lock, and a worker cannot be made without that lock either. (If there is
+//! none yet, the thread goes to the back of the queue while the spawner makes one.) The finder makes a room for the first thread of the list, which will
 //! make the next one itself, and puts the others back into the queue: while it was at work, a
-//! processor without a room has sent there every new thread that it came by, thousands perhaps, and
-//! most of them can have the room of one that ends. It leaves when the list is empty. If there is no
+//! processor without a stack has sent there every new thread that it came by, thousands perhaps, and
+//! most of them can have the stack of one that ends. It leaves when the list is empty. If there is no
 //! memory it puts all back after a while.
 //!
 //! Invariants:
 //! 1. A thread is in the list only if there is a finder that will look into it again: both are
 //!    under the list's lock.
-//! 2. A room in a processor's cache is furnished.
+//! 2. A stack in a processor's cache is furnished.
 //!
-//! It needs no orderings of its own: a thread, a record or a room changes hands by a queue, by a
+//! It needs no orderings of its own: a thread, a record or a stack changes hands by a queue, by a
 //! list under its lock, or with the processor.
 
 use super::idle::Rested;
-use super::{Cluster, Machine, Owned, RunLoop, current, ready_globally};
+use super::{Cluster, Owned, RunLoop, Worker, current, ready_globally};
 use crate::engine::policy::Readied;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sched::room::Room;
+use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{Green, records};
 use crate::engine::sys::lock::Lock;
@@ -45,17 +45,17 @@ use crate::engine::sys::perturb;
 use crate::engine::{stack, tls};
 use std::io::{self, Write};
 
-/// Threads that have no room.
-pub(crate) struct Homeless(Lock<List>);
+/// Threads that have no stack.
+pub(crate) struct WaitingForStack(Lock<List>);
 
 struct List {
     waiting: Fifo,
     has_finder: bool,
 }
 
-impl Homeless {
-    pub(crate) const fn new() -> Homeless {
-        Homeless(Lock::new(List {
+impl WaitingForStack {
+    pub(crate) const fn new() -> WaitingForStack {
+        WaitingForStack(Lock::new(List {
             waiting: Fifo::new(),
             has_finder: false,
         }))
@@ -82,7 +82,7 @@ impl Homeless {
     }
 }
 
-/// `green`, which is new, moves into a room, if there is one at hand.
+/// `green`, which is new, moves into a stack, if there is one at hand.
 #[inline]
 pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) -> bool {
     #[cfg(test)]
@@ -97,40 +97,40 @@ pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) -> bool 
         return false;
     };
     green.took_last.set(stacks.is_empty());
-    green.move_in(Room::on(slot));
+    green.move_in(ThreadStack::on(slot));
     true
 }
 
-/// There was no room for `green`: it waits for one. This machine makes it, unless another machine
+/// There was no room for `green`: it waits for one. This worker makes it, unless another worker
 /// is the finder already.
 #[cold]
 #[inline(never)]
-pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
-    let machine = run.machine();
-    machine.come_home();
-    let cluster = machine.cluster();
+pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
+    let worker = run.worker();
+    worker.use_native_tls();
+    let cluster = worker.cluster();
     // A spare that gets a processor meanwhile runs the queues, too; if it is held up by a lock of malloc's in its turn,
-    // `shortage` evicts what it runs.
-    if cluster.spare_count() == 0 && !cluster.recruiter.is_refused() {
-        cluster.recruiter.call();
+    // `thread_limit` evicts what it runs.
+    if cluster.spare_count() == 0 && !cluster.spawner.is_refused() {
+        cluster.spawner.call();
         ready_globally(green, Readied::Arrived);
         return Rested::Working { searching: false };
     }
-    if !cluster.homeless.add(green) {
+    if !cluster.waiting_for_stack.add(green) {
         return Rested::Working { searching: false };
     }
-    perturb::point("find_room: waits");
+    perturb::point("find_stack: waits");
     current::set_scheduling(false);
     if let Some(processor) = run.surrender() {
         cluster.lay_to_rest(processor);
     }
     let mut failures = 0_u32;
-    while let Some(green) = cluster.homeless.next() {
-        match Room::find(cluster.config.stack_size) {
-            Ok(room) => {
+    while let Some(green) = cluster.waiting_for_stack.next() {
+        match ThreadStack::find(cluster.config.stack_size) {
+            Ok(stack) => {
                 // Its processor may have no room for the next thread either.
                 green.took_last.set(true);
-                green.move_in(room);
+                green.move_in(stack);
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
@@ -144,7 +144,7 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
         }
         // The policy has had each of them as a new thread before.
         ready_globally(green, Readied::Arrived);
-        let mut others = cluster.homeless.take();
+        let mut others = cluster.waiting_for_stack.take();
         while let Some(other) = others.pop() {
             ready_globally(other, Readied::Arrived);
         }
@@ -152,35 +152,35 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
     cluster.wait_for_processor(run)
 }
 
-/// The thread has ended: its block is reset, and others can use its room and its record.
+/// The thread has ended: its block is reset, and others can use its stack and its record.
 #[inline(always)]
 pub(super) fn bury(
-    machine: &'static Machine,
+    worker: &'static Worker,
     processor: Option<&mut Owned<'_>>,
     green: &'static Green,
 ) {
-    let cluster = machine.cluster();
+    let cluster = worker.cluster();
     green.locks.set(0);
-    let room = green.move_out();
+    let stack = green.move_out();
     // SAFETY: the thread has ended, nobody uses its block.
-    unsafe { tls::recycle(room.thread_pointer) };
-    room.fiber.end(room.slot().bottom(), room.slot().top());
+    unsafe { tls::recycle(stack.thread_pointer) };
+    stack.fiber.end(stack.slot().bottom(), stack.slot().top());
     match processor {
         Some(processor) => {
             let own = processor.own();
-            own.stacks.push(room.slot());
+            own.stacks.push(stack.slot());
             own.records.push(green);
             processor.counts.ended.add(1);
         }
         None => {
-            stack::release(room.slot());
+            stack::release(stack.slot());
             records::release(green);
-            cluster.census.outside.ended.add_shared(1);
+            cluster.live_count.outside.ended.add_shared(1);
         }
     }
     perturb::point("bury: counted");
     if cluster.was_last() {
-        machine.come_home();
+        worker.use_native_tls();
         say_drained(cluster);
     }
 }
@@ -198,7 +198,7 @@ fn say_drained(cluster: &'static Cluster) {
 pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     let size = cluster.config.stack_size;
     let is_stocked = match super::enter() {
-        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+        Some(mut entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
             entered.processor().own().stacks.fetch()
         }
         _ => {
@@ -209,14 +209,14 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     if is_stocked {
         return Ok(());
     }
-    let room = Room::find(size)?;
+    let stack = ThreadStack::find(size)?;
     match super::enter() {
-        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
-            entered.processor().own().stacks.keep(room.slot());
+        Some(mut entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
+            entered.processor().own().stacks.keep(stack.slot());
         }
         _ => {
             let _off = current::preemption_off();
-            stack::release(room.slot());
+            stack::release(stack.slot());
         }
     }
     Ok(())
@@ -230,7 +230,7 @@ mod tests {
     use crate::runtime::{Mode, Runtime};
     use std::sync::Arc;
 
-    /// Clusters with stacks of this size find no room at hand, every other time.
+    /// Clusters with stacks of this size find no stack at hand, every other time.
     const SCARCE: usize = 2 * stack::MIN_SIZE;
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Threads that find no room, from outside and from each other, all run, once, and are new to
+    /// Threads that find no stack, from outside and from each other, all run, once, and are new to
     /// the policy once.
     #[test]
     fn who_finds_no_room_gets_one() {

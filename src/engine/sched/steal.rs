@@ -9,7 +9,7 @@
 
 use super::run::{NothingFound, own_queues};
 use super::tuning::{PASSES, PAUSES};
-use super::{Cluster, Machine, Owned, io, timers};
+use super::{Cluster, Owned, Worker, io, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Victims};
 use crate::engine::probe::{self, Pick};
@@ -29,16 +29,16 @@ pub(super) fn stop_searching(cluster: &'static Cluster) {
     }
 }
 
-/// Looks for the work of other processors, and for events while it looks. A machine that finds
+/// Looks for the work of other processors, and for events while it looks. A worker that finds
 /// something searches no more, even if others get it: the events may be of another cluster's
 /// threads, or the threads may be stolen at once.
 pub(super) fn search(
-    machine: &'static Machine,
+    worker: &'static Worker,
     processor: &mut Owned<'_>,
 ) -> Result<Next, NothingFound> {
     let cluster = processor.cluster();
     loop {
-        if let Some(next) = steal(machine, processor) {
+        if let Some(next) = steal(worker, processor) {
             stop_searching(cluster);
             return Ok(next);
         }
@@ -58,8 +58,8 @@ pub(super) fn search(
 
 /// Looks into all timers and all queues, a few times before it gives up.
 #[inline(never)]
-fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
-    let cluster = machine.cluster();
+fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
+    let cluster = worker.cluster();
     // It waits for nobody if all others sleep, or if the cluster is not to spin.
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {

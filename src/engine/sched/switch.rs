@@ -1,6 +1,6 @@
 //! The switch: from the run loop to a green thread and back.
 //!
-//! A context is prepared with the function it is to run, resumed by a machine's run loop, and
+//! A context is prepared with the function it is to run, resumed by a worker's run loop, and
 //! suspends itself with an [`Action`], which the run loop does once the stack has been left. Parking is
 //! safe because that is done there, and not before the switch: no thread is resumed whose context is
 //! not yet saved.
@@ -12,7 +12,7 @@
 //! | has left its stack | where it goes on | (old) |
 //!
 //! The thread pointer is written once, on the way in. On the way back the green thread's stays in
-//! place until the scheduler needs the kernel thread's own ([`Machine::come_home`]). So nothing
+//! place until the scheduler needs the kernel thread's own ([`Worker::use_native_tls`]). So nothing
 //! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
 //!
 //! A thread that has changed its signal mask takes it along: once the mask was seen to differ
@@ -32,7 +32,7 @@
 //! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without a cache has in malloc's
 //! word the value that a fresh thread has there, which need not be null (`tls::no_cache`). Where
 //! the word was not recognised, or taking a cache away was tried and failed (`tls::probe`), caches
-//! stay in the rooms: they cost memory then, as much as the rooms' number at its peak times a
+//! stay in the stacks: they cost memory then, as much as the stacks' number at its peak times a
 //! cache.
 
 use core::cell::Cell;
@@ -40,7 +40,7 @@ use core::cell::Cell;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::sched::tuning::POOL;
-use crate::engine::sched::{Green, Machine, Oddities, RunLoop, cpu_time, handlers, locked};
+use crate::engine::sched::{Green, RunLoop, ThreadFlags, Worker, cpu_time, handlers, locked};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
@@ -183,31 +183,31 @@ impl Context {
 /// The caller owns `green`, which is ready to run.
 #[inline(always)]
 pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool) -> Action {
-    let machine = run.machine();
-    green.set_machine(machine);
-    let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
+    let worker = run.worker();
+    green.set_worker(worker);
+    let tick = worker.tick.load(Ordering::Relaxed).wrapping_add(1);
     // Release: a monitor that sees this tick sees all that the scheduler did before; see
     // `processor`.
-    machine.tick.store(tick, Ordering::Release);
+    worker.tick.store(tick, Ordering::Release);
     if !inherits {
-        let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
-        machine.slice.store(slice, Ordering::Relaxed);
+        let slice = worker.slice.load(Ordering::Relaxed).wrapping_add(1);
+        worker.slice.store(slice, Ordering::Relaxed);
     }
-    if green.oddities.any() {
-        enter_odd(machine, green);
+    if green.flags.any() {
+        enter_odd(worker, green);
     } else {
-        lend_cache(machine, green);
+        lend_cache(worker, green);
     }
     if let Some(fiber) = green.fiber() {
         fiber.enter();
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
-    machine.current.store(Some(green), Ordering::Release);
+    worker.current.store(Some(green), Ordering::Release);
     // Release: a report that sees what the thread writes sees that it runs; partner: the Acquire fence in
     // `ThreadSnapshot::holds`.
     fence(Ordering::Release);
     compiler_fence(Ordering::SeqCst);
-    machine.leave_home();
+    worker.use_thread_tls();
     // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a
     // thread-local.
     let action = unsafe {
@@ -218,112 +218,112 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     };
     compiler_fence(Ordering::SeqCst);
     if let Some(fiber) = green.fiber() {
-        machine.come_home();
+        worker.use_native_tls();
         fiber.leave();
     }
     green.since.left();
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`inspect::threads`).
-    machine.current.store(None, Ordering::Release);
+    worker.current.store(None, Ordering::Release);
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
         take_floats(green, floats);
     }
     if handlers::exist() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
-        machine.come_home();
+        worker.use_native_tls();
     }
-    if green.oddities.has(Oddities::MASK | Oddities::CLOCKED) {
-        leave_odd(machine, green);
+    if green.flags.has(ThreadFlags::MASK | ThreadFlags::CLOCKED) {
+        leave_odd(worker, green);
     }
     if let Action::Preempt = action {
-        green.oddities.add(Oddities::CACHE);
+        green.flags.add(ThreadFlags::CACHE);
     } else {
-        take_cache(machine, green);
+        take_cache(worker, green);
     }
     action
 }
 
 #[cold]
 #[inline(never)]
-fn enter_odd(machine: &Machine, green: &Green) {
-    if green.oddities.has(Oddities::MASK) && !green.oddities.has(Oddities::LOCKED) {
+fn enter_odd(worker: &Worker, green: &Green) {
+    if green.flags.has(ThreadFlags::MASK) && !green.flags.has(ThreadFlags::LOCKED) {
         signal::set_mask(green.mask.get());
     }
-    if green.oddities.has(Oddities::CACHE) {
-        green.oddities.remove(Oddities::CACHE);
+    if green.flags.has(ThreadFlags::CACHE) {
+        green.flags.remove(ThreadFlags::CACHE);
     } else {
-        lend_cache(machine, green);
+        lend_cache(worker, green);
     }
-    if let Some(floats) = green.oddities.take_floats() {
+    if let Some(floats) = green.flags.take_floats() {
         floats.set();
     }
-    if green.oddities.has(Oddities::CLOCKED) {
+    if green.flags.has(ThreadFlags::CLOCKED) {
         cpu_time::begins(green);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn leave_odd(machine: &'static Machine, green: &Green) {
-    if green.oddities.has(Oddities::CLOCKED) {
+fn leave_odd(worker: &'static Worker, green: &Green) {
+    if green.flags.has(ThreadFlags::CLOCKED) {
         cpu_time::ends(green);
     }
-    if green.oddities.has(Oddities::MASK) {
-        take_mask(machine, green);
+    if green.flags.has(ThreadFlags::MASK) {
+        take_mask(worker, green);
     }
 }
 
 #[cold]
 #[inline(never)]
 fn take_floats(green: &Green, floats: FloatControl) {
-    green.oddities.keep_floats(floats);
+    green.flags.keep_floats(floats);
     FloatControl::DEFAULT.set();
 }
 
-fn take_mask(machine: &'static Machine, green: &Green) {
-    if locked::keeps_mask(machine, green) {
+fn take_mask(worker: &'static Worker, green: &Green) {
+    if locked::keeps_mask(worker, green) {
         return;
     }
-    let base = machine.base_mask.get();
+    let base = worker.base_mask.get();
     let mask = signal::set_mask(base);
     // A preemption signal that was blocked has come now, unless the program has fetched it.
-    machine.expect_no_signal();
+    worker.expect_no_signal();
     green.mask.set(mask);
     if mask == base {
-        green.oddities.remove(Oddities::MASK);
+        green.flags.remove(ThreadFlags::MASK);
     }
 }
 
 // ==== malloc's cache ====
 
 #[inline(always)]
-fn lend_cache(machine: &Machine, green: &Green) {
+fn lend_cache(worker: &Worker, green: &Green) {
     let word = green.tcache();
     if word.is_null() {
         return;
     }
-    if machine.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
-        machine.tcache.set(take_spare_cache());
+    if worker.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
+        worker.tcache.set(take_spare_cache());
     }
     // SAFETY: a word of the green thread's block, which is ours while it does not run.
-    unsafe { word.write(machine.tcache.replace(tls::no_cache())) };
+    unsafe { word.write(worker.tcache.replace(tls::no_cache())) };
 }
 
 #[inline(always)]
-fn take_cache(machine: &Machine, green: &Green) {
+fn take_cache(worker: &Worker, green: &Green) {
     let word = green.tcache();
     if word.is_null() {
         return;
     }
     // SAFETY: as in `lend_cache`.
     let cache = unsafe { word.replace(tls::no_cache()) };
-    if machine.tcache.get() == tls::no_cache() {
-        machine.tcache.set(cache);
+    if worker.tcache.get() == tls::no_cache() {
+        worker.tcache.set(cache);
     } else if cache != tls::no_cache() && !spare_cache(cache) {
         // SAFETY: as above. The pool is full: the thread keeps what it has.
         unsafe { word.write(cache) };
-        green.oddities.add(Oddities::CACHE);
+        green.flags.add(ThreadFlags::CACHE);
     }
 }
 
@@ -356,9 +356,9 @@ pub(super) fn spare_cache(cache: usize) -> bool {
     true
 }
 
-/// A machine ends: its cache goes to another machine.
-pub(crate) fn leave_cache(machine: &Machine) {
-    let cache = machine.tcache.replace(tls::no_cache());
+/// A worker ends: its cache goes to another worker.
+pub(crate) fn leave_cache(worker: &Worker) {
+    let cache = worker.tcache.replace(tls::no_cache());
     if cache != tls::no_cache() {
         // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
         // free it.

@@ -1,7 +1,7 @@
 //! One green thread: its record.
 //!
 //! Records are never freed (`records`), so a record is `&'static`; it is used again for another
-//! thread when this one has ended. A thread gets a stack and a thread-local block (`room`) when
+//! thread when this one has ended. A thread gets a stack and a thread-local block (`stack`) when
 //! it first runs: until then it is this record and the closure that it will call. The owner of a
 //! thread may touch the fields that are not atomic:
 //!
@@ -18,16 +18,16 @@
 //! 1. `off` is not zero whenever the thread is not running user code on its own stack: while it is
 //!    suspended, while it is in the runtime, and before and after its life. Only the thread itself
 //!    (or its signal handler) writes `off`; the monitor reads it.
-//! 2. `machine` is the kernel thread that resumed the thread last; it is right while `off` is not
+//! 2. `worker` is the kernel thread that resumed the thread last; it is right while `off` is not
 //!    zero.
-//! 3. A thread that has no room has [`Oddities::NEW`].
+//! 3. A thread that has no stack has [`ThreadFlags::NEW`].
 //!
 //! A record refers to the rest of the scheduler by four fields. What they lead to is never freed:
 //!
 //! | field | leads to | written by |
 //! |---|---|---|
 //! | `cluster` | the thread's cluster | its spawner, before the thread is in a queue |
-//! | `machine` | the kernel thread that resumed it last | that kernel thread, before it does |
+//! | `worker` | the kernel thread that resumed it last | that kernel thread, before it does |
 //! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
 //! | `locked_to` | the kernel thread that it is locked to | the thread |
 
@@ -39,9 +39,9 @@ use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Orderin
 use crate::engine::inspect::since::Since;
 use crate::engine::sched::list::Links;
 use crate::engine::sched::park::Parking;
-use crate::engine::sched::room::{Room, SystemName};
 use crate::engine::sched::switch::{Bounds, Context};
-use crate::engine::sched::{Cluster, Identity, Machine, Processor, current, timers};
+use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
+use crate::engine::sched::{Cluster, Identity, Processor, Worker, current, timers};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
@@ -52,13 +52,13 @@ pub(crate) struct Green {
     // Queues and every switch touch these fields.
     pub(crate) thread_pointer: Cell<*mut u8>,
     tcache: Cell<*mut usize>,
-    pub(crate) oddities: Oddities,
+    pub(crate) flags: ThreadFlags,
     pub(crate) off: AtomicU32,
     /// The kernel thread that resumed this thread last.
-    pub(crate) machine: AtomicStatic<Machine>,
+    pub(crate) worker: AtomicStatic<Worker>,
     /// The next thread in an intrusive queue, or the thread to which this one hands over.
     pub(crate) next: Cell<Option<&'static Green>>,
-    /// The thread took the last room that its processor had at hand, or there was none.
+    /// The thread took the last stack that its processor had at hand, or there was none.
     pub(crate) took_last: Cell<bool>,
     /// The thread has announced that it blocks; the monitor reads this.
     pub(crate) announced: AtomicBool,
@@ -81,7 +81,7 @@ pub(crate) struct Green {
     /// The name and number, owned by the thread; null before and after its life.
     pub(crate) identity: AtomicPtr<Identity>,
     main: Cell<Option<Main>>,
-    room: AtomicStatic<Room>,
+    stack: AtomicStatic<ThreadStack>,
     /// The park under way, on the thread's stack; null if the thread neither is parked nor is about to
     /// park. Reports read it, too.
     parking: AtomicPtr<Parking>,
@@ -91,10 +91,10 @@ pub(crate) struct Green {
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
-    /// With [`Oddities::MASK`] its signal mask.
+    /// With [`ThreadFlags::MASK`] its signal mask.
     pub(crate) mask: Cell<Mask>,
     /// The kernel thread to which the thread is locked.
-    pub(crate) locked_to: Cell<Option<&'static Machine>>,
+    pub(crate) locked_to: Cell<Option<&'static Worker>>,
     /// The observer's (`probe`). A spawn does not touch them.
     pub(crate) observed: [AtomicU64; 2],
 }
@@ -109,9 +109,9 @@ pub(crate) type Main = (unsafe fn(&'static Green, *const ()), *const ());
 /// The unusual properties of a thread, a bit each, so that a switch usually asks one question only.
 /// The thread, its signal handler and the kernel thread that runs it write them: never at once, but
 /// the handler may come between, hence read-modify-write.
-pub(crate) struct Oddities(AtomicU32);
+pub(crate) struct ThreadFlags(AtomicU32);
 
-impl Oddities {
+impl ThreadFlags {
     /// The thread's signal mask was seen to differ from that of its kernel thread.
     pub(crate) const MASK: u32 = 1;
     /// The thread was preempted, and keeps the malloc cache, which it may be in the middle of
@@ -119,7 +119,7 @@ impl Oddities {
     pub(crate) const CACHE: u32 = 2;
     /// The thread is locked to a kernel thread.
     pub(crate) const LOCKED: u32 = 4;
-    /// The thread has not run yet, and has no room.
+    /// The thread has not run yet, and has no stack.
     pub(crate) const NEW: u32 = 8;
     /// A signal handler runs on the thread (`hiding`).
     pub(crate) const HIDDEN: u32 = 64;
@@ -130,8 +130,8 @@ impl Oddities {
     /// while it does not run.
     const FLOATS: u32 = 8;
 
-    const fn new() -> Oddities {
-        Oddities(AtomicU32::new(Oddities::NEW))
+    const fn new() -> ThreadFlags {
+        ThreadFlags(AtomicU32::new(ThreadFlags::NEW))
     }
 
     #[inline(always)]
@@ -154,32 +154,32 @@ impl Oddities {
 
     /// Keeps the floating-point settings with which the thread is to go on.
     pub(crate) fn keep_floats(&self, floats: FloatControl) {
-        self.add(floats.difference() << Oddities::FLOATS);
+        self.add(floats.difference() << ThreadFlags::FLOATS);
     }
 
     /// Takes the floating-point settings of a thread that goes on, if they are not the default.
     #[inline]
     pub(crate) fn take_floats(&self) -> Option<FloatControl> {
-        const REST: u32 = (1 << Oddities::FLOATS) - 1;
+        const REST: u32 = (1 << ThreadFlags::FLOATS) - 1;
         let all = self.0.load(Ordering::Relaxed);
         if all <= REST {
             return None;
         }
         self.remove(!REST);
-        Some(FloatControl::with_difference(all >> Oddities::FLOATS))
+        Some(FloatControl::with_difference(all >> ThreadFlags::FLOATS))
     }
 
-    /// Notes that the thread has a room now, with or without a malloc cache in it. The thread does
+    /// Notes that the thread has a stack now, with or without a malloc cache in it. The thread does
     /// not run, so no handler comes between.
     fn settle(&self, has_cache: bool) {
-        let kept = self.0.load(Ordering::Relaxed) & !Oddities::NEW;
-        let cache = u32::from(has_cache) * Oddities::CACHE;
+        let kept = self.0.load(Ordering::Relaxed) & !ThreadFlags::NEW;
+        let cache = u32::from(has_cache) * ThreadFlags::CACHE;
         self.0.store(kept | cache, Ordering::Relaxed);
     }
 
     /// Resets all; the thread has ended.
     fn reset(&self) {
-        self.0.store(Oddities::NEW, Ordering::Relaxed);
+        self.0.store(ThreadFlags::NEW, Ordering::Relaxed);
     }
 }
 
@@ -208,16 +208,16 @@ impl Green {
     /// For debuggers: where the parts lie that this file keeps to itself.
     pub(crate) const SINCE: usize = offset_of!(Green, since) + Since::AT;
     pub(crate) const PARKING: usize = offset_of!(Green, parking);
-    pub(crate) const ROOM: usize = offset_of!(Green, room);
+    pub(crate) const ROOM: usize = offset_of!(Green, stack);
     pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::OWN;
 
     pub(super) const fn new() -> Green {
         Green {
             thread_pointer: Cell::new(core::ptr::null_mut()),
             tcache: Cell::new(core::ptr::null_mut()),
-            oddities: Oddities::new(),
+            flags: ThreadFlags::new(),
             off: AtomicU32::new(1),
-            machine: AtomicStatic::none(),
+            worker: AtomicStatic::none(),
             context: Context::new(),
             next: Cell::new(None),
             cluster: AtomicStatic::none(),
@@ -236,7 +236,7 @@ impl Green {
             observed: [const { AtomicU64::new(0) }; 2],
             locks: Cell::new(0),
             since: Since::new(),
-            room: AtomicStatic::none(),
+            stack: AtomicStatic::none(),
             main: Cell::new(None),
             took_last: Cell::new(false),
         }
@@ -257,24 +257,24 @@ impl Green {
 
     /// The kernel thread that runs this thread, which has been resumed at least once.
     #[inline(always)]
-    pub(crate) fn machine(&self) -> &'static Machine {
+    pub(crate) fn worker(&self) -> &'static Worker {
         // Relaxed: it was written on this kernel thread.
-        // SAFETY: `set_machine` has written it before the thread ran for the first time. (A check
+        // SAFETY: `set_worker` has written it before the thread ran for the first time. (A check
         // here would be one in every call of the runtime.)
-        unsafe { self.machine.load(Ordering::Relaxed).unwrap_unchecked() }
+        unsafe { self.worker.load(Ordering::Relaxed).unwrap_unchecked() }
     }
 
     /// The kernel thread that ran this thread last, if any did; for reports.
-    pub(crate) fn last_machine(&self) -> Option<&'static Machine> {
-        // Acquire: partner: Release in `set_machine`.
-        self.machine.load(Ordering::Acquire)
+    pub(crate) fn last_worker(&self) -> Option<&'static Worker> {
+        // Acquire: partner: Release in `set_worker`.
+        self.worker.load(Ordering::Acquire)
     }
 
     #[inline(always)]
-    pub(crate) fn set_machine(&self, machine: &'static Machine) {
-        // Release: a report that sees this machine sees that the thread has left the one before (`inspect::threads`); partner:
-        // Acquire in `last_machine`.
-        self.machine.store(Some(machine), Ordering::Release);
+    pub(crate) fn set_worker(&self, worker: &'static Worker) {
+        // Release: a report that sees this worker sees that the thread has left the one before (`inspect::threads`); partner:
+        // Acquire in `last_worker`.
+        self.worker.store(Some(worker), Ordering::Release);
     }
 
     /// Sets the function of the thread.
@@ -286,32 +286,32 @@ impl Green {
         self.main.set(Some(main));
     }
 
-    /// Moves the thread into `room`; the thread is prepared, has not run, and is the caller's. This
+    /// Moves the thread into `stack`; the thread is prepared, has not run, and is the caller's. This
     /// neither allocates nor touches a thread-local.
     #[inline]
-    pub(crate) fn move_in(&'static self, room: &'static Room) {
-        room.let_to(self);
-        self.thread_pointer.set(room.thread_pointer);
-        self.tcache.set(room.tcache);
-        // Release: a report that sees the room sees what is in it; partner: Acquire in `room`. Relaxed below:
+    pub(crate) fn move_in(&'static self, stack: &'static ThreadStack) {
+        stack.let_to(self);
+        self.thread_pointer.set(stack.thread_pointer);
+        self.tcache.set(stack.tcache);
+        // Release: a report that sees the stack sees what is in it; partner: Acquire in `stack`. Relaxed below:
         // the thread and the holder of its record write it.
-        self.room.store(Some(room), Ordering::Release);
-        self.oddities.settle(room.has_cache());
+        self.stack.store(Some(stack), Ordering::Release);
+        self.flags.settle(stack.has_cache());
         let with = core::ptr::from_ref(self).cast_mut().cast();
-        // SAFETY: the room's stack is free, and the caller's; rooms are never unmapped. `live` gets the record.
-        unsafe { self.context.prepare(room.stack, live, with) }
+        // SAFETY: the stack's stack is free, and the caller's; stacks are never unmapped. `live` gets the record.
+        unsafe { self.context.prepare(stack.bounds, live, with) }
     }
 
-    /// Ends the thread: its room is free again, and its record as good as new.
+    /// Ends the thread: its stack is free again, and its record as good as new.
     #[inline]
-    pub(crate) fn move_out(&self) -> &'static Room {
-        self.oddities.reset();
+    pub(crate) fn move_out(&self) -> &'static ThreadStack {
+        self.flags.reset();
         self.calls_itself.store(false, Ordering::Relaxed);
-        match self.room.load(Ordering::Relaxed) {
-            Some(room) => {
-                self.context.forget(room.stack.top);
-                self.room.store(None, Ordering::Relaxed);
-                room
+        match self.stack.load(Ordering::Relaxed) {
+            Some(stack) => {
+                self.context.forget(stack.bounds.top);
+                self.stack.store(None, Ordering::Relaxed);
+                stack
             }
             None => crate::engine::sys::die("a thread has ended that lived nowhere"),
         }
@@ -421,7 +421,7 @@ impl Green {
     /// The name by which the system would know this thread, which is the caller, or is inspected: the one that it has given itself, or
     /// what there is room for of the other one.
     pub(crate) fn system_name(&self) -> Option<SystemName> {
-        self.room().and_then(Room::own_name).or_else(|| {
+        self.stack().and_then(ThreadStack::own_name).or_else(|| {
             let mut kept = SystemName::default();
             let name = self.name()?.as_bytes();
             let length = name.len().min(kept.len() - 1);
@@ -430,29 +430,29 @@ impl Green {
         })
     }
 
-    /// The stack, from the lowest usable address up. `None`: the thread has no room, so it does not
+    /// The stack, from the lowest usable address up. `None`: the thread has no stack, so it does not
     /// run, although the caller thinks so.
-    pub(crate) fn stack(&self) -> Option<Bounds> {
-        self.room().map(|room| room.stack)
+    pub(crate) fn bounds(&self) -> Option<Bounds> {
+        self.stack().map(|stack| stack.bounds)
     }
 
-    /// The room, if the thread has one now.
-    pub(crate) fn room(&self) -> Option<&'static Room> {
+    /// The stack, if the thread has one now.
+    pub(crate) fn stack(&self) -> Option<&'static ThreadStack> {
         // Acquire: partner: Release in `move_in`.
-        self.room.load(Ordering::Acquire)
+        self.stack.load(Ordering::Acquire)
     }
 
-    /// Where ThreadSanitizer is, what it knows of the thread, which has a room.
+    /// Where ThreadSanitizer is, what it knows of the thread, which has a stack.
     #[inline(always)]
     pub(crate) fn fiber(&self) -> Option<&'static Fiber> {
         sanitizer::IS_TSAN
-            .then(|| self.room().map(|room| &room.fiber))
+            .then(|| self.stack().map(|stack| &stack.fiber))
             .flatten()
     }
 
-    /// Whether the thread still lives in `room`.
-    pub(super) fn lives_in(&self, room: &Room) -> bool {
-        self.room().is_some_and(|own| core::ptr::eq(own, room))
+    /// Whether the thread still lives in `stack`.
+    pub(super) fn lives_in(&self, stack: &ThreadStack) -> bool {
+        self.stack().is_some_and(|own| core::ptr::eq(own, stack))
     }
 
     /// The address of malloc's word for its per-thread cache, in this thread's block; null if it

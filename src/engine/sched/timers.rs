@@ -8,7 +8,7 @@
 //! A processor that has always something to run looks at its timers every 2 µs or so, between two
 //! threads ([`Looks`]), and a thread whose deadline has passed runs next.
 //!
-//! Ordering: `next_deadline` is a hint, Relaxed. A machine that goes to sleep looks at it after the
+//! Ordering: `next_deadline` is a hint, Relaxed. A worker that goes to sleep looks at it after the
 //! fence of its announcement (`idle`), and timers are armed on processors that are awake.
 //!
 //! # The heap

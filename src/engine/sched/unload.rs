@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::room::Room;
+use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
 use crate::engine::sched::{fork, handlers, helper};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
@@ -137,9 +137,9 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
 fn wait_for_green_threads(caller: usize) {
     // Rooms that were visited stay.
     let section = ReadSection::begin();
-    stack::visit(|room| {
-        let block = Room::at(room).thread_pointer;
-        // SAFETY: a room has a block.
+    stack::visit(|stack| {
+        let block = ThreadStack::at(stack).thread_pointer;
+        // SAFETY: a stack has a block.
         let flag = unsafe { tls::look_up_flag(block) };
         // Acquire: see the file's header.
         while block as usize != caller && flag.load(Ordering::Acquire) != UNUSED {

@@ -1,4 +1,4 @@
-//! A machine: one kernel thread of a cluster, which runs green threads while it owns a processor.
+//! A worker: one kernel thread of a cluster, which runs green threads while it owns a processor.
 //!
 //! | state | processor word | where it is |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a late look of the monitor finds a record, and `tick` tells
 //! that it is too late. The record of a kernel thread that has ended serves the next one. The
-//! records lie in mapped memory, some in each piece: a thread that needs a machine may be waiting
+//! records lie in mapped memory, some in each piece: a thread that needs a worker may be waiting
 //! for the allocator.
 
 use core::cell::Cell;
@@ -30,18 +30,18 @@ use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{clock, kernel_thread, mm, sanitizer};
 use crate::engine::tls;
 
-/// How many machines a process can have at once.
+/// How many workers a process can have at once.
 pub(crate) const MAX: usize = 1 << 16;
 /// Records in a piece of memory.
 const PER_PIECE: usize = 32;
 
-static TABLE: [AtomicStatic<Machine>; MAX] = [const { AtomicStatic::none() }; MAX];
+static TABLE: [AtomicStatic<Worker>; MAX] = [const { AtomicStatic::none() }; MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended, or that have had none.
-static UNUSED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
+static UNUSED: Lock<Lifo<Worker>> = Lock::new(Lifo::new());
 
 #[repr(align(128))]
-pub(crate) struct Machine {
+pub(crate) struct Worker {
     // Every switch and every entry to the runtime touches these fields.
     pub(crate) processor: Ownership<Processor>,
     /// The green thread on this kernel thread; null while the scheduler runs.
@@ -66,9 +66,9 @@ pub(crate) struct Machine {
     signalled: AtomicU32,
     wake: Parker,
     /// The link among the spares, or among those that have ended.
-    below: Cell<Option<&'static Machine>>,
+    below: Cell<Option<&'static Worker>>,
     /// The thread to run when woken with a processor: a green thread that is locked to this
-    /// machine.
+    /// worker.
     pub(crate) handed: Cell<Option<&'static Green>>,
     /// Woken to search, not to take over a queue.
     pub(crate) searching: Cell<bool>,
@@ -85,20 +85,20 @@ pub(crate) struct Machine {
     cluster: AtomicStatic<Cluster>,
 }
 
-// SAFETY: the cells belong to the kernel thread, or, while the machine is spare, to the thread that
+// SAFETY: the cells belong to the kernel thread, or, while the worker is spare, to the thread that
 // took it from the stack of spares; the wake word hands them over with a Release and an Acquire.
-unsafe impl Sync for Machine {}
+unsafe impl Sync for Worker {}
 // SAFETY: as above.
-unsafe impl Send for Machine {}
+unsafe impl Send for Worker {}
 
-impl Linked for Machine {
-    fn below(&self) -> &Cell<Option<&'static Machine>> {
+impl Linked for Worker {
+    fn below(&self) -> &Cell<Option<&'static Worker>> {
         &self.below
     }
 }
 
-/// The machine with this index, if there ever was one.
-pub(crate) fn get(index: usize) -> Option<&'static Machine> {
+/// The worker with this index, if there ever was one.
+pub(crate) fn get(index: usize) -> Option<&'static Worker> {
     // Acquire: pairs with the Release in `register`.
     TABLE.get(index)?.load(Ordering::Acquire)
 }
@@ -109,51 +109,51 @@ pub(crate) fn count() -> usize {
     COUNT.load(Ordering::Acquire)
 }
 
-/// Every machine of the process, ended ones included.
-pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
+/// Every worker of the process, ended ones included.
+pub(crate) fn all() -> impl Iterator<Item = &'static Worker> {
     (0..count()).filter_map(get)
 }
 
-/// The clusters of all machines, many times each.
+/// The clusters of all workers, many times each.
 pub(crate) fn clusters() -> impl Iterator<Item = &'static Cluster> {
     // Acquire: pairs with the Release in `new`.
-    all().filter_map(|machine| machine.cluster.load(Ordering::Acquire))
+    all().filter_map(|worker| worker.cluster.load(Ordering::Acquire))
 }
 
 /// Whether a processor of any cluster is awake.
 pub(crate) fn any_is_awake() -> bool {
-    all().any(|machine| {
-        machine.kernel_thread.load(Ordering::Relaxed) != 0
-            && machine
+    all().any(|worker| {
+        worker.kernel_thread.load(Ordering::Relaxed) != 0
+            && worker
                 .cluster
                 .load(Ordering::Acquire) // pairs with the Release in `new`
                 .is_some_and(|cluster| cluster.idle.awake() != 0)
     })
 }
 
-impl Machine {
+impl Worker {
     /// A record for the kernel thread that is about to start; or the number of an error.
-    pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Machine, i32> {
-        let machine = {
+    pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Worker, i32> {
+        let worker = {
             let _off = crate::engine::sched::current::preemption_off();
             let unused = UNUSED.lock().pop();
             match unused {
-                Some(machine) => machine,
-                None => Machine::register_some()?,
+                Some(worker) => worker,
+                None => Worker::register_some()?,
             }
         };
         // Release: pairs with the Acquire in `kick_monitor`, which any thread may call.
-        machine.cluster.store(Some(cluster), Ordering::Release);
-        machine.handed.set(None);
-        machine.searching.set(false);
-        machine.dismissed.set(false);
-        machine.at_home.set(true);
-        Ok(machine)
+        worker.cluster.store(Some(cluster), Ordering::Release);
+        worker.handed.set(None);
+        worker.searching.set(false);
+        worker.dismissed.set(false);
+        worker.at_home.set(true);
+        Ok(worker)
     }
 
     /// Makes a piece of memory full of records; all except the returned one are unused.
-    fn register_some() -> Result<&'static Machine, i32> {
-        let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::page());
+    fn register_some() -> Result<&'static Worker, i32> {
+        let size = (PER_PIECE * size_of::<Worker>()).next_multiple_of(mm::page());
         let mapping = mm::Mapping::new(size);
         let mapping = mapping.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
         // Release: pairs with the Acquire in `count`. A record may still be missing then: `get`.
@@ -165,16 +165,16 @@ impl Machine {
         // The piece stays for good.
         let piece = core::mem::ManuallyDrop::new(mapping).start();
         let register = |i: usize| {
-            let place = (piece as *mut Machine).wrapping_add(i);
+            let place = (piece as *mut Worker).wrapping_add(i);
             // SAFETY: within the piece, which is never unmapped and is large enough; pages are
             // aligned more strictly than records.
-            let machine: &'static Machine = unsafe {
-                place.write(Machine::unused((first + i) as u32));
+            let worker: &'static Worker = unsafe {
+                place.write(Worker::unused((first + i) as u32));
                 &*place
             };
             // Release: pairs with the Acquire in `get`.
-            TABLE[first + i].store(Some(machine), Ordering::Release);
-            machine
+            TABLE[first + i].store(Some(worker), Ordering::Release);
+            worker
         };
         for i in (1..PER_PIECE).rev() {
             UNUSED.lock().push(register(i));
@@ -182,8 +182,8 @@ impl Machine {
         Ok(register(0))
     }
 
-    fn unused(index: u32) -> Machine {
-        Machine {
+    fn unused(index: u32) -> Worker {
+        Worker {
             processor: Ownership::new(),
             current: AtomicStatic::none(),
             tick: AtomicU32::new(1),
@@ -236,7 +236,7 @@ impl Machine {
     pub(crate) fn cluster(&self) -> &'static Cluster {
         match self.cluster.load(Ordering::Relaxed) {
             Some(cluster) => cluster,
-            None => crate::engine::sys::die("a running machine has no cluster"),
+            None => crate::engine::sys::die("a running worker has no cluster"),
         }
     }
 
@@ -262,7 +262,7 @@ impl Machine {
         self.spared.load(Ordering::Relaxed) == tick
     }
 
-    /// Sends a preemption signal to kernel thread `thread`, which was this machine's a moment ago,
+    /// Sends a preemption signal to kernel thread `thread`, which was this worker's a moment ago,
     /// unless a signal is on its way. The monitor's.
     pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
         let thread = thread as u32;
@@ -320,21 +320,21 @@ impl Machine {
 
     /// The thread pointer is now a green thread's.
     #[inline(always)]
-    pub(crate) fn leave_home(&self) {
+    pub(crate) fn use_thread_tls(&self) {
         self.at_home.set(false);
     }
 
     /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals.
     /// Such code is in functions that are called after this one and not inlined into its caller.
     #[inline(never)]
-    pub(crate) fn come_home(&self) {
+    pub(crate) fn use_native_tls(&self) {
         if !self.at_home.replace(true) {
             // SAFETY: this kernel thread's own block; this function touches no thread-local.
             unsafe { arch::set_thread_pointer(self.own_thread_pointer.get()) };
         }
     }
 
-    /// Wakes the monitor of this machine's cluster.
+    /// Wakes the monitor of this worker's cluster.
     pub(crate) fn kick_monitor(&self) {
         // Acquire: pairs with the Release in `new`.
         if let Some(cluster) = self.cluster.load(Ordering::Acquire) {
@@ -356,12 +356,12 @@ impl Machine {
         self.wake.sleep_collecting(turn, deadline)
     }
 
-    /// Blocks until [`wake`](Machine::wake).
+    /// Blocks until [`wake`](Worker::wake).
     pub(crate) fn sleep_until_woken(&self) {
         while self.sleep(None) != Slept::Woken {}
     }
 
-    /// Ends its sleep. The caller has chosen the machine and given it the thing that it waits for.
+    /// Ends its sleep. The caller has chosen the worker and given it the thing that it waits for.
     pub(crate) fn wake(&self) {
         self.wake.wake();
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   low addresses                                                              high addresses
-//!   | guard, 64 KiB | stack, grows down  <-- | reserve: the owner's block and Room  | Slot |
+//!   | guard, 64 KiB | stack, grows down  <-- | reserve: the owner's block and ThreadStack  | Slot |
 //!   ^ start         ^ bottom                 ^ top - reserve                        ^ top  ^ end
 //! ```
 //!

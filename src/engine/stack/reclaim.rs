@@ -1,7 +1,7 @@
 //! Stacks that nobody uses go back to the system.
 //!
 //! After a crowd of threads there are many free slots, each with two pages or more. Once an interval the
-//! recruiter *looks*, and halves in each class what nobody has taken from the common list since the last
+//! spawner *looks*, and halves in each class what nobody has taken from the common list since the last
 //! look (what caches do with magazines: Bonwick and Adams, "Magazines and Vmem", 2001). So most of a
 //! crowd's memory has gone after some intervals, and a crowd that comes again soon finds most of its
 //! stacks. A batch for each processor stays for ever.
@@ -14,7 +14,7 @@
 //!
 //! # When
 //! The monitor *asks* once a second while anything runs, and before it sleeps. Who asks raises a flag
-//! and rings the recruiter; a look lowers the flag. Looks are an interval apart. They go on without
+//! and rings the spawner; a look lowers the flag. Looks are an interval apart. They go on without
 //! being asked as long as a list has more than is kept; then an idle cluster is left alone.
 //!
 //! No cache is forgotten: the flag is under the lock under which processors lie down. A look lowers it
@@ -31,13 +31,13 @@
 //! - *A cache* is its processor's owner's. That of an idle processor is theirs who hold the idlers' lock: there
 //!   the look takes it as a whole, which takes no time, and trims the slots later. Busy processors are
 //!   asked by `WANTED`: the next one that gets a slot back halves its cache.
-//! - *A look* is the recruiter's, an ordinary thread, which may free memory and block. A call comes first:
+//! - *A look* is the spawner's, an ordinary thread, which may free memory and block. A call comes first:
 //!   then the look ends, and the next one goes on. If it waits for malloc's lock, which a preempted thread
-//!   may hold, `shortage` helps as if it waited for that while it makes a machine.
-//! - *A cluster that ends* leaves its slots to the recruiter of another; the last one returns them ([`all`]).
+//!   may hold, `thread_limit` helps as if it waited for that while it makes a worker.
+//! - *A cluster that ends* leaves its slots to the spawner of another; the last one returns them ([`all`]).
 //! - *`dlopen` and `dlclose`*: a block is reset when its thread ends. The loader's memory in it is freed as
 //!   when a kernel thread ends.
-//! - *A forked child* has no recruiter, and uses no slots.
+//! - *A forked child* has no spawner, and uses no slots.
 //!
 //! # Memory orderings
 //! All passes under locks. `WANTED` is a hint: relaxed.
@@ -57,7 +57,7 @@ pub(crate) enum Stays {
     ForEver,
 }
 
-/// When the recruiter looks.
+/// When the spawner looks.
 pub(crate) struct Looks {
     last: u64,
     /// When the next one is due. `None`: when somebody rings.
@@ -72,7 +72,7 @@ impl Looks {
         }
     }
 
-    /// The recruiter is awake: it looks if it is time. `look` gets the time, and says whether there is
+    /// The spawner is awake: it looks if it is time. `look` gets the time, and says whether there is
     /// more for another one. Returns when that is due.
     pub(crate) fn see_to(&mut self, look: impl FnOnce(u64) -> bool) -> Option<u64> {
         let now = clock::now();

@@ -233,11 +233,11 @@ mod tests {
             assert_eq!(call_in(text.as_bytes()), state, "{text:?}");
         }
         for (text, state) in [
-            ("77 (gt-machine-1) R 1 1", Some(false)),
-            ("77 (gt-machine-1) S 1 1", Some(true)),
+            ("77 (gt-worker-1) R 1 1", Some(false)),
+            ("77 (gt-worker-1) S 1 1", Some(true)),
             ("77 (a) R 0 (b) D 1 1", Some(true)),
-            ("78 (gt-machine-1) R 1 1", None),
-            ("77 (gt-machine", None),
+            ("78 (gt-worker-1) R 1 1", None),
+            ("77 (gt-worker", None),
             ("", None),
         ] {
             assert_eq!(stat_in(text.as_bytes(), 77), state, "{text:?}");

@@ -1,7 +1,7 @@
 //! ThreadSanitizer, in a crate that is built with it on x86-64 (`cfg(tsan)`): a green thread is what it calls a fiber.
 //!
 //! The sanitizer knows a thread by a state of its own, which a word in the thread's thread-locals leads to. The runtime makes
-//! such a state for each green thread ([`Fiber`]), and that word of the thread's block leads to it. A machine changes the
+//! such a state for each green thread ([`Fiber`]), and that word of the thread's block leads to it. A worker changes the
 //! state beside each switch. That is done at home: the sanitizer's function finds the kernel thread's by the word in the
 //! kernel thread's thread-locals. So the run loop comes home after each switch, before anybody else can have the thread.
 //!
@@ -128,10 +128,10 @@ fn find_text() -> Option<[usize; 2]> {
     Some([start, end].map(|address| moved.wrapping_add(address) as usize))
 }
 
-/// The state of a green thread; none while no thread lives in its room.
+/// The state of a green thread; none while no thread lives in its stack.
 pub(crate) struct Fiber(Cell<State>);
 
-// SAFETY: the room's holder alone uses it.
+// SAFETY: the stack's holder alone uses it.
 unsafe impl Sync for Fiber {}
 
 impl Fiber {

@@ -7,9 +7,9 @@ use std::process::Stdio;
 use std::{fmt, fs};
 
 use super::File;
-use crate::engine::door::calls::from_raw_fd;
-use crate::engine::door::file::{self, Nature};
-use crate::engine::door::may_block;
+use crate::engine::facade::calls::from_raw_fd;
+use crate::engine::facade::file::{self, Nature};
+use crate::engine::facade::may_block;
 use crate::io::macros::{read_by_reference, write_by_reference};
 
 impl Read for &File {

@@ -74,7 +74,7 @@ interposed! {
         // SAFETY: the caller's barrier, which stays as long as this thread is inside.
         unsafe {
             if !is_ours(barrier) {
-                return crate::engine::door::blocking(|| pthread_barrier_wait::real(barrier));
+                return crate::engine::facade::blocking(|| pthread_barrier_wait::real(barrier));
             }
             let (state, inside) = (state(barrier), field(barrier, INSIDE));
             let count = u64::from(field(barrier, COUNT).load(Relaxed));
@@ -113,7 +113,7 @@ interposed! {
         // SAFETY: the caller's barrier.
         unsafe {
             if !is_ours(barrier) {
-                return crate::engine::door::blocking(|| pthread_barrier_destroy::real(barrier));
+                return crate::engine::facade::blocking(|| pthread_barrier_destroy::real(barrier));
             }
             let inside = field(barrier, INSIDE);
             loop {

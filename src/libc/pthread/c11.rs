@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{condition, mutex, once};
-use crate::engine::door::unwinding::Next;
+use crate::engine::facade::unwinding::Next;
 use crate::libc::{around, exported};
 
 const SUCCESS: c_int = 0;

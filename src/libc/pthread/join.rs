@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 
 use libc::pthread_t;
 
-use crate::engine::door::{Direction, Limit, Source, blocking, calls, thread_id};
+use crate::engine::facade::{Direction, Limit, Source, blocking, calls, thread_id};
 use crate::libc::{count_parked, hooked};
 
 /// A descriptor that is readable when the thread has ended. `None`: the kernel has none to give.

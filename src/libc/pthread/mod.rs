@@ -43,8 +43,8 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use libc::timespec;
 
 use super::{deadline_on, errno, nanos, read, set_errno};
-use crate::engine::door::queue::Position;
-use crate::engine::door::{WaitKind, is_forked_child, reason, thread_id};
+use crate::engine::facade::queue::Position;
+use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, Waited};
 
 /// The green threads that wait for locks, semaphores and conditions.

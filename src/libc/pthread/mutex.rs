@@ -20,7 +20,7 @@ use libc::{pthread_mutex_t, timespec};
 
 use super::silent::must_stand;
 use super::{Asked, FOR_EVER, LOCK, field, my_id, real_time, wait, wake};
-use crate::engine::door::blocking;
+use crate::engine::facade::blocking;
 use crate::libc::{count_parked, hooked, interposed};
 
 const COUNT: usize = 4;

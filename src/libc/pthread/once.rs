@@ -12,7 +12,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::{field, futex_wait, futex_wake};
-use crate::engine::door::unwinding::Next;
+use crate::engine::facade::unwinding::Next;
 use crate::libc::{around, is_on};
 
 const DONE: u32 = 2;

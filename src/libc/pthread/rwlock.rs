@@ -20,7 +20,7 @@ use libc::{pthread_rwlock_t, timespec};
 use super::{
     Asked, FOR_EVER, READ, TABLE, WRITE, field, is_shared, my_id, real_time, wait as wait_for, wake,
 };
-use crate::engine::door::{blocking, is_forked_child};
+use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::{count_parked, hooked, interposed, is_hooked};
 
 const WRITER: usize = 24;

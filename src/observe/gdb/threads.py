@@ -128,19 +128,19 @@ class Thread:
         self.room = 0
         self.stack_pointer = 0
         is_new = struct.unpack_from("<I", record, table.green_oddities)[0] & table.oddity_new
-        machine = word_in(record, table.green_machine)
+        machine = word_in(record, table.green_worker)
         parking = word_in(record, table.green_parking)
         if is_new:
             # The word is that of the thread that had the record before.
             self.mark = 0
         else:
-            self.room = word_in(record, table.green_room)
+            self.room = word_in(record, table.green_stack)
             self.stack_pointer = word_in(record, table.green_stack_pointer)
         if parking:
             self.parking = read(parking, 4 * WORD)
-        if not is_new and machine and word(machine + table.machine_current) == address:
+        if not is_new and machine and word(machine + table.worker_current) == address:
             self.state = "running"
-            self.kernel_thread = short(machine + table.machine_kernel_thread)
+            self.kernel_thread = short(machine + table.worker_kernel_thread)
         elif is_new:
             self.state = "new"
         elif self.parking and self.is_parked():
@@ -172,7 +172,7 @@ class Thread:
 
     def stack(self):
         """Its stack's lowest address, and the address behind its highest; 0 and 0 if it has none."""
-        bounds = self.room + self.table.room_stack
+        bounds = self.room + self.table.stack_bounds
         if not self.room:
             return 0, 0
         return word(bounds + self.table.stack_bottom), word(bounds + self.table.stack_top)

@@ -22,11 +22,11 @@
 //! Orderings: all are Relaxed, but for the list of histograms (Release, Acquire). A reader sees each bucket as it was at some moment; sums and counts need not fit
 //! together exactly. What the monitor writes to a hold is published by its taking of the processor.
 
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::door::{AtomicStatic, BUCKETS, bucket, clock, kernel_thread, ticks};
+use crate::engine::facade::{AtomicStatic, BUCKETS, bucket, clock, kernel_thread, ticks};
 use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Stopped, Thread};
 use crate::observe::kept::{ByProcessor, ByWorker, Zeroable, mapped};
 

@@ -4,7 +4,7 @@
 pub(super) mod gather;
 
 use super::observer::{self, MEASURE};
-use crate::engine::door::{Backend, Metrics};
+use crate::engine::facade::{Backend, Metrics};
 
 /// Starts measuring times, or stops it, in all runtimes of the process.
 ///

@@ -9,8 +9,8 @@ use super::ring::{Ring, rings};
 use super::timeline::{Clock, Timeline};
 use super::words::{Kind, word};
 #[cfg(green)]
-use crate::engine::door::signal;
-use crate::engine::door::{clock, ticks};
+use crate::engine::facade::signal;
+use crate::engine::facade::{clock, ticks};
 use crate::observe::observer::{self, TRACE};
 
 /// The words of a trace that are kept: 64 MiB.

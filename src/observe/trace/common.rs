@@ -8,8 +8,8 @@ use core::cell::Cell;
 
 use super::session;
 use super::words::{self, KERNEL, Kind, NUMBER, word};
-use crate::engine::door::atomic::{AtomicU32, Ordering};
-use crate::engine::door::{Identity, kernel_thread, ticks};
+use crate::engine::facade::atomic::{AtomicU32, Ordering};
+use crate::engine::facade::{Identity, kernel_thread, ticks};
 use crate::engine::probe::Kernel;
 use crate::observe::observer::{TRACE, listens};
 use crate::observe::queue::Queue;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use super::session::Session;
 use super::timeline::Timeline;
-use crate::engine::door::is_forked_child;
+use crate::engine::facade::is_forked_child;
 
 /// The trace of the process, and the file that it goes to.
 static UNDER_WAY: Mutex<Option<(Session, PathBuf)>> = Mutex::new(None);

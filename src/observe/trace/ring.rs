@@ -24,12 +24,12 @@
 use core::ptr;
 
 use super::words::{Kind, LONGEST, word};
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::door::{lock::Lock, mm, ticks};
+use crate::engine::facade::{lock::Lock, mm, ticks};
 use crate::engine::probe::{Processor, Seen};
 use crate::observe::kept::{ByProcessor, Zeroable, mapped};
 

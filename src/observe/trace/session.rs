@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::collect::Collector;
 use super::timeline::Timeline;
 use super::words::SESSION_SHIFT;
-use crate::engine::door::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::door::{helper, is_forked_child};
+use crate::engine::facade::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::facade::{helper, is_forked_child};
 use crate::observe::observer::{self, TRACE};
 
 /// Whether a trace is being written.

@@ -13,7 +13,7 @@ use gimli::{
 
 use super::super::modules::{Bytes, Modules};
 use super::registers::HERE;
-use crate::engine::door::word;
+use crate::engine::facade::word;
 use crate::engine::inspect::system::plain_address;
 
 /// The short form of a rule.

@@ -24,7 +24,7 @@ pub use std::os::unix::fs::{
     DirBuilderExt, DirEntryExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
 };
 
-use crate::engine::door::may_block;
+use crate::engine::facade::may_block;
 
 /// Creates a symbolic link at `link`, whose target is `original`.
 ///

@@ -26,13 +26,13 @@
 
 use core::mem::offset_of;
 
-use crate::engine::door::atomic::{
+use crate::engine::facade::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::door::list::Chain;
-use crate::engine::door::queue::{Position, WaitQueue, Waited};
-use crate::engine::door::{WaitKind, WaitReason, perturb, word};
+use crate::engine::facade::list::Chain;
+use crate::engine::facade::queue::{Position, WaitQueue, Waited};
+use crate::engine::facade::{WaitKind, WaitReason, perturb, word};
 
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;

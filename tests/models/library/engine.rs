@@ -4,10 +4,10 @@
 pub(crate) mod arch;
 #[path = "atomic.rs"]
 pub(crate) mod atomic;
-#[path = "door.rs"]
-pub(crate) mod door;
 #[path = "driver.rs"]
 pub(crate) mod driver;
+#[path = "facade.rs"]
+pub(crate) mod facade;
 #[path = "inspect.rs"]
 pub(crate) mod inspect;
 #[path = "policy.rs"]

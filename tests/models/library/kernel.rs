@@ -24,7 +24,7 @@ const OUT: i32 = libc::EPOLLOUT;
 #[derive(Clone, Copy, Default)]
 struct Content {
     items: usize,
-    room: usize,
+    stack: usize,
 }
 
 struct Registration {
@@ -101,7 +101,7 @@ impl Kernel {
     fn events_of(&self, registration: &Registration) -> i32 {
         let content = self.files[registration.file];
         let readable = if content.items != 0 { IN } else { 0 };
-        let writable = if content.room != 0 { OUT } else { 0 };
+        let writable = if content.stack != 0 { OUT } else { 0 };
         registration.events & (readable | writable)
     }
 
@@ -139,11 +139,11 @@ pub(crate) fn open() -> RawFd {
     })
 }
 
-/// Somebody else puts so many things into a file, and makes so much room.
-pub(crate) fn put(file: File, items: usize, room: usize) {
+/// Somebody else puts so many things into a file, and makes so much stack.
+pub(crate) fn put(file: File, items: usize, stack: usize) {
     call(|kernel| {
         kernel.files[file].items += items;
-        kernel.files[file].room += room;
+        kernel.files[file].stack += stack;
     });
 }
 
@@ -153,9 +153,9 @@ pub(crate) fn read(fd: impl Fn() -> RawFd) -> Result<File, i32> {
     take(fd, |content| &mut content.items)
 }
 
-/// Takes room in the same way.
+/// Takes stack in the same way.
 pub(crate) fn write(fd: impl Fn() -> RawFd) -> Result<File, i32> {
-    take(fd, |content| &mut content.room)
+    take(fd, |content| &mut content.stack)
 }
 
 fn take(fd: impl Fn() -> RawFd, what: impl Fn(&mut Content) -> &mut usize) -> Result<File, i32> {

@@ -33,7 +33,7 @@ use std::{cell::Cell, sync::atomic::AtomicU32};
 
 use self::idle::Watched;
 use self::switch::Action;
-pub(crate) use self::thread::{Green, Identity, Oddities};
+pub(crate) use self::thread::{Green, Identity, ThreadFlags};
 
 use crate::engine::atomic::Ordering::Acquire;
 use crate::engine::sys::atomic_static::AtomicStatic;
@@ -51,7 +51,7 @@ impl Cluster {
 }
 
 /// A kernel thread that switches to green threads. Only `current` is read by others here.
-pub(crate) struct Machine {
+pub(crate) struct Worker {
     pub(crate) current: AtomicStatic<Green>,
     pub(crate) tick: AtomicU32,
     pub(crate) slice: AtomicU32,
@@ -60,11 +60,11 @@ pub(crate) struct Machine {
 }
 
 // SAFETY: the checker runs all threads on one.
-unsafe impl Sync for Machine {}
+unsafe impl Sync for Worker {}
 
-impl Machine {
-    pub(crate) fn new() -> &'static Machine {
-        Box::leak(Box::new(Machine {
+impl Worker {
+    pub(crate) fn new() -> &'static Worker {
+        Box::leak(Box::new(Worker {
             current: AtomicStatic::none(),
             tick: AtomicU32::new(0),
             slice: AtomicU32::new(0),
@@ -77,25 +77,25 @@ impl Machine {
         self.current.is(green, Acquire)
     }
 
-    pub(crate) fn leave_home(&self) {}
+    pub(crate) fn use_thread_tls(&self) {}
 
-    pub(crate) fn come_home(&self) {}
+    pub(crate) fn use_native_tls(&self) {}
 
     pub(crate) fn expect_no_signal(&self) {}
 }
 
-pub(crate) struct RunLoop(pub(crate) &'static Machine);
+pub(crate) struct RunLoop(pub(crate) &'static Worker);
 
 impl RunLoop {
-    pub(crate) fn machine(&self) -> &'static Machine {
+    pub(crate) fn worker(&self) -> &'static Worker {
         self.0
     }
 }
 
 /// There is no malloc.
-pub(crate) fn lend_cache(_: &Machine, _: &Green) {}
+pub(crate) fn lend_cache(_: &Worker, _: &Green) {}
 
-pub(crate) fn take_cache(_: &Machine, _: &Green) {}
+pub(crate) fn take_cache(_: &Worker, _: &Green) {}
 
 /// Threads in a row: none is green where that is used.
 pub(crate) mod list {
@@ -136,16 +136,16 @@ pub(crate) mod handlers {
 
 /// Nobody is locked.
 pub(crate) mod locked {
-    use super::Machine;
+    use super::Worker;
     use crate::engine::sched::Green;
 
-    pub(crate) fn keeps_mask(_: &Machine, _: &Green) -> bool {
+    pub(crate) fn keeps_mask(_: &Worker, _: &Green) -> bool {
         false
     }
 }
 
 /// The models say when the monitor does what was left to it.
-pub(crate) mod handed {
+pub(crate) mod deferred {
     use std::sync::OnceLock;
 
     static CHORE: OnceLock<fn()> = OnceLock::new();

@@ -15,7 +15,7 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::sched::context::{Bounds, Context};
-use crate::engine::sched::{Machine, current};
+use crate::engine::sched::{Worker, current};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::signal::Mask;
@@ -25,11 +25,11 @@ use self::waiter::Parking;
 pub(crate) struct Green {
     /// What a switch and a report touch.
     pub(crate) identity: AtomicPtr<Identity>,
-    pub(crate) machine: AtomicStatic<Machine>,
+    pub(crate) worker: AtomicStatic<Worker>,
     pub(crate) parked: AtomicPtr<Parking>,
     pub(crate) since: Since,
     pub(crate) context: Context,
-    pub(crate) oddities: Oddities,
+    pub(crate) flags: ThreadFlags,
     pub(crate) thread_pointer: cell::Cell<*mut u8>,
     pub(crate) mask: cell::Cell<Mask>,
 
@@ -95,15 +95,15 @@ pub(crate) mod waiter {
 /// A thread's name.
 pub(crate) struct Identity(pub(crate) UnsafeCell<usize>);
 
-/// Nobody has a room.
-pub(crate) struct Room {
+/// Nobody has a stack.
+pub(crate) struct ThreadStack {
     pub(crate) thread_pointer: *mut u8,
 }
 
 /// There is nothing unusual about a thread.
-pub(crate) struct Oddities(cell::Cell<u32>);
+pub(crate) struct ThreadFlags(cell::Cell<u32>);
 
-impl Oddities {
+impl ThreadFlags {
     pub(crate) const HIDDEN: u32 = 64;
 
     pub(crate) const MASK: u32 = 1;
@@ -122,7 +122,7 @@ impl Oddities {
 
     /// Nobody asks for the others.
     pub(crate) fn add(&self, oddity: u32) {
-        self.0.set(self.0.get() | oddity & Oddities::HIDDEN);
+        self.0.set(self.0.get() | oddity & ThreadFlags::HIDDEN);
     }
 
     pub(crate) fn remove(&self, oddity: u32) {
@@ -172,11 +172,11 @@ impl Green {
     pub(crate) fn new() -> &'static Green {
         Box::leak(Box::new(Green {
             identity: AtomicPtr::new(ptr::null_mut()),
-            machine: AtomicStatic::none(),
+            worker: AtomicStatic::none(),
             parked: AtomicPtr::new(ptr::null_mut()),
             since: Since(OnceLock::new()),
             context: Context::new(),
-            oddities: Oddities(cell::Cell::new(0)),
+            flags: ThreadFlags(cell::Cell::new(0)),
             thread_pointer: cell::Cell::new(ptr::null_mut()),
             mask: cell::Cell::new(0),
             next: Cell::new(None),
@@ -185,19 +185,19 @@ impl Green {
         }))
     }
 
-    pub(crate) fn set_machine(&self, machine: &'static Machine) {
-        self.machine.store(Some(machine), Release);
+    pub(crate) fn set_worker(&self, worker: &'static Worker) {
+        self.worker.store(Some(worker), Release);
     }
 
-    pub(crate) fn last_machine(&self) -> Option<&'static Machine> {
-        self.machine.load(Acquire)
+    pub(crate) fn last_worker(&self) -> Option<&'static Worker> {
+        self.worker.load(Acquire)
     }
 
-    pub(crate) fn room(&self) -> Option<&'static Room> {
+    pub(crate) fn stack(&self) -> Option<&'static ThreadStack> {
         None
     }
 
-    pub(crate) fn stack(&self) -> Option<Bounds> {
+    pub(crate) fn bounds(&self) -> Option<Bounds> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! Stands in for the library's `probe`: nobody observes.
 
-use crate::engine::sched::{Green, Machine, Owned};
+use crate::engine::sched::{Green, Owned, Worker};
 
 pub(crate) enum By<'a> {
     Processor(#[allow(dead_code, reason = "the library's field")] Owned<'a>),
@@ -12,5 +12,5 @@ pub(crate) enum Readied {
 }
 
 pub(crate) fn readied(_: By<'_>, _: &'static Green, _: Readied) {}
-pub(crate) fn worker_has(_: &mut Owned<'_>, _: &'static Machine) {}
+pub(crate) fn worker_has(_: &mut Owned<'_>, _: &'static Worker) {}
 pub(crate) fn worker_idle(_: &mut Owned<'_>) {}

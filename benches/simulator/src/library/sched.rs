@@ -1,5 +1,5 @@
 //! Stands in for the library's `sched`: the scheduler around a policy. The idle word, the idlers, their
-//! lists, the wake words, the ownership of processors, the turn at events and the census are the
+//! lists, the wake words, the ownership of processors, the turn at events and the live_count are the
 //! library's own sources; what they act on is here.
 //!
 //! | file | stands in for |
@@ -8,7 +8,7 @@
 //! | `run` | the run loop and the search for work: `sched/run.rs`, step by step |
 //! | `start` | a thread's first time and its last |
 //!
-//! Virtual processor `i` of `virtual_time` is the CPU of machine `i`. A machine that lies down gives its
+//! Virtual processor `i` of `virtual_time` is the CPU of worker `i`. A worker that lies down gives its
 //! processor away, and may get another one, as in the library.
 //!
 //! What shares a cache line here shares it in the library, as far as it matters: the compiler's layout
@@ -54,4 +54,4 @@ pub(crate) use self::processor::{Owned, Processor, RunLoop};
 pub use self::run::Action;
 pub(crate) use self::run::{Program, enter, ready_from, ready_globally, run, wake_up};
 pub(crate) use self::thread::Green;
-pub(crate) use self::worker::Machine;
+pub(crate) use self::worker::Worker;

@@ -1,7 +1,7 @@
 //! The keeper: a kernel thread that owns the ring, and runs no code but its own.
 //!
 //! A ring belongs to a kernel thread: only that thread may submit, and when it ends its operations
-//! end. A machine may be blocked by any thread that it runs, for ever, and its operations would be
+//! end. A worker may be blocked by any thread that it runs, for ever, and its operations would be
 //! stranded. So there is one ring for the process, and its owner does nothing else:
 //!
 //! ```text

@@ -15,7 +15,7 @@
 //! later ([`is_refused`]).
 //!
 //! Rejected:
-//! - A ring for each processor or machine. A system call of any thread may block the ring's owner.
+//! - A ring for each processor or worker. A system call of any thread may block the ring's owner.
 //! - `IORING_OP_LINK_TIMEOUT` for deadlines. It costs an entry and a kernel timer for each
 //!   operation; our own timers cost nothing until they fire, and then the operation is cancelled.
 

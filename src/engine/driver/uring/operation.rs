@@ -16,7 +16,7 @@
 //! - a panic does not: between push and completion nothing is called that could panic.
 //! - no code unwinds or drops a waiting green thread: its stack is freed when it has ended. A
 //!   kernel thread could only be cancelled, which the documentation forbids.
-//! - a hand-off, a blocked or retired machine, or a migration does not concern the operation: the
+//! - a hand-off, a blocked or retired worker, or a migration does not concern the operation: the
 //!   ring belongs to the keeper, which lives as long as the process.
 //! - a forked child has a copy of the memory and no ring; operations complete in the parent. When
 //!   the process ends or becomes another program, the kernel ends its operations first.

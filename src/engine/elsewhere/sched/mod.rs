@@ -1,7 +1,7 @@
 //! The stand-in for `sched`: a cluster and a record that no code can make.
 
 pub(crate) mod current;
-pub(crate) mod handed {
+pub(crate) mod deferred {
     pub(crate) use super::ready as ready_from_anywhere;
 }
 #[path = "../../sched/hooked.rs"]

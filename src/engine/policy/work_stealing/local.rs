@@ -1,4 +1,4 @@
-//! The data that work stealing keeps for one processor: its local queue with the backlog behind it, its
+//! The data that work stealing keeps for one processor: its local queue with the overflow behind it, its
 //! next slot and its round.
 //!
 //! The methods of [`Held<Local>`](Held) are for the holder of the processor's seat only. Any thread
@@ -9,7 +9,7 @@
 //! Threads that yield stay in the round of their processor, and would stay for ever if processors
 //! did not exchange some. At one of [`MIXING_INTERVAL`] yields a processor asks its next partner,
 //! round about, for a thread, and answers the processor that has asked it: the thread that has just
-//! yielded goes to that one's backlog, unless more threads wait there than here. So a thread moves
+//! yielded goes to that one's overflow, unless more threads wait there than here. So a thread moves
 //! only to a processor that gives turns to those that yield.
 //!
 //! Threads that wake each other stay in the queue of their processor, too. So at one of
@@ -21,12 +21,12 @@
 //! | an index and one | the processor that answers | 0 |
 //!
 //! A request that another one replaces is lost; its processor asks again. Relaxed: the word
-//! publishes nothing, and the thread travels by the backlog's lock.
+//! publishes nothing, and the thread travels by the overflow's lock.
 
 use core::cell::{Cell, UnsafeCell};
 
-use super::backlog::Backlog;
 use super::next_slot::NextSlot;
+use super::overflow::Overflow;
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::{HALF, LocalQueue};
@@ -37,13 +37,13 @@ use crate::engine::policy::tuning::{
 use crate::engine::sched::Green;
 use crate::engine::sched::list::Fifo;
 
-/// The fields that others look at come first: the name of the entry, the round's length, the backlog and
+/// The fields that others look at come first: the name of the entry, the round's length, the overflow and
 /// the next slot on one cache line, the ends of the queue on another.
 #[repr(C)]
 pub(super) struct Local {
     /// The round's length, for others to see; the round itself is below.
     round_len: AtomicUsize,
-    pub(super) backlog: Backlog,
+    pub(super) overflow: Overflow,
     pub(super) next: NextSlot,
     pub(super) queue: LocalQueue,
     round: UnsafeCell<Fifo>,
@@ -76,7 +76,7 @@ impl Local {
     pub(super) fn new(index: usize) -> Local {
         Local {
             round_len: AtomicUsize::new(0),
-            backlog: Backlog::new(),
+            overflow: Overflow::new(),
             next: NextSlot::new(),
             queue: LocalQueue::new(),
             round: UnsafeCell::new(Fifo::new()),
@@ -102,17 +102,17 @@ impl Local {
 
     /// Returns the number of threads that wait here.
     pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.backlog.len() + self.round_len() + !self.next.is_empty() as usize
+        self.queue.len() + self.overflow.len() + self.round_len() + !self.next.is_empty() as usize
     }
 
     /// Returns the number of threads that wait in the queue and behind it.
     pub(super) fn stealable(&self) -> usize {
-        self.queue.len() + self.backlog.len()
+        self.queue.len() + self.overflow.len()
     }
 
     /// Returns whether a thief would find a thread.
     pub(super) fn has_work_for_others(&self) -> bool {
-        !self.queue.is_empty() || self.backlog.len() != 0 || !self.next.is_empty()
+        !self.queue.is_empty() || self.overflow.len() != 0 || !self.next.is_empty()
     }
 }
 
@@ -139,7 +139,7 @@ impl Held<'_, Local> {
         }
     }
 
-    /// Takes the first thread of the queue; when it is empty, the first chain of the backlog comes
+    /// Takes the first thread of the queue; when it is empty, the first chain of the overflow comes
     /// into it.
     #[inline]
     pub(super) fn pop(self) -> Option<Ready> {
@@ -150,7 +150,7 @@ impl Held<'_, Local> {
             Green::prefetch_two(next, after_next);
         }
         first
-            .or_else(|| self.first_of(self.backlog.take()?))
+            .or_else(|| self.first_of(self.overflow.take()?))
             .map(Ready::new)
     }
 
@@ -162,17 +162,17 @@ impl Held<'_, Local> {
         self.push_some_of(&mut chain);
         if chain.len() != 0 {
             // A thief still copies what it has taken out of the queue.
-            self.backlog.push(chain);
+            self.overflow.push(chain);
         }
         first
     }
 
-    /// Takes half of the victim's queue, or a chain of its backlog, and returns one thread more. The
+    /// Takes half of the victim's queue, or a chain of its overflow, and returns one thread more. The
     /// own queue is empty.
     pub(super) fn steal_from(self, victim: &Local) -> Option<Ready> {
         let first = victim.queue.steal_half(&self.queue, HALF);
         first
-            .or_else(|| self.first_of(victim.backlog.steal()?))
+            .or_else(|| self.first_of(victim.overflow.steal()?))
             .map(Ready::new)
     }
 
@@ -190,9 +190,9 @@ impl Held<'_, Local> {
     pub(super) fn even_out(self, partner: &Local) -> Option<Ready> {
         let surplus = partner.stealable().checked_sub(self.stealable())? / 2;
         if surplus >= HALF
-            && let Some(chain) = partner.backlog.steal()
+            && let Some(chain) = partner.overflow.steal()
         {
-            self.backlog.push(chain);
+            self.overflow.push(chain);
             return None;
         }
         let first = partner.queue.steal_half(&self.queue, surplus.max(1));
@@ -337,18 +337,18 @@ impl Held<'_, Local> {
             .into_iter()
             .for_each(&mut put);
         core::iter::from_fn(|| self.queue.pop()).for_each(put);
-        all.append(self.backlog.close());
+        all.append(self.overflow.close());
         all.append(self.with_round(core::mem::take));
         all
     }
 
-    /// Takes the first thread out of the backlog, which is open again now that the processor is in use.
+    /// Takes the first thread out of the overflow, which is open again now that the processor is in use.
     #[cold]
     #[inline(never)]
     pub(super) fn take_from_backlog(self) -> Option<Ready> {
-        if self.backlog.is_closed() {
-            self.backlog.open();
+        if self.overflow.is_closed() {
+            self.overflow.open();
         }
-        self.backlog.take_one().map(Ready::new)
+        self.overflow.take_one().map(Ready::new)
     }
 }

@@ -1,5 +1,5 @@
 //! Tests of shares: no thread has more turns because fewer others are where it is; of the round: which
-//! threads are in it, and that preempted threads go on; of the backlog behind the queue; and of the global queue:
+//! threads are in it, and that preempted threads go on; of the overflow behind the queue; and of the global queue:
 //! whom its threads keep waiting.
 
 mod turns;
@@ -85,7 +85,7 @@ fn threads_that_yield_change_processors_on_request() {
         }
         assert_eq!(lens(), [1, 1, 0], "{processors} processors");
         assert!(turns <= MIXING_INTERVAL + 7, "after {turns} yields");
-        // It comes to the other processor before its backlog's turn is over.
+        // It comes to the other processor before its overflow's turn is over.
         let mut indices = Vec::new();
         for _ in 0..61 {
             indices.push(lonely.priority().get());

@@ -141,15 +141,15 @@ fn after_a_crowd_its_memory_is_given_back() {
     );
 }
 
-/// How often the recruiter has slept.
+/// How often the spawner has slept.
 fn sleeps_of_recruiter() -> u64 {
     let status = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         let status = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")));
-        status.flatten().find(|text| text.contains("gt-recruiter"))
+        status.flatten().find(|text| text.contains("gt-spawner"))
     };
     // It gives itself its name when it first runs; and a directory that changes is not read as a whole.
-    until("the recruiter is there", || status().is_some());
+    until("the spawner is there", || status().is_some());
     let status = std::iter::repeat_with(status).flatten().next().unwrap();
     let line = status
         .lines()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use socket2::{SockAddr, SockRef};
 
 use super::{SocketAddr, unix_address};
-use crate::engine::door::{calls, uninterrupted};
+use crate::engine::facade::{calls, uninterrupted};
 use crate::net::macros::{shutdown, socket_type, timeouts};
 use crate::net::socket::Socket;
 

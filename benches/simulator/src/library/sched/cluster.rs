@@ -1,5 +1,5 @@
-//! Stands in for the library's `cluster`, and for its monitor and its recruiter, who do nothing: no
-//! thread runs for long, and each processor has a machine.
+//! Stands in for the library's `cluster`, and for its monitor and its spawner, who do nothing: no
+//! thread runs for long, and each processor has a worker.
 
 use core::cell::Cell;
 
@@ -10,7 +10,7 @@ use crate::engine::policy::Policy;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::Stock;
-use crate::engine::sched::{Machine, Processor};
+use crate::engine::sched::{Processor, Worker};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::table::Table;
 use crate::engine::sys::{kernel_thread, perturb};
@@ -38,7 +38,7 @@ impl<T> core::ops::Deref for Apart<T> {
 /// The idle word and the idlers' lock share a line, as they do in the library.
 #[repr(C, align(128))]
 pub(crate) struct Cluster {
-    pub(crate) census: Census,
+    pub(crate) live_count: LiveCount,
     size: Size,
     pub(crate) policy: Apart<&'static dyn Policy>,
     table: Table<Processor>,
@@ -47,19 +47,19 @@ pub(crate) struct Cluster {
     pub(crate) watched: Apart<Watched>,
     pub(crate) wake_ups: Apart<Counter>,
     pub(crate) config: Apart<Config>,
-    pub(crate) recruiter: Office,
+    pub(crate) spawner: Spawner,
     pub(crate) monitor: Parker,
     pub(crate) stopping: AtomicBool,
-    /// The process's, in the library: free records and rooms.
+    /// The process's, in the library: free records and stacks.
     pub(crate) stock: Stock,
-    machines: Apart<Vec<Machine>>,
+    workers: Apart<Vec<Worker>>,
     pub(crate) tally: Apart<Tally>,
 }
 
 /// Bookkeeping, which costs nothing.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Wake-ups after which the machine found nothing to run.
+    /// Wake-ups after which the worker found nothing to run.
     pub(crate) idle_wake_ups: Cell<u64>,
     /// Searches that found nothing.
     pub(crate) vain_searches: Cell<u64>,
@@ -79,7 +79,7 @@ impl Cluster {
         seed: u64,
     ) -> &'static Cluster {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
-            census: Census::new(),
+            live_count: LiveCount::new(),
             size: Size {
                 active: AtomicUsize::new(processors),
                 seats: AtomicUsize::new(processors),
@@ -93,29 +93,29 @@ impl Cluster {
             config: Apart(Config {
                 ideas: Ideas { spinning: true },
             }),
-            recruiter: Office,
+            spawner: Spawner,
             monitor: Parker::awake(),
             stopping: AtomicBool::new(false),
             stock: Stock::new(),
-            machines: Apart((0..processors).map(|_| Machine::new()).collect()),
+            workers: Apart((0..processors).map(|_| Worker::new()).collect()),
             tally: Apart(Tally::default()),
         }));
         let new = |index| Processor::new(index, cluster, seed);
         cluster.table.grow_to(processors, new);
-        for (machine, processor) in cluster.machines.iter().zip(cluster.table.iter()) {
-            machine.set_cluster(cluster);
-            machine.processor.assign(processor.into());
+        for (worker, processor) in cluster.workers.iter().zip(cluster.table.iter()) {
+            worker.set_cluster(cluster);
+            worker.processor.assign(processor.into());
         }
         cluster
     }
 
-    /// All machines end.
+    /// All workers end.
     pub(crate) fn stop(&'static self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.dismiss_spares();
     }
 
-    /// Frees the cluster, its records and its rooms.
+    /// Frees the cluster, its records and its stacks.
     ///
     /// # Safety
     /// Nobody uses any of them any more.
@@ -124,12 +124,12 @@ impl Cluster {
         drop(unsafe { Box::from_raw(core::ptr::from_ref(self).cast_mut()) });
     }
 
-    pub(crate) fn machine(&self, index: usize) -> &Machine {
-        &self.machines[index]
+    pub(crate) fn worker(&self, index: usize) -> &Worker {
+        &self.workers[index]
     }
 
-    pub(crate) fn machines(&self) -> &[Machine] {
-        &self.machines
+    pub(crate) fn workers(&self) -> &[Worker] {
+        &self.workers
     }
 
     pub(crate) fn processors(&self) -> impl Iterator<Item = &Processor> {
@@ -153,15 +153,15 @@ impl Cluster {
     }
 
     pub(crate) fn was_last(&self) -> bool {
-        self.census
+        self.live_count
             .was_last(|| self.processors().map(|p| &p.counts))
     }
 }
 
-/// The recruiter's.
-pub(crate) struct Office;
+/// The spawner's.
+pub(crate) struct Spawner;
 
-impl Office {
+impl Spawner {
     pub(crate) fn call(&self) {}
     pub(crate) fn ring(&self) {}
 }

@@ -17,7 +17,7 @@ use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::start::{Cache, Records};
 use crate::engine::sched::timers::Looks;
-use crate::engine::sched::{Cluster, Counter, Machine};
+use crate::engine::sched::{Cluster, Counter, Worker};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::{perturb, topology};
@@ -30,7 +30,7 @@ pub(crate) struct Processor {
     pub(crate) counts: Counts,
     first: [u64; 6],
     pub(crate) index: usize,
-    pub(crate) machine: AtomicStatic<Machine>,
+    pub(crate) worker: AtomicStatic<Worker>,
     cpu: AtomicUsize,
     pub(crate) switches: Counter,
     pub(crate) dry: Counter,
@@ -95,7 +95,7 @@ impl Processor {
             counts: Counts::new(),
             first: [0; 6],
             index,
-            machine: AtomicStatic::none(),
+            worker: AtomicStatic::none(),
             cpu: AtomicUsize::new(usize::MAX),
             switches: Counter::new(),
             dry: Counter::new(),
@@ -155,7 +155,7 @@ impl Processor {
 
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
-        topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
+        topology::machine().map_or(0, |here| here.ring(cpu(self), cpu(other)))
     }
 }
 

@@ -5,7 +5,7 @@
 use super::idle::Rested;
 use super::start::{self, fetch};
 use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
-use super::{Cluster, Machine, Owned, RunLoop, io, timers};
+use super::{Cluster, Owned, RunLoop, Worker, io, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::sched::Green;
@@ -27,27 +27,27 @@ pub enum Action {
 
 /// What the threads do.
 pub(crate) trait Program {
-    /// The switch to `green`, which then runs on `machine` until it leaves its stack.
-    fn step(&self, machine: &'static Machine, green: &'static Green) -> Action;
+    /// The switch to `green`, which then runs on `worker` until it leaves its stack.
+    fn step(&self, worker: &'static Worker, green: &'static Green) -> Action;
 
     /// `green` has ended.
     fn ended(&self, green: &'static Green);
 }
 
-/// The life of a machine, from when all have processors until the cluster stops.
-pub(crate) fn run(machine: &'static Machine, program: &dyn Program) {
-    // SAFETY: each CPU of the simulation is one machine.
-    let mut run = unsafe { RunLoop::new(machine) };
-    let cluster = machine.cluster();
+/// The life of a worker, from when all have processors until the cluster stops.
+pub(crate) fn run(worker: &'static Worker, program: &dyn Program) {
+    // SAFETY: each CPU of the simulation is one worker.
+    let mut run = unsafe { RunLoop::new(worker) };
+    let cluster = worker.cluster();
     let mut rested = Rested::Working { searching: false };
     while let Rested::Working { searching } = rested {
         rested = match find_work(&mut run, searching) {
             Ok(next) => {
-                machine.was_woken.set(false);
+                worker.was_woken.set(false);
                 run_one_after_another(&mut run, program, next)
             }
             Err(NothingFound { searching }) => {
-                if machine.was_woken.replace(false) {
+                if worker.was_woken.replace(false) {
                     cluster
                         .tally
                         .idle_wake_ups
@@ -64,16 +64,16 @@ fn owned<'a>(run: &'a mut RunLoop) -> Owned<'a> {
 }
 
 fn run_one_after_another(run: &mut RunLoop, program: &dyn Program, mut next: Next) -> Rested {
-    let machine = run.machine();
+    let worker = run.worker();
     loop {
         let green = next.thread.into_green();
         let mut processor = owned(run);
-        if green.room.get().is_none() {
+        if green.stack.get().is_none() {
             start::move_in(&mut processor, green);
         }
         fetch(green);
         green.ticket.store(RUNS, Ordering::Relaxed);
-        let action = program.step(machine, green);
+        let action = program.step(worker, green);
         let processor = &mut owned(run);
         match action {
             Action::Yield => ready_from(processor, green, Readied::Yielded),
@@ -144,12 +144,12 @@ fn tell(cluster: &'static Cluster, for_others: ForOthers) {
     }
 }
 
-/// The processor of `machine`, for the thread that runs there and has entered the runtime.
+/// The processor of `worker`, for the thread that runs there and has entered the runtime.
 ///
 /// # Safety
 /// The caller is that thread; it uses one at a time, and none after it has left its stack.
-pub(crate) unsafe fn enter(machine: &'static Machine) -> Owned<'static> {
-    let processor = machine.processor.get().expect("nobody takes processors");
+pub(crate) unsafe fn enter(worker: &'static Worker) -> Owned<'static> {
+    let processor = worker.processor.get().expect("nobody takes processors");
     // SAFETY: the run loop uses it no more until the thread has left; the rest is the caller's promise.
     unsafe { Owned::at(processor) }
 }
@@ -161,7 +161,7 @@ struct NothingFound {
 }
 
 fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFound> {
-    let machine = run.machine();
+    let worker = run.worker();
     let processor = &mut owned(run);
     processor.dry.add(1);
     processor.note_cpu();
@@ -175,10 +175,10 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
     if !searching && let Some(next) = look_at_others(processor, false) {
         return Ok(next);
     }
-    let cluster = machine.cluster();
+    let cluster = worker.cluster();
     searching = searching || cluster.idle.start_search(cluster.search_limit());
     if searching {
-        search(machine, processor)
+        search(worker, processor)
     } else {
         Err(NothingFound { searching })
     }
@@ -207,10 +207,10 @@ pub(super) fn stop_searching(cluster: &'static Cluster) {
     }
 }
 
-fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, NothingFound> {
-    let cluster = machine.cluster();
+fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, NothingFound> {
+    let cluster = worker.cluster();
     loop {
-        if let Some(next) = steal(machine, processor) {
+        if let Some(next) = steal(worker, processor) {
             stop_searching(cluster);
             return Ok(next);
         }
@@ -224,8 +224,8 @@ fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, 
     }
 }
 
-fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
-    let cluster = machine.cluster();
+fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
+    let cluster = worker.cluster();
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         timers::fire_all(processor);

@@ -1,10 +1,10 @@
-//! Stands in for the library's `start`, and for the stores behind it: a thread's record and its room,
+//! Stands in for the library's `start`, and for the stores behind it: a thread's record and its stack,
 //! from its spawn to its end.
 //!
-//! A processor keeps free records in batches (`sched/records.rs`) and free rooms in a list
+//! A processor keeps free records in batches (`sched/records.rs`) and free stacks in a list
 //! (`stack/cache.rs`), and goes to the common stock, under its lock, when they overflow or run
 //! dry. The stock is that of a program that has run for a while: it has no end. So nothing is made
-//! here, and no memory is asked for. Given back is the memory below a room's top, as the library does:
+//! here, and no memory is asked for. Given back is the memory below a stack's top, as the library does:
 //! by system calls that all take the lock of the address space for reading. (Rooms that nobody needs are
 //! returned later, and no simulation lasts so long.)
 
@@ -22,12 +22,12 @@ use crate::virtual_time::{self, NOWHERE};
 pub(crate) struct Stock {
     records: Apart<Lock<Batches>>,
     any_records: Apart<AtomicBool>,
-    rooms: Apart<Lock<List>>,
+    stacks: Apart<Lock<List>>,
     /// How many threads of the process read the map of its memory: the kernel's.
     memory: Apart<AtomicU32>,
     /// All that was ever made. Bookkeeping.
     made: Cell<Vec<*mut Green>>,
-    furnished: Cell<Vec<*mut Room>>,
+    furnished: Cell<Vec<*mut ThreadStack>>,
 }
 
 impl Stock {
@@ -35,7 +35,7 @@ impl Stock {
         Stock {
             records: Apart(Lock::new(Batches::default())),
             any_records: Apart(AtomicBool::new(false)),
-            rooms: Apart(Lock::new(List { head: None })),
+            stacks: Apart(Lock::new(List { head: None })),
             memory: Apart(AtomicU32::new(0)),
             made: Cell::default(),
             furnished: Cell::default(),
@@ -197,34 +197,34 @@ impl Stock {
     }
 }
 
-// ---- rooms ----
+// ---- stacks ----
 
-/// A room: its stack's top, its thread-local block, and the slot that links it among the free ones.
+/// A stack: its stack's top, its thread-local block, and the slot that links it among the free ones.
 #[repr(C, align(64))]
-pub(crate) struct Room {
-    next: ChargedCell<Option<&'static Room>>,
+pub(crate) struct ThreadStack {
+    next: ChargedCell<Option<&'static ThreadStack>>,
     /// The CPU in whose cache it is.
     home: Cell<usize>,
 }
 
-/// Linked rooms, the last in first.
+/// Linked stacks, the last in first.
 struct List {
-    head: Option<&'static Room>,
+    head: Option<&'static ThreadStack>,
 }
 
 impl List {
-    fn push(&mut self, room: &'static Room) {
-        room.next.set(self.head.replace(room));
+    fn push(&mut self, stack: &'static ThreadStack) {
+        stack.next.set(self.head.replace(stack));
     }
 
-    fn pop(&mut self) -> Option<&'static Room> {
-        let room = self.head?;
-        self.head = room.next.get();
-        Some(room)
+    fn pop(&mut self) -> Option<&'static ThreadStack> {
+        let stack = self.head?;
+        self.head = stack.next.get();
+        Some(stack)
     }
 }
 
-/// A processor's free rooms.
+/// A processor's free stacks.
 pub(crate) struct Cache {
     list: List,
     length: usize,
@@ -250,52 +250,52 @@ impl Cache {
             return;
         }
         let stock = &cluster.stock;
-        let mut free = stock.rooms.lock();
+        let mut free = stock.stacks.lock();
         while self.length < Self::BATCH {
-            let room = free.pop().unwrap_or_else(|| {
-                let room = Room {
+            let stack = free.pop().unwrap_or_else(|| {
+                let stack = ThreadStack {
                     next: ChargedCell(Cell::new(None)),
                     home: Cell::new(NOWHERE),
                 };
-                Stock::keep(&stock.furnished, room)
+                Stock::keep(&stock.furnished, stack)
             });
-            self.list.push(room);
+            self.list.push(stack);
             self.length += 1;
         }
     }
 
-    fn pop(&mut self) -> &'static Room {
-        let room = self.list.pop().expect("it was fetched");
+    fn pop(&mut self) -> &'static ThreadStack {
+        let stack = self.list.pop().expect("it was fetched");
         self.length -= 1;
-        room
+        stack
     }
 
-    fn push(&mut self, room: &'static Room, stock: &Stock) {
+    fn push(&mut self, stack: &'static ThreadStack, stock: &Stock) {
         if self.length == Self::MOST {
             self.halve(stock);
         }
-        self.list.push(room);
+        self.list.push(stack);
         self.length += 1;
     }
 
-    /// Gives half of the rooms, trimmed, to the stock.
+    /// Gives half of the stacks, trimmed, to the stock.
     fn halve(&mut self, stock: &Stock) {
         let mut given = List { head: None };
         for _ in 0..self.length / 2 {
-            let room = self.pop();
+            let stack = self.pop();
             stock.trim();
-            given.push(room);
+            given.push(stack);
         }
-        let mut free = stock.rooms.lock();
-        while let Some(room) = given.pop() {
-            free.push(room);
+        let mut free = stock.stacks.lock();
+        while let Some(stack) = given.pop() {
+            free.push(stack);
         }
     }
 }
 
 // ---- a thread's first time, and its last ----
 
-/// A record for a new thread; and a room will be at hand.
+/// A record for a new thread; and a stack will be at hand.
 pub(crate) fn new_green(processor: &mut Owned<'_>) -> &'static Green {
     let cluster = processor.cluster();
     let own = processor.own();
@@ -307,12 +307,12 @@ pub(crate) fn new_green(processor: &mut Owned<'_>) -> &'static Green {
     green
 }
 
-/// `green`, which is new, moves into a room.
+/// `green`, which is new, moves into a stack.
 pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) {
     let cluster = processor.cluster();
     let stacks = &mut processor.own().stacks;
     stacks.fetch(cluster);
-    green.room.set(Some(stacks.pop()));
+    green.stack.set(Some(stacks.pop()));
     if stacks.is_empty() {
         // What the thread does first.
         stacks.fetch(cluster);
@@ -323,17 +323,17 @@ pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) {
 pub(super) fn fetch(green: &'static Green) {
     let here = virtual_time::cpu();
     virtual_time::fetch(RECORD_LINES, green.home.replace(here));
-    if let Some(room) = green.room.get() {
-        virtual_time::fetch(LINES - RECORD_LINES, room.home.replace(here));
+    if let Some(stack) = green.stack.get() {
+        virtual_time::fetch(LINES - RECORD_LINES, stack.home.replace(here));
     }
 }
 
-/// The thread has ended: others can use its room and its record.
+/// The thread has ended: others can use its stack and its record.
 pub(super) fn bury(processor: &mut Owned<'_>, green: &'static Green) {
     let cluster = processor.cluster();
     let own = processor.own();
-    let room = green.room.take().expect("it has run");
-    own.stacks.push(room, &cluster.stock);
+    let stack = green.stack.take().expect("it has run");
+    own.stacks.push(stack, &cluster.stock);
     own.records.push(green, &cluster.stock);
     processor.counts.ended.add(1);
     assert!(!cluster.was_last(), "nobody closes the cluster");

@@ -1,12 +1,12 @@
 //! Stands in for the library's `thread`: a thread's record, with what policies use of it, the ticket
-//! that decides who wakes it, its room, and what the workload keeps there. It has no stack.
+//! that decides who wakes it, its stack, and what the workload keeps there. It has no stack.
 
 use core::cell::Cell;
 
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::engine::sched::Cluster;
 use crate::engine::sched::list::Links;
-use crate::engine::sched::start::Room;
+use crate::engine::sched::start::ThreadStack;
 use crate::policy::Priority;
 use crate::virtual_time::{self, Access, NOWHERE};
 
@@ -18,7 +18,7 @@ pub struct Green {
     pub(crate) ticket: AtomicU32,
     /// The next batch of free records; of the first record of a batch.
     pub(crate) batch: ChargedCell<Option<&'static Green>>,
-    pub(crate) room: Cell<Option<&'static Room>>,
+    pub(crate) stack: Cell<Option<&'static ThreadStack>>,
     pub(crate) cluster: Cell<Option<&'static Cluster>>,
     /// The CPU in whose cache it is.
     pub(crate) home: Cell<usize>,
@@ -36,7 +36,7 @@ impl Green {
             heap: Links::new(),
             ticket: AtomicU32::new(0),
             batch: ChargedCell(Cell::new(None)),
-            room: Cell::new(None),
+            stack: Cell::new(None),
             cluster: Cell::new(None),
             home: Cell::new(NOWHERE),
             state: Cell::new([0; 3]),

@@ -13,10 +13,10 @@ use crate::virtual_time::{self, Access};
 
 /// The fields lie on three lines, as the library's.
 #[repr(C, align(128))]
-pub(crate) struct Machine {
+pub(crate) struct Worker {
     pub(crate) processor: Ownership<Processor>,
     first: [u64; 7],
-    below: Cell<Option<&'static Machine>>,
+    below: Cell<Option<&'static Worker>>,
     pub(crate) handed: Cell<Option<&'static Green>>,
     pub(crate) events_after: Cell<u64>,
     second: [u64; 5],
@@ -29,18 +29,18 @@ pub(crate) struct Machine {
 }
 
 // SAFETY: the simulation runs on one kernel thread.
-unsafe impl Sync for Machine {}
+unsafe impl Sync for Worker {}
 
-impl Linked for Machine {
-    fn below(&self) -> &Cell<Option<&'static Machine>> {
+impl Linked for Worker {
+    fn below(&self) -> &Cell<Option<&'static Worker>> {
         virtual_time::access(core::ptr::from_ref(&self.below).addr(), Access::Store);
         &self.below
     }
 }
 
-impl Machine {
-    pub(crate) fn new() -> Machine {
-        Machine {
+impl Worker {
+    pub(crate) fn new() -> Worker {
+        Worker {
             processor: Ownership::new(),
             first: [0; 7],
             below: Cell::new(None),
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// Writing the thread pointer is a part of what a switch costs.
-    pub(crate) fn come_home(&self) {}
+    pub(crate) fn use_native_tls(&self) {}
 
     pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
         let slept = self.wake.sleep(deadline);

@@ -195,8 +195,8 @@ fn a_storm_over_a_small_ring() {
 
 /// An operation goes on, whatever happens to the kernel thread on which it began.
 #[test]
-fn a_blocked_machine_strands_nothing() {
-    let _watchdog = watchdog("a_blocked_machine_strands_nothing");
+fn a_blocked_worker_strands_nothing() {
+    let _watchdog = watchdog("a_blocked_worker_strands_nothing");
     if !ring() {
         return;
     }

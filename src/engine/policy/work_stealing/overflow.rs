@@ -1,7 +1,7 @@
-//! A processor's backlog: a queue without bound behind its local queue, which others share.
+//! A processor's overflow: a queue without bound behind its local queue, which others share.
 //!
 //! What a full local queue cannot hold goes there in chains of half a queue, and comes back, or goes
-//! to a thief, a chain at a time. So a thread pays for the lock of its backlog only its part of a
+//! to a thief, a chain at a time. So a thread pays for the lock of its overflow only its part of a
 //! chain's visit, and a chain costs the holder of the lock the same, however long it is.
 //! A thread that another processor hands over is a chain of one.
 //!
@@ -16,7 +16,7 @@
 //! A chain of one thread has only the second link.
 //!
 //! Invariants: `len` is the number of threads whenever the lock is free. No thread is handed to a closed
-//! backlog: it is closed when its processor leaves, and once more when the policy is told that the
+//! overflow: it is closed when its processor leaves, and once more when the policy is told that the
 //! processor is out of use, for one that was idle does not leave. The processor opens it when it comes
 //! back.
 //!
@@ -29,7 +29,7 @@ use crate::engine::sched::Green;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 
-pub(super) struct Backlog {
+pub(super) struct Overflow {
     chains: Lock<Chains>,
     len: AtomicUsize,
     is_closed: AtomicBool,
@@ -89,9 +89,9 @@ impl Chains {
     }
 }
 
-impl Backlog {
-    pub(super) fn new() -> Backlog {
-        Backlog {
+impl Overflow {
+    pub(super) fn new() -> Overflow {
+        Overflow {
             chains: Lock::new(Chains::default()),
             len: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
@@ -111,7 +111,7 @@ impl Backlog {
         chains.push(chain);
     }
 
-    /// Hands over a thread of another processor, unless this one is out of use or the backlog is in
+    /// Hands over a thread of another processor, unless this one is out of use or the overflow is in
     /// use; then it comes back.
     pub(super) fn give(&self, thread: &'static Green) -> Result<(), &'static Green> {
         match self.chains.try_lock() {
@@ -142,7 +142,7 @@ impl Backlog {
         self.shrink(self.chains.lock(), Chains::pop_one)?.pop()
     }
 
-    /// Takes the first chain for another processor; `None` also if the backlog is in use.
+    /// Takes the first chain for another processor; `None` also if the overflow is in use.
     #[inline]
     pub(super) fn steal(&self) -> Option<Fifo> {
         if self.len() == 0 {
@@ -151,7 +151,7 @@ impl Backlog {
         self.shrink(self.chains.try_lock()?, Chains::pop)
     }
 
-    /// Takes all threads, and closes the backlog. The caller is not preempted.
+    /// Takes all threads, and closes the overflow. The caller is not preempted.
     pub(super) fn close(&self) -> Fifo {
         let mut all = Fifo::new();
         let mut chains = self.chains.lock();
@@ -163,7 +163,7 @@ impl Backlog {
         all
     }
 
-    /// Opens the backlog again. For the holder of the seat.
+    /// Opens the overflow again. For the holder of the seat.
     pub(super) fn open(&self) {
         let _chains = self.chains.lock();
         self.is_closed.store(false, Relaxed);
@@ -209,36 +209,38 @@ mod tests {
         if threads.len() == 0 {
             return;
         }
-        let backlog = Backlog::new();
+        let overflow = Overflow::new();
         for len in [1, 2, 3, 1, 2] {
             let mut chain = Fifo::new();
             threads
                 .by_ref()
                 .take(len)
                 .for_each(|green| chain.push(green));
-            backlog.push(chain);
+            overflow.push(chain);
         }
-        assert_eq!(backlog.len(), 9);
-        assert_eq!(indices(backlog.take()), [0]);
-        let single = backlog.take_one().map(Fifo::of);
+        assert_eq!(overflow.len(), 9);
+        assert_eq!(indices(overflow.take()), [0]);
+        let single = overflow.take_one().map(Fifo::of);
         assert_eq!(indices(single), [1]);
-        assert_eq!(indices(backlog.take()), [2]);
-        let single = backlog.take_one().map(Fifo::of);
+        assert_eq!(indices(overflow.take()), [2]);
+        let single = overflow.take_one().map(Fifo::of);
         assert_eq!(indices(single), [3]);
-        assert_eq!(indices(backlog.steal()), [4, 5]);
-        let all = backlog.close();
-        assert_eq!((all.len(), backlog.len()), (3, 0));
+        assert_eq!(indices(overflow.steal()), [4, 5]);
+        let all = overflow.close();
+        assert_eq!((all.len(), overflow.len()), (3, 0));
         let mut all = all;
         let last = all.split_off(2);
         assert_eq!(indices(Some(last)), [8]);
         let green = all.pop().unwrap();
         assert_eq!(indices(Some(all)), [7]);
-        assert!(backlog.give(green).is_err(), "it is closed");
-        backlog.open();
-        assert!(backlog.give(green).is_ok() && backlog.len() == 1);
-        assert_eq!(indices(backlog.take()), [6]);
+        assert!(overflow.give(green).is_err(), "it is closed");
+        overflow.open();
+        assert!(overflow.give(green).is_ok() && overflow.len() == 1);
+        assert_eq!(indices(overflow.take()), [6]);
         assert!(
-            backlog.take().is_none() && backlog.steal().is_none() && backlog.take_one().is_none()
+            overflow.take().is_none()
+                && overflow.steal().is_none()
+                && overflow.take_one().is_none()
         );
     }
 }

@@ -1,17 +1,17 @@
-//! The recruiter: a kernel thread that makes machines ahead of need, changes the number of
+//! The spawner: a kernel thread that makes workers ahead of need, changes the number of
 //! processors (`resize`), and returns stacks that nobody uses (`stack::reclaim`).
 //!
 //! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
 //! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
-//! call the recruiter, which is an ordinary thread.
+//! call the spawner, which is an ordinary thread.
 //!
-//! A machine is made without the program's allocator, and comes to its first thread without it:
+//! A worker is made without the program's allocator, and comes to its first thread without it:
 //! when many threads wait for the allocator, its holders are preempted threads in a queue, which
-//! wait for a new machine. Its record is mapped (`worker`), and its kernel thread is libc's, not
-//! std's. (libc has a vector from `calloc` for each thread. `shortage` covers a `calloc` of the
-//! program's own, and a recruiter that is held up or refused.)
+//! wait for a new worker. Its record is mapped (`worker`), and its kernel thread is libc's, not
+//! std's. (libc has a vector from `calloc` for each thread. `thread_limit` covers a `calloc` of the
+//! program's own, and a spawner that is held up or refused.)
 //!
-//! One call brings one machine, which calls for the next one if it finds work for others.
+//! One call brings one worker, which calls for the next one if it finds work for others.
 
 use core::ffi::c_void;
 use core::fmt;
@@ -20,19 +20,19 @@ use std::io;
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::sched::parker::Parker;
-use crate::engine::sched::room::Room;
+use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
-    Cluster, Machine, Owned, RunLoop, current, helper, shortage, switch, worker,
+    Cluster, Owned, RunLoop, Worker, current, helper, switch, thread_limit, worker,
 };
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer, signal};
 
 /// Where calls arrive.
-pub(crate) struct Office {
+pub(crate) struct Spawner {
     bell: Parker,
-    /// Calls for a machine.
+    /// Calls for a worker.
     calls: AtomicU32,
     /// Whether the last attempt to make one was refused.
     is_refused: AtomicBool,
@@ -40,7 +40,7 @@ pub(crate) struct Office {
     no_signals: AtomicU32,
 }
 
-/// Why there can be no machine.
+/// Why there can be no worker.
 #[derive(Clone, Copy)]
 pub(crate) enum Refusal {
     /// There are as many as there may be.
@@ -69,9 +69,9 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Office {
-    pub(crate) const fn new() -> Office {
-        Office {
+impl Spawner {
+    pub(crate) const fn new() -> Spawner {
+        Spawner {
             bell: Parker::new(),
             calls: AtomicU32::new(0),
             is_refused: AtomicBool::new(false),
@@ -79,36 +79,36 @@ impl Office {
         }
     }
 
-    /// A machine is needed.
+    /// A worker is needed.
     pub(crate) fn call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.ring();
     }
 
-    /// Whether nobody knows when there will be another machine.
+    /// Whether nobody knows when there will be another worker.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// No preemption signal can be sent now, by this error number: the recruiter says so.
+    /// No preemption signal can be sent now, by this error number: the spawner says so.
     pub(crate) fn tell_of_signals(&self, number: i32) {
         if self.no_signals.swap(number as u32, Ordering::Relaxed) == 0 {
             self.ring();
         }
     }
 
-    /// Asks the recruiter to look what there is to do.
+    /// Asks the spawner to look what there is to do.
     pub(crate) fn ring(&self) {
         self.bell.wake();
     }
 }
 
-/// Starts the recruiter.
+/// Starts the spawner.
 pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-recruiter", work)
+    cluster.employ("gt-spawner", work)
 }
 
-/// The recruiter's work. When it returns it makes no more machines, and the processors that have
+/// The spawner's work. When it returns it makes no more workers, and the processors that have
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
     let mut seen = 0;
@@ -116,23 +116,23 @@ fn work(cluster: &'static Cluster) {
     let mut asks_again = false;
     let mut looks = Looks::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
-        let office = &cluster.recruiter;
+        let spawner = &cluster.spawner;
         let look_at = looks.see_to(|now| {
-            let go_on = || !office.bell.is_woken();
+            let go_on = || !spawner.bell.is_woken();
             let idle = || idle_stacks(cluster);
             reclaim::look(now, cluster.active(), idle, dismantle, go_on)
         });
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
         // Told, or the time is up: it looks at everything.
-        let _ = office.bell.sleep(next);
-        perturb::point("recruiter: heard");
+        let _ = spawner.bell.sleep(next);
+        perturb::point("spawner: heard");
         cluster.see_to_size();
-        match office.no_signals.load(Ordering::Relaxed) {
+        match spawner.no_signals.load(Ordering::Relaxed) {
             0 => {}
-            number => shortage::report_signals(number as i32),
+            number => thread_limit::report_signals(number as i32),
         }
-        let calls = office.calls.load(Ordering::Relaxed);
+        let calls = spawner.calls.load(Ordering::Relaxed);
         let needed = cluster.spare_count() == 0;
         if (calls == seen && !asks_again) || !needed {
             seen = calls;
@@ -140,20 +140,20 @@ fn work(cluster: &'static Cluster) {
             continue;
         }
         seen = calls;
-        let refusal = recruit(cluster).err();
+        let refusal = spawn_worker(cluster).err();
         asks_again = refusal.is_some();
-        let was_refused = office.is_refused.swap(asks_again, Ordering::Relaxed);
+        let was_refused = spawner.is_refused.swap(asks_again, Ordering::Relaxed);
         if let (Some(refusal), true) = (refusal, was_refused) {
-            shortage::report(cluster, refusal);
+            thread_limit::report(cluster, refusal);
         }
     }
 }
 
-/// Asks the recruiter to look at the stacks that nobody uses. Preemption is off.
+/// Asks the spawner to look at the stacks that nobody uses. Preemption is off.
 pub(super) fn ask_to_reclaim(cluster: &Cluster) {
     let is_asked = core::mem::replace(&mut cluster.idlers.lock().look_is_due, true);
     if !is_asked {
-        cluster.recruiter.ring();
+        cluster.spawner.ring();
     }
 }
 
@@ -172,10 +172,10 @@ fn idle_stacks(cluster: &Cluster) -> Option<List> {
 }
 
 fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
-    Room::dismantle(slot, switch::spare_cache)
+    ThreadStack::dismantle(slot, switch::spare_cache)
 }
 
-/// The cluster has ended, and its stacks are in the common lists: another cluster's recruiter looks
+/// The cluster has ended, and its stacks are in the common lists: another cluster's spawner looks
 /// after them. If there is none, the caller is no green thread, and returns them now.
 pub(super) fn leave_stacks(cluster: &Cluster) {
     let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
@@ -188,58 +188,58 @@ pub(super) fn leave_stacks(cluster: &Cluster) {
     }
 }
 
-/// Makes one machine, without the program's allocator.
-pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
+/// Makes one worker, without the program's allocator.
+pub(crate) fn spawn_worker(cluster: &'static Cluster) -> Result<(), Refusal> {
     let _unseen = sanitizer::unseen();
-    // Bound machines come on top: if they were all that there may be, no machine would run other
+    // Bound workers come on top: if they were all that there may be, no worker would run other
     // threads.
     let bound = cluster.bound.load(Ordering::Relaxed);
     let limit = cluster.config.max_kernel_threads + bound;
     let counted = cluster
-        .machines
+        .workers
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
             (n < limit).then_some(n + 1)
         });
     if counted.is_err() {
         return Err(Refusal::Limit(limit));
     }
-    let made = Machine::new(cluster).and_then(|machine| {
-        let argument = core::ptr::from_ref(machine).cast_mut().cast();
-        // SAFETY: `live` expects a machine's record, which is never freed, and aborts rather than
+    let made = Worker::new(cluster).and_then(|worker| {
+        let argument = core::ptr::from_ref(worker).cast_mut().cast();
+        // SAFETY: `live` expects a worker's record, which is never freed, and aborts rather than
         // unwinds.
-        unsafe { helper::bare(live, argument) }.inspect_err(|_| machine.end())
+        unsafe { helper::bare(live, argument) }.inspect_err(|_| worker.end())
     });
     made.map_err(|number| {
-        cluster.machines.fetch_sub(1, Ordering::Relaxed);
+        cluster.workers.fetch_sub(1, Ordering::Relaxed);
         Refusal::System(number)
     })
 }
 
-/// The whole life of a machine's kernel thread.
-extern "C" fn live(machine: *mut c_void) -> *mut c_void {
+/// The whole life of a worker's kernel thread.
+extern "C" fn live(worker: *mut c_void) -> *mut c_void {
     let _unseen = sanitizer::unseen();
-    // SAFETY: the record that `recruit` gave, which is never freed.
-    let machine: &'static Machine = unsafe { &*machine.cast::<Machine>() };
-    perturb::point("machine: begins");
-    let cluster = machine.cluster();
-    kernel_thread::set_name(format_args!("gt-machine-{}", machine.index));
+    // SAFETY: the record that `spawn_worker` gave, which is never freed.
+    let worker: &'static Worker = unsafe { &*worker.cast::<Worker>() };
+    perturb::point("worker: begins");
+    let cluster = worker.cluster();
+    kernel_thread::set_name(format_args!("gt-worker-{}", worker.index));
     KernelThread::begin_helper();
-    if machine.begin().is_ok() {
+    if worker.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
-        super::run::run(unsafe { RunLoop::new(machine) });
-        machine.come_home();
-        switch::leave_cache(machine);
+        super::run::run(unsafe { RunLoop::new(worker) });
+        worker.use_native_tls();
+        switch::leave_cache(worker);
         signal::drop_alternate_stack();
         KernelThread::end();
     } else {
-        // There is no memory for its alternate stack. A thread that needs a machine asks again.
+        // There is no memory for its alternate stack. A thread that needs a worker asks again.
         std::thread::sleep(std::time::Duration::from_nanos(RETRY_SPAWN));
-        cluster.recruiter.call();
+        cluster.spawner.call();
     }
-    machine.end();
-    perturb::point("machine: ended");
+    worker.end();
+    perturb::point("worker: ended");
     // SeqCst: pairs with `Cluster::end`, which stores `stopping` before it loads the count.
-    if cluster.machines.fetch_sub(1, Ordering::SeqCst) == 1
+    if cluster.workers.fetch_sub(1, Ordering::SeqCst) == 1
         && cluster.stopping.load(Ordering::SeqCst)
     {
         cluster.emptied.wake();

@@ -1,15 +1,15 @@
-//! A room: the stack and the thread-local block of a thread, from its first instruction to its
+//! A thread's stack: the stack and the thread-local block of a thread, from its first instruction to its
 //! last.
 //!
 //! ```text
-//!   slot:  | guard | stack ... | thread-local block | Room | Slot header |
+//!   slot:  | guard | stack ... | thread-local block | ThreadStack | Slot header |
 //! ```
 //!
-//! Slots are never unmapped, so a room is `&'static`; it is let to one thread after another. A
-//! thread moves in when it runs for the first time (`sched::start`), and its room is free again
-//! when it has ended. A room that nobody needs is dismantled (`stack::reclaim`): then its memory is
-//! zero, until another room is furnished in the slot. Who reads a room whose thread may have ended
-//! meanwhile finds that, and throws away what it has read (`inspect::threads`); or it keeps rooms from
+//! Slots are never unmapped, so a stack is `&'static`; it is let to one thread after another. A
+//! thread moves in when it runs for the first time (`sched::start`), and its stack is free again
+//! when it has ended. A stack that nobody needs is dismantled (`stack::reclaim`): then its memory is
+//! zero, until another stack is furnished in the slot. Who reads a stack whose thread may have ended
+//! meanwhile finds that, and throws away what it has read (`inspect::threads`); or it keeps stacks from
 //! being dismantled (`inspect::epoch`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -25,12 +25,12 @@ use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::tls;
 
 #[repr(align(64))]
-pub(crate) struct Room {
+pub(crate) struct ThreadStack {
     pub(crate) thread_pointer: *mut u8,
     /// The address of malloc's word for its per-thread cache, in this block; null if it was not
     /// found.
     pub(crate) tcache: *mut usize,
-    pub(crate) stack: Bounds,
+    pub(crate) bounds: Bounds,
     slot: &'static Slot,
     /// The thread that lives here; for the fault handler.
     tenant: AtomicStatic<Green>,
@@ -38,7 +38,7 @@ pub(crate) struct Room {
     pub(crate) cpu_time: CpuTime,
     /// The tenant's.
     pub(crate) fiber: sanitizer::Fiber,
-    /// The name that the thread has given itself by a call of C's, if it has ([`Room::own_name`]).
+    /// The name that the thread has given itself by a call of C's, if it has ([`ThreadStack::own_name`]).
     name: [AtomicU64; 2],
 }
 
@@ -48,13 +48,13 @@ pub(crate) type SystemName = [u8; 16];
 /// In the place of the last NUL: there is a name.
 const NAMED: u8 = 1;
 
-// SAFETY: all fields but the tenant and the name, which are atomic, are written once. The holder of the room may touch the memory
+// SAFETY: all fields but the tenant and the name, which are atomic, are written once. The holder of the stack may touch the memory
 // behind the pointers.
-unsafe impl Sync for Room {}
+unsafe impl Sync for ThreadStack {}
 // SAFETY: as above.
-unsafe impl Send for Room {}
+unsafe impl Send for ThreadStack {}
 
-/// The number of different distances, a cache line apart, at which rooms, and the blocks below
+/// The number of different distances, a cache line apart, at which stacks, and the blocks below
 /// them, lie from the tops of their slots. All slots begin at the same place of a page, so
 /// otherwise the blocks of a thousand threads would share the few sets of the caches to which such
 /// addresses map.
@@ -64,20 +64,20 @@ const LINE: usize = 64;
 /// The number of bytes at the top of a slot that do not belong to the stack.
 pub(crate) fn reserve() -> usize {
     const TOP: usize = 1 << 40;
-    TOP - tls::place(TOP - size_of::<Room>() - (COLOURS - 1) * LINE).stack_top
+    TOP - tls::place(TOP - size_of::<ThreadStack>() - (COLOURS - 1) * LINE).stack_top
 }
 
-/// The address of the room's record on `slot`.
+/// The address of the stack's record on `slot`.
 fn address_on(slot: &Slot) -> usize {
     const SPREAD: usize = 0x9e37_79b9_7f4a_7c15;
     let colour = (slot.top() / 4096).wrapping_mul(SPREAD) >> (usize::BITS - COLOURS.ilog2());
-    (slot.top() - size_of::<Room>() - colour * LINE) & !(align_of::<Room>() - 1)
+    (slot.top() - size_of::<ThreadStack>() - colour * LINE) & !(align_of::<ThreadStack>() - 1)
 }
 
-impl Room {
-    /// Returns a free room with at least `size` bytes of stack. Allocates if the room is new: call
+impl ThreadStack {
+    /// Returns a free stack with at least `size` bytes of stack. Allocates if the stack is new: call
     /// it preemptible.
-    pub(crate) fn find(size: usize) -> io::Result<&'static Room> {
+    pub(crate) fn find(size: usize) -> io::Result<&'static ThreadStack> {
         let _unseen = sanitizer::unseen();
         let slot = {
             // The list's lock is taken with preemption off.
@@ -86,55 +86,55 @@ impl Room {
         };
         // Relaxed: the slot came through a lock.
         if slot.extra.load(Ordering::Relaxed) != 0 {
-            return Ok(Room::on(slot));
+            return Ok(ThreadStack::on(slot));
         }
-        Room::furnish(slot).inspect_err(|_| {
+        ThreadStack::furnish(slot).inspect_err(|_| {
             let _off = super::current::preemption_off();
             stack::release(slot);
         })
     }
 
-    /// Returns the room on a slot that [`stack::Cache`] gave out: such slots are furnished.
+    /// Returns the stack on a slot that [`stack::Cache`] gave out: such slots are furnished.
     #[inline(always)]
-    pub(crate) fn on(slot: &'static Slot) -> &'static Room {
+    pub(crate) fn on(slot: &'static Slot) -> &'static ThreadStack {
         // Relaxed: the slot is the caller's.
-        Room::at(slot.extra.load(Ordering::Relaxed))
+        ThreadStack::at(slot.extra.load(Ordering::Relaxed))
     }
 
-    /// Returns the room to which the word of a furnished slot leads.
+    /// Returns the stack to which the word of a furnished slot leads.
     #[inline(always)]
-    pub(crate) fn at(extra: usize) -> &'static Room {
-        // SAFETY: `extra` is the room that `furnish` put there.
-        unsafe { &*(extra as *const Room) }
+    pub(crate) fn at(extra: usize) -> &'static ThreadStack {
+        // SAFETY: `extra` is the stack that `furnish` put there.
+        unsafe { &*(extra as *const ThreadStack) }
     }
 
-    /// Gives the memory of a free room back. An error: it cannot be had now, and the slot, which the
+    /// Gives the memory of a free stack back. An error: it cannot be had now, and the slot, which the
     /// caller has taken out of its list, is the caller's as before. `spare` takes malloc's cache; false:
     /// it has no place for it.
     ///
     /// Takes malloc's locks: call it on a kernel thread that runs no green thread.
     pub(crate) fn dismantle(slot: &'static Slot, spare: fn(usize) -> bool) -> Result<(), Stays> {
-        let room = Room::on(slot);
+        let stack = ThreadStack::on(slot);
         // Memory that is locked cannot be given back. And without malloc's word, its cache cannot be found.
-        if room.tcache.is_null() || stack::trim(slot).is_err() {
+        if stack.tcache.is_null() || stack::trim(slot).is_err() {
             return Err(Stays::ForEver);
         }
         let extra = slot.extra.swap(0, Ordering::Relaxed);
-        if !(epoch::none_is_open() && room.is_rid_of_cache(spare)) {
+        if !(epoch::none_is_open() && stack.is_rid_of_cache(spare)) {
             // Release: as in `furnish`.
             slot.extra.store(extra, Ordering::Release);
             return Err(Stays::ForNow);
         }
-        perturb::point("room: dismantled");
+        perturb::point("stack: dismantled");
         sanitizer::holds_no_pointers(slot.bottom(), slot.top());
-        // SAFETY: its thread has ended, nobody sees the room or can get it, and it has no cache.
-        unsafe { tls::destroy(room.thread_pointer) };
+        // SAFETY: its thread has ended, nobody sees the stack or can get it, and it has no cache.
+        unsafe { tls::destroy(stack.thread_pointer) };
         // SAFETY: as above, and the block was all that was of use.
         unsafe { stack::vacate(slot) };
         Ok(())
     }
 
-    fn furnish(slot: &'static Slot) -> io::Result<&'static Room> {
+    fn furnish(slot: &'static Slot) -> io::Result<&'static ThreadStack> {
         let at = address_on(slot);
         let place = tls::place(at);
         // SAFETY: the slot is fresh, hence zeroed and ours alone, and large enough: see `reserve`.
@@ -143,11 +143,11 @@ impl Room {
             let tcache = tls::tcache_offset().map_or(core::ptr::null_mut(), |offset| {
                 place.thread_pointer.offset(offset).cast()
             });
-            let room = at as *mut Room;
-            room.write(Room {
+            let stack = at as *mut ThreadStack;
+            stack.write(ThreadStack {
                 thread_pointer: place.thread_pointer,
                 tcache,
-                stack: Bounds {
+                bounds: Bounds {
                     bottom: slot.bottom(),
                     top: place.stack_top,
                 },
@@ -160,7 +160,7 @@ impl Room {
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
             slot.extra.store(at, Ordering::Release);
             sanitizer::holds_pointers(slot.bottom(), slot.top());
-            Ok(&*room)
+            Ok(&*stack)
         }
     }
 
@@ -222,19 +222,19 @@ impl Room {
         self.slot
     }
 
-    /// The room on `slot` and the thread that lives there, if one does at this moment. Takes no lock.
-    pub(crate) fn tenant_of(slot: &Slot) -> Option<(&'static Room, &'static Green)> {
+    /// The stack on `slot` and the thread that lives there, if one does at this moment. Takes no lock.
+    pub(crate) fn tenant_of(slot: &Slot) -> Option<(&'static ThreadStack, &'static Green)> {
         // Acquire: pairs with the Release in `furnish`.
         let extra = slot.extra.load(Ordering::Acquire);
-        let room = (extra != 0).then(|| Room::at(extra))?;
-        // A room that is dismantled meanwhile reads as zero, and nobody lives in it.
-        let green = room.tenant.load(Ordering::Relaxed);
+        let stack = (extra != 0).then(|| ThreadStack::at(extra))?;
+        // A stack that is dismantled meanwhile reads as zero, and nobody lives in it.
+        let green = stack.tenant.load(Ordering::Relaxed);
         green
-            .filter(|green| green.lives_in(room))
-            .map(|green| (room, green))
+            .filter(|green| green.lives_in(stack))
+            .map(|green| (stack, green))
     }
 
-    /// The name that libc has for the thread in this room.
+    /// The name that libc has for the thread in this stack.
     pub(crate) fn pthread(&self) -> usize {
         tls::control_block(self.thread_pointer)
     }
@@ -244,7 +244,7 @@ impl Room {
 pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
     // are alive. (If a stray pointer led another thread here, the last tenant may have gone.)
-    let identity = Room::tenant_of(slot)
+    let identity = ThreadStack::tenant_of(slot)
         .and_then(|(_, green)| unsafe { green.identity.load(Ordering::Relaxed).as_ref() });
     let name = identity.and_then(Identity::name).unwrap_or("<unnamed>");
     print(name.as_bytes());

@@ -1,19 +1,19 @@
-//! A policy that a user wrote: a guest in the scheduler.
+//! A policy that a user wrote: a user_policy in the scheduler.
 //!
 //! The scheduler's own policies keep its rules: they touch no thread-local, and do not panic. A
-//! guest may break them, and still nothing may be undefined. So the scheduler calls a guest under
-//! the kernel thread's own thread pointer, whichever is set, and if the guest unwinds, the process
+//! user_policy may break them, and still nothing may be undefined. So the scheduler calls a user_policy under
+//! the kernel thread's own thread pointer, whichever is set, and if the user_policy unwinds, the process
 //! is aborted.
 //!
 //! | called by | thread pointer then | what is done |
 //! |---|---|---|
-//! | the run loop, with a seat | perhaps that of the green thread before | `Machine::come_home` |
+//! | the run loop, with a seat | perhaps that of the green thread before | `Worker::use_native_tls` |
 //! | a green thread, with or without a seat | its own | the kernel thread's meanwhile |
 //! | any other thread | its own | nothing |
-//! | the builder of the runtime, later the recruiter, for `resize` | its own | nothing |
+//! | the builder of the runtime, later the spawner, for `resize` | its own | nothing |
 //!
 //! Invariant: a caller without a seat is at home, or a green thread with preemption off. The
-//! machine's current thread, if there is one, tells the first two callers apart.
+//! worker's current thread, if there is one, tells the first two callers apart.
 
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, compiler_fence};
@@ -21,20 +21,20 @@ use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Sea
 use crate::engine::sched::{Cluster, Green, current};
 use crate::engine::sys::atomic_static::AtomicStatic;
 
-pub(crate) struct Guest {
+pub(crate) struct UserPolicy {
     policy: &'static dyn Policy,
     cluster: AtomicStatic<Cluster>,
 }
 
-impl Guest {
-    pub(crate) fn new(policy: &'static dyn Policy) -> Guest {
-        Guest {
+impl UserPolicy {
+    pub(crate) fn new(policy: &'static dyn Policy) -> UserPolicy {
+        UserPolicy {
             policy,
             cluster: AtomicStatic::none(),
         }
     }
 
-    /// The guest is the policy of `cluster`, which nobody uses yet.
+    /// The user_policy is the policy of `cluster`, which nobody uses yet.
     pub(crate) fn move_in(&self, cluster: &'static Cluster) {
         self.cluster.store(Some(cluster), Ordering::Relaxed);
     }
@@ -42,17 +42,17 @@ impl Guest {
     /// Runs `call` at home: the caller has `seat`.
     fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
         let cluster = self.cluster.load(Ordering::Relaxed);
-        let owner = cluster.map(|cluster| &cluster.processor(seat.index()).machine);
-        let machine = owner.and_then(|owner| owner.load(Ordering::Relaxed));
-        match machine {
-            // A thread that has just taken the processor in hand is no machine, or is at home.
+        let owner = cluster.map(|cluster| &cluster.processor(seat.index()).worker);
+        let worker = owner.and_then(|owner| owner.load(Ordering::Relaxed));
+        match worker {
+            // A thread that has just taken the processor in hand is no worker, or is at home.
             None => self.call(call),
-            Some(machine) => match machine.running() {
+            Some(worker) => match worker.running() {
                 None => {
-                    machine.come_home();
+                    worker.use_native_tls();
                     self.call(call)
                 }
-                Some(green) => self.away(green, machine.own_thread_pointer(), call),
+                Some(green) => self.away(green, worker.own_thread_pointer(), call),
             },
         }
     }
@@ -65,7 +65,7 @@ impl Guest {
         let _off = current::preemption_off();
         match current::green() {
             None => self.call(call),
-            Some(green) => self.away(green, green.machine().own_thread_pointer(), call),
+            Some(green) => self.away(green, green.worker().own_thread_pointer(), call),
         }
     }
 
@@ -107,7 +107,7 @@ impl Guest {
     }
 }
 
-impl Policy for Guest {
+impl Policy for UserPolicy {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         match seat {
             Some(seat) => self.with_seat(seat, |policy| policy.ready(thread, how, Some(seat))),

@@ -1,47 +1,47 @@
-//! A shortage of kernel threads: threads are ready, a processor is idle, and there is no machine to
-//! bring the two together, because all machines are blocked, and there can be no more. There are as
-//! many as there may be, or the system refuses, or the recruiter is blocked itself.
+//! A shortage of kernel threads: threads are ready, a processor is idle, and there is no worker to
+//! bring the two together, because all workers are blocked, and there can be no more. There are as
+//! many as there may be, or the system refuses, or the spawner is blocked itself.
 //!
 //! The shortage would not end by itself: the holder of the lock that the others wait for in the
 //! kernel (malloc's, say, inside libc) may be among the ready threads, preempted, or back from a
-//! wait of our own. So the way out needs no new kernel thread. The monitor signals a machine whose
+//! wait of our own. So the way out needs no new kernel thread. The monitor signals a worker whose
 //! thread waits in a system call that begins anew when it is interrupted
 //! (`SystemCall::begins_anew`), most often on a futex. The handler (`preempt`) suspends the thread
 //! before that system call, as if it had been preempted there: it goes to the global queue, behind
-//! all that are ready now, and the machine runs the first of those. When it is the thread's turn it
+//! all that are ready now, and the worker runs the first of those. When it is the thread's turn it
 //! makes its call again, and the kernel looks again (at the futex's word, say). To the program, the
 //! thread was slow to come to its call, as it may be at any time. A wake-up that the thread was
 //! given is not lost, since then the call has returned.
 //!
-//! So each ready thread gets a machine, one after another, as long as any thread waits on a futex
+//! So each ready thread gets a worker, one after another, as long as any thread waits on a futex
 //! (a lock, a condition variable, a barrier), for a lock on a file, for the other end of a FIFO or
 //! for a child. A thread blocked in anything else, or in what the kernel does not tell (`observer`),
 //! keeps its kernel thread. When its call returns, it takes an idle processor and goes on
-//! (`current::recover`), and its machine runs others afterwards.
+//! (`current::recover`), and its worker runs others afterwards.
 //!
 //! *How often.* Once the shortage has lasted for [`RETRY_SPAWN`], and again after each further one,
-//! the monitor looks at the next [`PROBES`] blocked machines, round and round. So a program all of
-//! whose threads wait for ever costs little. More machines may come free than there are idle
+//! the monitor looks at the next [`PROBES`] blocked workers, round and round. So a program all of
+//! whose threads wait for ever costs little. More workers may come free than there are idle
 //! processors: the others are spare, and take a processor at once when the next thread blocks.
 //!
-//! All state is the monitor's, except the reports, which are the recruiter's.
+//! All state is the monitor's, except the reports, which are the spawner's.
 
 use core::fmt;
 use std::io::Write;
 
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::sched::recruiter::Refusal;
+use crate::engine::sched::spawner::Refusal;
 use crate::engine::sched::tuning::RETRY_SPAWN;
-use crate::engine::sched::{Cluster, Green, Machine, Oddities, preempt, timers, worker};
+use crate::engine::sched::{Cluster, Green, ThreadFlags, Worker, preempt, timers, worker};
 use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::observer::Observer;
 
-/// How many machines the monitor looks at in one go: time slices wait meanwhile.
+/// How many workers the monitor looks at in one go: time slices wait meanwhile.
 const PROBES: usize = 64;
 
 impl Cluster {
-    /// Whether there is something to run, a processor for it, and no machine.
+    /// Whether there is something to run, a processor for it, and no worker.
     pub(super) fn is_short(&self) -> bool {
         self.idle.sleeping() != 0
             && (self.has_work() || timers::any_due(self))
@@ -53,7 +53,7 @@ impl Cluster {
 pub(super) struct Shortage {
     /// When to evict next; `NEVER` while there is no shortage.
     next: u64,
-    /// The machine that was looked at last.
+    /// The worker that was looked at last.
     last: usize,
 }
 
@@ -84,24 +84,24 @@ impl Shortage {
         self.next
     }
 
-    /// Asks the next threads to give up their machines.
+    /// Asks the next threads to give up their workers.
     fn evict_some(&mut self, cluster: &'static Cluster, now: u64, observer: &mut Observer) {
         let (signal, last, count) = (cluster.config.signal, self.last, worker::count());
         let all = (1..=count).filter_map(|i| worker::get((last + i) % count));
-        let of_cluster = all.filter(|machine| machine.is_of(cluster));
-        let strays = of_cluster.filter_map(|machine| Some((machine, stray(machine)?)));
-        for (machine, green) in strays.take(PROBES) {
-            preempt::evict(machine, green, signal, now, observer);
-            self.last = machine.index as usize;
+        let of_cluster = all.filter(|worker| worker.is_of(cluster));
+        let strays = of_cluster.filter_map(|worker| Some((worker, stray(worker)?)));
+        for (worker, green) in strays.take(PROBES) {
+            preempt::evict(worker, green, signal, now, observer);
+            self.last = worker.index as usize;
         }
     }
 }
 
-/// The thread on `machine`, if it has no processor and can leave its machine to others.
-fn stray(machine: &'static Machine) -> Option<&'static Green> {
-    let green = machine.running()?;
-    let stays = Oddities::LOCKED | Oddities::HIDDEN;
-    (machine.processor.get().is_none() && !green.oddities.has(stays)).then_some(green)
+/// The thread on `worker`, if it has no processor and can leave its worker to others.
+fn stray(worker: &'static Worker) -> Option<&'static Green> {
+    let green = worker.running()?;
+    let stays = ThreadFlags::LOCKED | ThreadFlags::HIDDEN;
+    (worker.processor.get().is_none() && !green.flags.has(stays)).then_some(green)
 }
 
 /// Reports, once, that there has been a shortage for a while, for the reason `why`.

@@ -1,4 +1,4 @@
-//! Stands in for the library's `engine::door`.
+//! Stands in for the library's `engine::facade`.
 #![allow(unused_imports)]
 
 pub(crate) use super::atomic;

@@ -15,7 +15,7 @@ use loom::{
     thread::{self, JoinHandle},
 };
 
-use crate::sched::cluster::{Census, Counts};
+use crate::sched::cluster::{LiveCount, Counts};
 use crate::sys::kernel_thread;
 use crate::wait::{Waiter, wait_reason};
 
@@ -33,7 +33,7 @@ const DONE: usize = COUNTED + 3;
 const PLACES: [usize; 5] = [BEFORE, COUNTED, ASKED, SUMMED, DONE];
 
 struct World {
-    census: Census,
+    live_count: LiveCount,
     processors: [Counts; 2],
     drained: Waiter,
     /// Whether each green thread lives.
@@ -46,7 +46,7 @@ impl World {
     fn new(places: [usize; 2]) -> Arc<World> {
         kernel_thread::interrupts(places.iter().filter(|&&place| place != BEFORE).count());
         Arc::new(World {
-            census: Census::new(),
+            live_count: LiveCount::new(),
             processors: [Counts::new(), Counts::new()],
             drained: Waiter::new(),
             lives: [UnsafeCell::new(false), UnsafeCell::new(false)],
@@ -62,7 +62,7 @@ impl World {
     /// As in `runtime::life`, from outside.
     fn spawn_from_outside(&self, thread: usize) {
         self.set_life(thread, true);
-        self.census.outside.spawned.add_shared(1);
+        self.live_count.outside.spawned.add_shared(1);
     }
 
     /// The same, by a green thread on a processor.
@@ -86,7 +86,7 @@ impl World {
         self.set_life(thread, false);
         match has_processor {
             true => self.processors[thread].ended.add(1),
-            false => self.census.outside.ended.add_shared(1),
+            false => self.live_count.outside.ended.add_shared(1),
         }
         self.interrupt(thread, COUNTED);
         let place = Cell::new(COUNTED);
@@ -95,7 +95,7 @@ impl World {
             self.interrupt(thread, place.get());
             self.processors.iter()
         };
-        if self.census.was_last(inside) {
+        if self.live_count.was_last(inside) {
             // SAFETY: it is alive as long as the model.
             unsafe { Waiter::wake_at(&self.drained) };
         }
@@ -113,7 +113,7 @@ impl World {
         let wait = || {
             self.drained.wait(wait_reason(), None);
         };
-        self.census.close(inside, wait);
+        self.live_count.close(inside, wait);
         for life in &self.lives {
             // SAFETY: what the model checks.
             assert!(!life.with(|life| unsafe { *life }), "a thread lives");
@@ -236,7 +236,7 @@ pub(crate) fn one_ends() {
 /// Somebody asks how many live while a thread is spawned, spawns another and ends. At most 3 preemptions.
 pub(crate) fn asked() {
     fn live(world: &World) -> usize {
-        world.census.live(|| world.processors.iter())
+        world.live_count.live(|| world.processors.iter())
     }
 
     crate::check(Some(3), || {

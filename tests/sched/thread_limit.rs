@@ -71,14 +71,14 @@ fn come_to_a_barrier() {
 
 #[test]
 fn all_come_to_a_barrier() {
-    run("shortage::all_come_to_a_barrier", come_to_a_barrier);
+    run("thread_limit::all_come_to_a_barrier", come_to_a_barrier);
 }
 
 /// Each waits for its turn, and gives it to the next, who may be any number of threads away from a
 /// kernel thread. One lost wake-up, and it hangs.
 #[test]
 fn no_turn_is_lost() {
-    run("shortage::no_turn_is_lost", || {
+    run("thread_limit::no_turn_is_lost", || {
         const ROUNDS: usize = 2;
         const TURNS: usize = 2 * LIMIT;
         let runtime = limited();
@@ -158,7 +158,7 @@ fn holder_comes_back() {
 
 #[test]
 fn the_holder_comes_back() {
-    let out = run("shortage::the_holder_comes_back", holder_comes_back);
+    let out = run("thread_limit::the_holder_comes_back", holder_comes_back);
     if let Some(out) = out {
         assert_reported(
             &out,
@@ -170,7 +170,7 @@ fn the_holder_comes_back() {
 /// Who has a file locked waits for a timer while others wait for the file on all kernel threads.
 #[test]
 fn who_has_a_file_locked_comes_back() {
-    run("shortage::who_has_a_file_locked_comes_back", || {
+    run("thread_limit::who_has_a_file_locked_comes_back", || {
         let path = std::env::temp_dir().join(format!("greenthread-locked-{}", std::process::id()));
         let file = greenthread::fs::File::create(&path).unwrap();
         file.lock().unwrap();
@@ -205,7 +205,7 @@ fn was_skipped(out: &Output) -> bool {
 /// Who blocks elsewhere keeps its kernel thread; when it returns, it and the others go on.
 #[test]
 fn who_returns_goes_on() {
-    run("shortage::who_returns_goes_on", || {
+    run("thread_limit::who_returns_goes_on", || {
         let runtime = limited();
         let (readers, mut writers): (Vec<_>, Vec<_>) =
             (0..THREADS).map(|_| std::io::pipe().unwrap()).unzip();
@@ -236,7 +236,7 @@ fn who_returns_goes_on() {
 /// If nobody can be asked to leave, the monitor does not look for one all the time.
 #[test]
 fn a_search_in_vain_costs_little() {
-    run("shortage::a_search_in_vain_costs_little", || {
+    run("thread_limit::a_search_in_vain_costs_little", || {
         let runtime = limited();
         if runtime.mode() == Mode::Kernel {
             return;
@@ -286,7 +286,7 @@ fn monitors_time() -> Duration {
 /// The system makes no more kernel threads: the same. When it does again, it is asked again.
 #[test]
 fn the_system_refuses_for_a_while() {
-    let out = run("shortage::the_system_refuses_for_a_while", || {
+    let out = run("thread_limit::the_system_refuses_for_a_while", || {
         become_nobody();
         let runtime = Runtime::builder().processors(2).build().unwrap();
         if runtime.mode() == Mode::Kernel {

@@ -28,11 +28,11 @@ use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::{Green, current, worker};
 
 /// The stack of a cluster.
-pub(crate) struct Handed(AtomicPtr<Green>);
+pub(crate) struct DeferredWakes(AtomicPtr<Green>);
 
-impl Handed {
-    pub(super) const fn new() -> Handed {
-        Handed(AtomicPtr::new(ptr::null_mut()))
+impl DeferredWakes {
+    pub(super) const fn new() -> DeferredWakes {
+        DeferredWakes(AtomicPtr::new(ptr::null_mut()))
     }
 
     fn push(&self, green: &'static Green) {
@@ -59,7 +59,7 @@ impl Handed {
 impl Cluster {
     /// The monitor makes ready what was handed to it, in any order.
     pub(super) fn take_handed(&self) {
-        if self.handed.is_empty() {
+        if self.deferred.is_empty() {
             return;
         }
         // Acquire: partner: Release in `leave_chore`.
@@ -70,7 +70,7 @@ impl Cluster {
         }
         // Acquire: partner: Release in `push`.
         // SAFETY: null, or a thread on the stack.
-        let mut rest = unsafe { self.handed.0.swap(ptr::null_mut(), Acquire).as_ref() };
+        let mut rest = unsafe { self.deferred.0.swap(ptr::null_mut(), Acquire).as_ref() };
         while let Some(green) = rest {
             rest = green.next.take();
             probe::readied(By::Outside, green, Why::Arrived);
@@ -101,7 +101,7 @@ pub(crate) fn ready_from_anywhere(green: &'static Green) {
         false => ready(green),
         true => {
             let cluster = green.cluster();
-            cluster.handed.push(green);
+            cluster.deferred.push(green);
             cluster.monitor.rouse();
         }
     }
