@@ -1,10 +1,10 @@
-//! Limits: the number in each limit that README, HACKING or BENCHMARKS states is the value of a
+//! Limits: the number in each limit that README, BENCHMARKS or docs/rejected.md states is the value of a
 //! constant in the code.
 
 use super::{flat, read};
 
 /// The document, its words, and the constant behind the number in them.
-const LIMITS: [Limit; 12] = [
+const LIMITS: [Limit; 11] = [
     limit(
         "README.md",
         "a runtime makes at most {}",
@@ -41,21 +41,14 @@ const LIMITS: [Limit; 12] = [
         Unit::Nanoseconds,
     ),
     limit(
-        "HACKING.md",
-        "The mutex's hand-off** is Go's, {};",
-        "src/sync/raw_mutex.rs",
-        "PATIENCE",
-        Unit::Nanoseconds,
-    ),
-    limit(
-        "HACKING.md",
+        "docs/rejected.md",
         "At one of {} yields",
         "src/engine/policy/tuning.rs",
         "MIXING_INTERVAL",
         Unit::Number,
     ),
     limit(
-        "HACKING.md",
+        "docs/rejected.md",
         "a hand-off still calls for {}.",
         "src/engine/sched/tuning.rs",
         "SHORTEST_TICK",

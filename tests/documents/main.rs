@@ -7,10 +7,11 @@ mod limits;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "README.md",
     "HACKING.md",
     "BENCHMARKS.md",
+    "docs/rejected.md",
     "docs/scaling.md",
     "benches/peers/README.md",
 ];
@@ -300,4 +301,22 @@ fn every_file_has_its_word() {
         .any(has)
     });
     assert!(names.is_empty(), "without a word: {names:?}");
+}
+
+/// HACKING is read from top to bottom, so it stays short, and its list has each word once.
+#[test]
+fn hacking_is_short() {
+    let text = read("HACKING.md");
+    let size = text.len();
+    assert!(size <= 24 << 10, "HACKING.md has {size} bytes");
+    let list = text.split_once("\n## Words").expect("the list").1;
+    let list = list.split_once("\n#").map_or(list, |(list, _)| list);
+    let rows = list.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let rows: Vec<_> = rows.filter_map(|line| line.split('|').nth(1)).collect();
+    assert!((50..=110).contains(&rows.len()), "{} rows", rows.len());
+    let mut words = BTreeSet::new();
+    for word in rows.iter().flat_map(|row| row.split(',')) {
+        let word = word.split('(').next().unwrap().trim();
+        assert!(words.insert(word), "twice: {word}");
+    }
 }
