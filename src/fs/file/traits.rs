@@ -32,17 +32,47 @@ impl Read for &File {
 
 impl Write for &File {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        may_block(|| (&self.std).write(buffer))
+        may_block(|| {
+            let done = (&self.std).write(buffer)?;
+            Ok(done + rest(&self.std, &buffer[done..]))
+        })
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        may_block(|| (&self.std).write_vectored(buffers))
+        may_block(|| {
+            let mut skip = (&self.std).write_vectored(buffers)?;
+            let mut done = skip;
+            for buffer in buffers {
+                let left = &buffer[skip.min(buffer.len())..];
+                skip -= buffer.len() - left.len();
+                let more = rest(&self.std, left);
+                done += more;
+                if more < left.len() {
+                    break;
+                }
+            }
+            Ok(done)
+        })
     }
 
     /// Does nothing, since nothing is buffered.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Goes on with a write that has brought some bytes, as far as it can, and returns how many more they are now. A
+/// preemption signal that was under way when the call began may have cut a pipe's short, where the kernel otherwise
+/// writes all or says why not.
+fn rest(mut file: &fs::File, mut buffer: &[u8]) -> usize {
+    let all = buffer.len();
+    while !buffer.is_empty() {
+        match file.write(buffer) {
+            Ok(count) if count != 0 => buffer = &buffer[count..],
+            _ => break,
+        }
+    }
+    all - buffer.len()
 }
 
 impl Seek for &File {
