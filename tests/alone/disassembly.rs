@@ -23,11 +23,11 @@ const ENDS: [&str; 17] = [
     "::use_native_tls",
     "::wait_for_processor",
     "greenthread::engine::sched::locked::stay",
-    "greenthread::engine::sched::locked::hand_to_its_machine",
-    "greenthread::engine::sched::start::find_room",
+    "greenthread::engine::sched::locked::hand_to_its_worker",
+    "greenthread::engine::sched::start::find_stack",
     // Restores it before it calls, if it is not restored.
-    "greenthread::engine::sched::user_policy::Guest::",
-    "<greenthread::engine::sched::user_policy::Guest>::",
+    "greenthread::engine::sched::user_policy::UserPolicy::",
+    "<greenthread::engine::sched::user_policy::UserPolicy>::",
     // Whoever has no seat, or owns no processor, is at home, or a green thread.
     "::read_without_seat",
     "::green_outside",
