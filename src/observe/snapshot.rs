@@ -362,7 +362,7 @@ fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
 }
 
 /// How often a thread is held that has not stood still for as long as its stack was read: the first time takes longest.
-const HOLDS: usize = 4;
+const HOLDS: usize = 20;
 
 /// Fills `frames` with those of the stack that kernel thread `thread` runs on; with none if they cannot be had. It
 /// allocates nothing if there is room.
