@@ -191,7 +191,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "post", name: "post_looks_without_fence", model: "kicked", fails: "deadlock",
         edits: &[(POST, "        fence(SeqCst);\n        if self.0.load(", "        if self.0.load(")] },
     Mutant { protocol: "post", name: "post_rouses_without_fence", model: "roused", fails: "deadlock",
-        edits: &[(POST, "        // the last to change the word.\n        fence(SeqCst);\n", "")] },
+        edits: &[(POST, "        // the last to change the word.\n        fence(SeqCst);\n", ""),
+            // The order of stores, which the model takes for granted, would do for the fence.
+            (POST, "if self.0.swap(AWAKE, Release) == COLLECTING {", "if self.0.swap(AWAKE, Relaxed) == COLLECTING {")] },
     Mutant { protocol: "post", name: "post_sleeps_without_a_look", model: "kicked", fails: "deadlock",
         edits: &[(POST, " && everybody_sleeps() {", " {")] },
     Mutant { protocol: "post", name: "post_is_kicked_and_sleeps_on", model: "kicked", fails: "deadlock",
