@@ -1,7 +1,7 @@
 //! The policy that a runtime is built with, by value or by name.
 //!
-//! The scheduler trusts the policies of this crate, and checks what a user_policy hands out. A policy of
-//! this crate may have served a user_policy of another runtime before it is given to a builder, and hold
+//! The scheduler trusts the policies of this crate, and checks what a user's policy hands out. A policy of
+//! this crate may have served a user's policy of another runtime before it is given to a builder, and hold
 //! that runtime's threads. So the builder makes a new one with the same options, and leaks the given
 //! one: whoever drops a ready thread ends the process.
 
@@ -60,7 +60,7 @@ impl Choice {
         self.name
     }
 
-    /// Takes the policy, and says whether it is a user_policy: a policy that is not this crate's.
+    /// Takes the policy, and says whether it is a user's policy: a policy that is not this crate's.
     pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         match policy.take() {

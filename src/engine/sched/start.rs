@@ -1,4 +1,4 @@
-//! A thread's first time on a processor, when it gets a stack (a stack and a thread-local block), and
+//! A thread's first time on a processor, when it gets a stack (with a thread-local block), and
 //! its last, when it leaves it to others.
 //!
 //! A thread that has been spawned is a record in a queue. Most threads run to their end without
@@ -19,8 +19,9 @@
 //! waits in a list, for a *finder*: the first worker with such a thread gives its processor away,
 //! and is thus free to wait for malloc, if another worker is there to run the queues: a thread in a
 //! queue may hold malloc's lock, and a worker cannot be made without that lock either. (If there is
-//! none yet, the thread goes to the back of the queue while the spawner makes one.) The finder makes a room for the first thread of the list, which will
-//! make the next one itself, and puts the others back into the queue: while it was at work, a
+//! none yet, the thread goes to the back of the queue while the spawner makes one.) The finder makes a
+//! stack for the first thread of the list, which will make the next one itself,
+//! and puts the others back into the queue: while it was at work, a
 //! processor without a stack has sent there every new thread that it came by, thousands perhaps, and
 //! most of them can have the stack of one that ends. It leaves when the list is empty. If there is no
 //! memory it puts all back after a while.

@@ -1,8 +1,8 @@
-//! A policy that a user wrote: a user_policy in the scheduler.
+//! A policy that a user wrote, in the scheduler.
 //!
 //! The scheduler's own policies keep its rules: they touch no thread-local, and do not panic. A
-//! user_policy may break them, and still nothing may be undefined. So the scheduler calls a user_policy under
-//! the kernel thread's own thread pointer, whichever is set, and if the user_policy unwinds, the process
+//! user's policy may break them, and still nothing may be undefined. So the scheduler calls a user's policy under
+//! the kernel thread's own thread pointer, whichever is set, and if the user's policy unwinds, the process
 //! is aborted.
 //!
 //! | called by | thread pointer then | what is done |
@@ -34,7 +34,7 @@ impl UserPolicy {
         }
     }
 
-    /// The user_policy is the policy of `cluster`, which nobody uses yet.
+    /// The user's policy is the policy of `cluster`, which nobody uses yet.
     pub(crate) fn move_in(&self, cluster: &'static Cluster) {
         self.cluster.store(Some(cluster), Ordering::Relaxed);
     }
