@@ -28,7 +28,6 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("once", &[CLAIM, LIST, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
-    ("readers", &[READERS]),
     ("local_queue", &[LOCAL_QUEUE]),
     ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),

@@ -149,7 +149,6 @@ models! {
         behind_who_gives_up behind_who_downgrades;
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
-    readers: reads_while_written reads_without_barrier;
     local_queue: one_thief two_thieves half_is_taken;
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;

@@ -36,7 +36,6 @@ pub(super) const LOCKS_CELL: &str = "sync/cell.rs";
 pub(super) const MUTEX: &str = "sync/mutex.rs";
 pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
-pub(super) const READERS: &str = "engine/policy/readers.rs";
 pub(super) const LOCAL_QUEUE: &str = "engine/policy/local_queue.rs";
 pub(super) const REGISTRATION: &str = "engine/driver/registration.rs";
 pub(super) const WATCH: &str = "engine/driver/watch.rs";

@@ -5,7 +5,7 @@
 // ---- work stealing ----
 
 /// Picks of a processor after which the global queue and the overflow come first. After as many uses in a row the
-/// next slot gives way to those that yield, one of as many turns of the global queue evens out the queues of two
+/// next slot gives way to those that yield, one of as many turns of the overflow evens out the queues of two
 /// processors, and one of as many fills of the next slot is timed. A prime, Go's and tokio's: it does not fall
 /// into step with a program's period. `src/engine/policy/work_stealing/tests/turns.rs` fails where one of these has no turn.
 pub(super) const GLOBAL_INTERVAL: u32 = 61;
@@ -24,6 +24,9 @@ pub(super) const MIXING_INTERVAL: u32 = 127;
 /// processor. Without it a thread that is woken by one that computes on waits until that one ends
 /// (`benches/latency`, "the waker computes, idle").
 pub(super) const LONG: u64 = 50_000;
+/// Threads that leave an overflow at once. The lock of the overflow is held while so many links are followed; of fewer,
+/// each would pay a larger part of the lock (`src/engine/policy/work_stealing/tests.rs`, `what_a_queue_cannot_hold_stays_where_thieves_find_it`).
+pub(super) const CHAIN: usize = 64;
 /// Where so many threads wait, the memory of the next two is prefetched; that of fewer is in the cache
 /// (`benches/yield`, 1,000 threads).
 pub(super) const MANY: usize = 64;
@@ -31,7 +34,7 @@ pub(super) const MANY: usize = 64;
 // ---- all policies ----
 
 /// A preempted thread goes first when it has been passed over for so long, the default time slice: one beside
-/// fresh threads without end would never run (`aging`, `shared_queue`, tests).
+/// fresh threads without end would never run (`shared_queue`, tests).
 pub(super) const AGING: u64 = 10_000_000;
 
 // ---- the others ----
