@@ -146,7 +146,7 @@ impl<T> Queue<T> {
     /// Returns the first thread that is no observer.
     #[inline(always)]
     pub(super) fn first_taker(&mut self) -> Option<Found<'_, T>> {
-        let node: *const Node = self.list.first_where(is_taker)?;
+        let node: *const Node = self.list.iter().find(|node| is_taker(node))?;
         Some(Found { queue: self, node })
     }
 
@@ -159,7 +159,7 @@ impl<T> Queue<T> {
     /// Returns whether the queue has a waiting thread that is neither the caller nor an observer.
     pub(super) fn has_peer(&self, own: Option<&Entry<'_, '_>>) -> bool {
         let own = own.map_or(ptr::null(), Entry::wait);
-        self.list.first_where(|node| is_peer(node, own)).is_some()
+        self.list.iter().any(|node| is_peer(node, own))
     }
 
     /// Claims the first thread that [`Queue::has_peer`] looks for.

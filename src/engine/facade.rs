@@ -5,7 +5,7 @@
 //! | start what runs threads, and threads on it | [`Knobs::start`], [`spawn`], [`spawn_scoped`] |
 //! | wait, and wake a thread that waits | [`Waiter::wait`], [`Waiter::wake`]; several at once: [`claim`], [`list`], [`queue`] |
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
-//! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
+//! | take turns with another thread | [`Side`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
 //! | make a call of libc park the thread | [`is_hooked`], [`count_parked`], [`unhooked`]; [`unwinding`], [`word`] |
 //! | be a function of libc's, for which kernel threads are not alike | [`owner`], [`Who`], [`for_good`], [`mask_changed`], [`handlers`], [`unloaded_by`], [`before_vfork`] … |
@@ -76,7 +76,7 @@ pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sa
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::wait::{
-    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, claim, list, queue, reason, side::Side,
 };
 pub(crate) use crate::engine::sched::Identity;
 #[cfg(green)]

@@ -94,7 +94,7 @@ impl Beside<'_> {
             let other = unsafe { &*ptr::from_ref(node).cast::<Waiting>() };
             other.address.load(Relaxed) == self.1 && other.events & events != 0
         };
-        self.0.list().first_where(waits).is_some()
+        self.0.list().iter().any(waits)
     }
 }
 

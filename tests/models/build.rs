@@ -29,7 +29,6 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("local_queue", &[LOCAL_QUEUE]),
-    ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),

@@ -117,9 +117,7 @@ impl Readiness {
             let mut ready = Fifo::new();
             let _off = current::preemption_off();
             self.announce(false, &mut ready);
-            while let Some(green) = ready.pop() {
-                sched::ready(green);
-            }
+            make_ready(ready);
         }
     }
 
@@ -170,6 +168,13 @@ impl Readiness {
     pub(crate) fn reset(&self) {
         self.queue.set(MAYBE, Relaxed);
         self.queue.clear(DOUBT | CLOSED, Relaxed);
+    }
+}
+
+/// Makes all these threads ready.
+pub(super) fn make_ready(mut ready: Fifo) {
+    while let Some(green) = ready.pop() {
+        sched::ready(green);
     }
 }
 

@@ -50,7 +50,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use io_uring::squeue::Entry;
 use io_uring::{EnterFlags, IoUring};
 
-use super::{Source, Transfer};
+use super::source::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Fifo;
@@ -89,7 +89,7 @@ static SENT: WaitKind = WaitKind::outside("sending", reason::nothing);
 /// `None`: the caller is to make the system call.
 pub(super) fn try_together(
     source: &Source,
-    transfer: &mut Transfer<'_>,
+    transfer: &mut Transfer<'_, '_>,
     flags: i32,
 ) -> Option<io::Result<usize>> {
     match transfer {

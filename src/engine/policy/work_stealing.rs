@@ -310,17 +310,18 @@ impl WorkStealing {
         local.neighbour(&self.locals)?.next.relieve()
     }
 
-    /// Takes the first thread of the overflow; or now and then, where none waits there, threads of another processor, if more
-    /// wait there than here.
+    /// Takes the first thread of the overflow; or now and then threads of another processor, if more wait there than here.
     #[cold]
     #[inline(never)]
     fn take_beyond_the_queue(&self, local: &Held<'_, Local>, picks: u32) -> Option<Ready> {
-        let overflow = local.take_from_overflow();
-        if overflow.is_some() || !self.options.stealing || !picks.is_multiple_of(EVENING_OUT) {
-            return overflow;
+        if self.options.stealing && picks.is_multiple_of(EVENING_OUT) {
+            perturb::point("work_stealing: evening out");
+            let partner = local.next_partner(&self.locals);
+            if let Some(thread) = partner.and_then(|partner| local.even_out(partner)) {
+                return Some(thread);
+            }
         }
-        perturb::point("work_stealing: evening out");
-        local.even_out(local.next_partner(&self.locals)?)
+        local.take_from_overflow()
     }
 
     /// Chooses the thread that runs next.

@@ -11,7 +11,7 @@
 //! 3. The thread that claims a node takes it out. A thread that meets a node whose claim it lost
 //!    drops the node from the list: the node's own thread is leaving already.
 
-use core::ptr;
+use core::{iter, ptr};
 
 use super::Waiter;
 use super::claim::{Claimed, Node};
@@ -164,22 +164,17 @@ impl List {
         }
     }
 
-    /// The first node that fits.
+    /// The nodes, in their order.
     #[inline]
-    pub(crate) fn first_where(&self, like: impl Fn(&Node) -> bool) -> Option<&Node> {
-        let mut node = self.head;
-        while !node.is_null() {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
+        let mut next = self.first();
+        iter::from_fn(move || {
+            let node = next?;
             // SAFETY: invariant 2.
-            let this = unsafe { &*node };
-            if like(this) {
-                return Some(this);
-            }
-            node = this.next.get();
-            if node == self.head {
-                break;
-            }
-        }
-        None
+            next = unsafe { node.next.get().as_ref() };
+            next = next.filter(|next| !ptr::eq(*next, self.head));
+            Some(node)
+        })
     }
 
     /// Claims a node and takes it out. `None`: another thread has the claim.
@@ -199,7 +194,7 @@ impl List {
     #[inline]
     pub(crate) fn pop_where(&mut self, like: impl Fn(&Node) -> bool) -> Option<Claimed> {
         loop {
-            let node: *const Node = self.first_where(&like)?;
+            let node: *const Node = self.iter().find(|node| like(node))?;
             // SAFETY: the node is in this list.
             if let Some(claimed) = unsafe { self.take(node) } {
                 return Some(claimed);

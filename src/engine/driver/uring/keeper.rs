@@ -226,11 +226,7 @@ impl Keeper {
     /// # Safety
     /// The memory that the entry points to stays valid, and the memory that the kernel writes to is
     /// lent to nobody else, until this returns. The entry makes one completion.
-    pub(super) unsafe fn perform(
-        &self,
-        entry: squeue::Entry,
-        limit: Limit,
-    ) -> io::Result<usize> {
+    pub(super) unsafe fn perform(&self, entry: squeue::Entry, limit: Limit) -> io::Result<usize> {
         let mut deadline = match limit {
             Limit::Forever => None,
             Limit::Until(deadline) => Some(deadline),

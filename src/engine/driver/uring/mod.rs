@@ -69,7 +69,7 @@ pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::R
 /// Has the kernel do a transfer. Tries the system call first: bytes that are there already need not go by way of the keeper.
 pub(super) fn transfer(
     source: &Source,
-    transfer: &mut Transfer<'_>,
+    transfer: &mut Transfer<'_, '_>,
     flags: i32,
     limit: Limit,
 ) -> io::Result<usize> {

@@ -40,7 +40,7 @@
 //! here. So a thread moves only to a processor that gives turns to those that yield.
 //!
 //! Threads that wake each other stay in the queue of their processor, too. So at one of [`GLOBAL_INTERVAL`] turns of the
-//! overflow a processor whose overflow is empty takes threads of its next partner.
+//! overflow a processor takes threads of its next partner.
 //!
 //! | `wanted` | by | becomes |
 //! |---|---|---|

@@ -22,8 +22,8 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::engine::atomic::Cell;
-use crate::engine::wait::side::Side;
+use crate::engine::facade::atomic::Cell;
+use crate::engine::facade::{Side, die};
 
 /// A message from the caller to the coroutine.
 pub(crate) enum Order<Input> {
@@ -50,13 +50,6 @@ struct Turns<Input, Yield> {
 
 // SAFETY: invariant 1: the cells have one user at a time, and their contents change threads.
 unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
-
-impl<Input, Yield> Turns<Input, Yield> {
-    /// The coroutine leaves `news` for the caller.
-    fn leave(&self, news: News<Yield>) {
-        self.news.set(Some(news));
-    }
-}
 
 /// The caller's side.
 pub(crate) struct Caller<Input, Yield>(Arc<Turns<Input, Yield>>);
@@ -98,7 +91,7 @@ impl<Input, Yield> Caller<Input, Yield> {
     fn news(&mut self) -> News<Yield> {
         match self.0.news.take() {
             Some(news) => news,
-            None => crate::engine::sys::die("a coroutine has given its turn back without a word"),
+            None => die("a coroutine has given its turn back without a word"),
         }
     }
 }
@@ -114,18 +107,18 @@ impl<Input, Yield> Called<Input, Yield> {
     /// Gives the caller its turn, and waits until it is over.
     #[inline(always)]
     pub(crate) fn suspend(&self, news: News<Yield>) -> Order<Input> {
-        self.0.leave(news);
+        self.0.news.set(Some(news));
         self.0.coroutine.hand_over_to(&self.0.caller);
         match self.0.order.take() {
             Some(order) => order,
-            None => crate::engine::sys::die("a coroutine was resumed without a word"),
+            None => die("a coroutine was resumed without a word"),
         }
     }
 }
 
 impl<Input, Yield> Drop for Called<Input, Yield> {
     fn drop(&mut self) {
-        self.0.leave(News::Ended);
+        self.0.news.set(Some(News::Ended));
         self.0.caller.wake();
     }
 }

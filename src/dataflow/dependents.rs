@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! 1. `CLOSED` stays. So each dependent that was added is taken once, and none is added after.
-//! 2. An edge belongs to the stack from the push on, and to the thread that took it afterwards.
+//! 2. An edge belongs to the stack from the push on, and to the thread that closes the stack afterwards.
 //!    Edges are only taken all at once, so the target of a link is still there when the link
 //!    becomes right.
 //!
@@ -23,13 +23,13 @@
 //!   `add` sees `CLOSED`.
 
 use core::marker::PhantomData;
-use core::ptr;
+use core::{iter, ptr};
 
-use crate::engine::atomic::{
+use crate::engine::facade::atomic::{
     AtomicPtr, Cell,
     Ordering::{AcqRel, Acquire, Release},
 };
-use crate::engine::sys::perturb;
+use crate::engine::facade::perturb;
 
 pub(crate) struct Dependents<D> {
     newest: AtomicPtr<Edge<D>>,
@@ -87,56 +87,26 @@ impl<D> Dependents<D> {
     }
 
     /// Closes the stack, since the value is there. No dependent is added any more, and the caller
-    /// owns those that were.
-    pub(crate) fn close(&self) -> Taken<D> {
+    /// owns those that were, the youngest first.
+    pub(crate) fn close(&self) -> Vec<D> {
         // Acquire: the edges; partner: Release in `add`. Release: the value; partner: Acquire
         // there.
-        let newest = self.newest.swap(closed(), AcqRel);
-        Taken(if newest == closed() {
-            ptr::null_mut()
-        } else {
-            newest
-        })
+        let mut newest = self.newest.swap(closed(), AcqRel);
+        let edges = iter::from_fn(|| {
+            if newest.is_null() || newest == closed() {
+                return None;
+            }
+            // SAFETY: the edge was in the stack, so it is ours now (invariant 2), and it came from a box.
+            let edge = unsafe { Box::from_raw(newest) };
+            newest = edge.older.get();
+            Some(edge.dependent)
+        });
+        edges.collect()
     }
 }
 
 impl<D> Drop for Dependents<D> {
     fn drop(&mut self) {
         drop(self.close());
-    }
-}
-
-/// The dependents that a closer has taken, the youngest first.
-#[must_use = "they wait for ever if they are not told"]
-pub struct Taken<D>(*mut Edge<D>);
-
-// SAFETY: the value owns its edges, which are dependents and links.
-unsafe impl<D: Send> Send for Taken<D> {}
-
-impl<D> Taken<D> {
-    /// No dependents.
-    pub(crate) fn nobody() -> Taken<D> {
-        Taken(ptr::null_mut())
-    }
-}
-
-impl<D> Iterator for Taken<D> {
-    type Item = D;
-
-    fn next(&mut self) -> Option<D> {
-        if self.0.is_null() {
-            return None;
-        }
-        // SAFETY: the edge was taken and not handed out yet, so it is ours (invariant 2), and it
-        // came from a box.
-        let edge = unsafe { Box::from_raw(self.0) };
-        self.0 = edge.older.get();
-        Some(edge.dependent)
-    }
-}
-
-impl<D> Drop for Taken<D> {
-    fn drop(&mut self) {
-        self.for_each(drop);
     }
 }
