@@ -40,7 +40,7 @@ use crate::engine::facade::atomic::{
     const_fn, fence,
 };
 use crate::engine::facade::claim::{Claimed, Ended, Node, Wait};
-use crate::engine::facade::list::{Chain, List};
+use crate::engine::facade::list::Chain;
 use crate::engine::facade::queue::{Locked, Position, WaitQueue};
 use crate::engine::facade::{WaitKind, WaitReason, perturb};
 
@@ -94,7 +94,7 @@ impl Beside<'_> {
             let other = unsafe { &*ptr::from_ref(node).cast::<Waiting>() };
             other.address.load(Relaxed) == self.1 && other.events & events != 0
         };
-        self.0.list().iter().any(waits)
+        self.0.list.iter().any(waits)
     }
 }
 
@@ -447,7 +447,7 @@ impl Bucket {
 
     /// The first thread of the group of `address`.
     fn first<'a>(locked: &'a Locked<'_>, address: usize) -> Option<&'a Waiting> {
-        let head = locked.list().head();
+        let head = locked.list.head();
         let mut node = head;
         while !node.is_null() {
             // SAFETY: a node in the list is the first part of a living `Waiting` (`list`, invariant 2).
@@ -456,7 +456,7 @@ impl Bucket {
                 return Some(first);
             }
             // SAFETY: as above; the first of a group has a last one (invariant 3).
-            node = unsafe { List::after(&raw const (*first.last.get()).node) };
+            node = unsafe { (*first.last.get()).node.after() };
             if node == head {
                 break;
             }
@@ -477,18 +477,18 @@ impl Bucket {
         unsafe {
             let Some(first) = first.map(|first| &*first) else {
                 waiting.last.set(waiting);
-                return locked.list_mut().push_back(&waiting.node);
+                return locked.list.push_back(&waiting.node);
             };
             match position {
                 Position::Back => {
                     let last = first.last.replace(waiting);
                     locked
-                        .list_mut()
+                        .list
                         .insert_after(&raw const (*last).node, &waiting.node);
                 }
                 Position::Front => {
                     waiting.last.set(first.last.replace(ptr::null()));
-                    locked.list_mut().insert_before(&first.node, &waiting.node);
+                    locked.list.insert_before(&first.node, &waiting.node);
                 }
             }
         }
@@ -509,13 +509,13 @@ impl Bucket {
         loop {
             // SAFETY: it is in the list, so it is alive; the next one is read before it is taken out.
             unsafe {
-                let next = List::after(&raw const (*this).node).cast::<Waiting>();
+                let next = (*this).node.after().cast::<Waiting>();
                 let is_last = this == last;
                 if (*this).events & events != 0 && (*this).stamp.get() <= until {
                     let claimed = Node::claim(&(*this).node);
                     Bucket::remove(locked, &*this);
                     if claimed {
-                        return Some(Claimed::new(&raw const (*this).node));
+                        return Some(Claimed::from_raw(&raw const (*this).node));
                     }
                 }
                 if is_last {
@@ -538,13 +538,13 @@ impl Bucket {
                 // Not the first: it may be the last.
                 let first = Bucket::first(locked, waiting.address.load(Relaxed));
                 if let Some(first) = first.filter(|first| ptr::eq(first.last.get(), waiting)) {
-                    first.last.set(List::before(&waiting.node).cast());
+                    first.last.set(waiting.node.before().cast());
                 }
             } else if !ptr::eq(last, waiting) {
-                let next = List::after(&waiting.node).cast::<Waiting>();
+                let next = waiting.node.after().cast::<Waiting>();
                 (*next).last.set(last);
             }
-            locked.list_mut().remove(&waiting.node);
+            locked.list.remove(&waiting.node);
         }
     }
 }

@@ -135,6 +135,16 @@ impl Node {
         !self.next.get().is_null()
     }
 
+    /// The neighbour behind the node in a list; behind the last one is the first.
+    pub(crate) fn after(&self) -> *const Node {
+        self.next.get()
+    }
+
+    /// The neighbour before the node in a list; before the first one is the last.
+    pub(crate) fn before(&self) -> *const Node {
+        self.prev.get()
+    }
+
     /// The wait to which the node belongs.
     pub(crate) fn wait(&self) -> *const Wait {
         self.wait.get()
@@ -155,11 +165,6 @@ impl Node {
 pub(crate) struct Claimed(*const Node);
 
 impl Claimed {
-    /// The caller has claimed `node`, which is in no list.
-    pub(crate) unsafe fn new(node: *const Node) -> Claimed {
-        Claimed(node)
-    }
-
     pub(crate) fn node(&self) -> &Node {
         // SAFETY: the node's thread waits for us (invariant 1).
         unsafe { &*self.0 }
@@ -188,7 +193,7 @@ impl Claimed {
     }
 
     /// # Safety
-    /// `node` came from [`Claimed::into_raw`], and is used once.
+    /// The caller has claimed `node`, which is in no list, or has it from [`Claimed::into_raw`]. It is used once.
     pub(crate) unsafe fn from_raw(node: *const Node) -> Claimed {
         Claimed(node)
     }

@@ -54,18 +54,16 @@ impl List {
     /// # Safety
     /// The node is in no list, and lives until it is out of this one.
     pub(crate) unsafe fn push_back(&mut self, node: *const Node) {
-        // SAFETY: the new node by the caller's promise, the others by invariant 2.
+        // SAFETY: the new node lives, as the caller promises, and the first one by invariant 2. In a circle the last node
+        // is before the first.
         unsafe {
-            if self.head.is_null() {
-                (*node).next.set(node);
-                (*node).prev.set(node);
-                self.head = node;
-            } else {
-                let last = (*self.head).prev.get();
-                (*node).next.set(self.head);
-                (*node).prev.set(last);
-                (*last).next.set(node);
-                (*self.head).prev.set(node);
+            match self.head.as_ref() {
+                Some(first) => self.insert_after(first.before(), node),
+                None => {
+                    (*node).next.set(node);
+                    (*node).prev.set(node);
+                    self.head = node;
+                }
             }
         }
     }
@@ -75,7 +73,8 @@ impl List {
     /// # Safety
     /// As [`List::push_back`].
     pub(crate) unsafe fn push_front(&mut self, node: *const Node) {
-        // SAFETY: the caller's promise. In a circle, the place before the first is behind the last.
+        // SAFETY: the node lives, as the caller promises here too. In a circle, the place before the first is behind the
+        // last.
         unsafe { self.push_back(node) };
         self.head = node;
     }
@@ -85,9 +84,9 @@ impl List {
     /// # Safety
     /// As [`List::push_back`].
     pub(crate) unsafe fn insert_after(&mut self, place: *const Node, node: *const Node) {
-        // SAFETY: the new node by the caller's promise, the others by invariant 2.
+        // SAFETY: the new node lives, as the caller promises, and the others by invariant 2.
         unsafe {
-            let next = (*place).next.get();
+            let next = (*place).after();
             (*node).next.set(next);
             (*node).prev.set(place);
             (*next).prev.set(node);
@@ -100,29 +99,11 @@ impl List {
     /// # Safety
     /// As [`List::push_back`].
     pub(crate) unsafe fn insert_before(&mut self, place: *const Node, node: *const Node) {
-        // SAFETY: the caller's promise.
-        unsafe { self.insert_after((*place).prev.get(), node) };
+        // SAFETY: the node lives, as the caller promises here too, and `place` by invariant 2.
+        unsafe { self.insert_after((*place).before(), node) };
         if self.head == place {
             self.head = node;
         }
-    }
-
-    /// The node behind `node`; behind the last one is the first.
-    ///
-    /// # Safety
-    /// The node is in a list, whose lock the caller holds.
-    pub(crate) unsafe fn after(node: *const Node) -> *const Node {
-        // SAFETY: the caller's promise.
-        unsafe { (*node).next.get() }
-    }
-
-    /// The node before `node`; before the first one is the last.
-    ///
-    /// # Safety
-    /// As [`List::after`].
-    pub(crate) unsafe fn before(node: *const Node) -> *const Node {
-        // SAFETY: the caller's promise.
-        unsafe { (*node).prev.get() }
     }
 
     /// Takes a node out, if it is in the list.
@@ -155,8 +136,20 @@ impl List {
     /// [`List::pop`], but only as long as the nodes at the front fit.
     #[inline]
     pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        self.pop_found(|list| list.first().filter(|node| fits(node)))
+    }
+
+    /// Claims the first node that fits and can be claimed, and takes it out.
+    #[inline]
+    pub(crate) fn pop_where(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        self.pop_found(|list| list.iter().find(|node| fits(node)))
+    }
+
+    /// Claims the node that `find` returns, and takes it out; asks again as long as another thread has the claim.
+    #[inline(always)]
+    fn pop_found(&mut self, find: impl Fn(&List) -> Option<&Node>) -> Option<Claimed> {
         loop {
-            let node: *const Node = self.first().filter(|node| fits(node))?;
+            let node: *const Node = find(self)?;
             // SAFETY: the node is in this list.
             if let Some(claimed) = unsafe { self.take(node) } {
                 return Some(claimed);
@@ -186,19 +179,7 @@ impl List {
         unsafe {
             let claimed = (*node).claim();
             self.remove(node);
-            claimed.then(|| Claimed::new(node))
-        }
-    }
-
-    /// Claims the first node that fits and can be claimed, and takes it out.
-    #[inline]
-    pub(crate) fn pop_where(&mut self, like: impl Fn(&Node) -> bool) -> Option<Claimed> {
-        loop {
-            let node: *const Node = self.iter().find(|node| like(node))?;
-            // SAFETY: the node is in this list.
-            if let Some(claimed) = unsafe { self.take(node) } {
-                return Some(claimed);
-            }
+            claimed.then(|| Claimed::from_raw(node))
         }
     }
 
@@ -270,7 +251,7 @@ impl Crowd {
                     let claimed = any && (*node).claim();
                     List::new().remove(node);
                     if claimed {
-                        chain.push(Claimed::new(node));
+                        chain.push(Claimed::from_raw(node));
                     }
                 }
             }

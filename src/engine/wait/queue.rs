@@ -206,7 +206,7 @@ impl WaitQueue {
 /// The list of a locked queue. It goes back when this is dropped.
 pub(crate) struct Locked<'a> {
     queue: &'a WaitQueue,
-    list: List,
+    pub(crate) list: List,
     held: bool,
     _preemption: PreemptionOff,
 }
@@ -215,15 +215,6 @@ impl Locked<'_> {
     /// The owner's flags now; they may change at any time.
     pub(crate) fn state(&self, order: Ordering) -> State {
         self.queue.state(order)
-    }
-
-    /// The list, for an owner that orders it in its own way.
-    pub(crate) fn list(&self) -> &List {
-        &self.list
-    }
-
-    pub(crate) fn list_mut(&mut self) -> &mut List {
-        &mut self.list
     }
 
     /// The tag of the first node: the event that it waits for.

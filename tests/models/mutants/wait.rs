@@ -58,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "queue", name: "not_all_are_woken", model: "gate", fails: "deadlock",
         edits: &[(QUEUE, "        crowd.wake(|| queue.lock());\n", "")] },
     Mutant { protocol: "queue", name: "who_gave_up_ends_the_search", model: "baton_and_a_deadline", fails: "deadlock",
-        edits: &[(LIST, "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            // SAFETY: the node is in this list.\n            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }", "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            return unsafe { self.take(node) };")] },
+        edits: &[(LIST, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
 
     // ---- addresses: no wake-up is lost ----
     Mutant { protocol: "addresses", name: "waiter_has_no_fence", model: "one_waits_at_an_address", fails: "deadlock",
@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(ADDRESSES, "                let mut locked = bucket.queue.lock();\n                perturb::point(\"addresses: locked\");", "                let refused = refuse(number, Beside(&bucket.queue.lock(), address));\n                let mut locked = bucket.queue.lock();"),
                  (ADDRESSES, "if let Err(error) = refuse(number, Beside(&locked, address)) {", "if let Err(error) = refused {")] },
     Mutant { protocol: "addresses", name: "who_has_left_ends_the_search", model: "time_is_up_at_an_address", fails: "deadlock",
-        edits: &[(ADDRESSES, "                        return Some(Claimed::new(&raw const (*this).node));\n                    }", "                        return Some(Claimed::new(&raw const (*this).node));\n                    }\n                    return None;")] },
+        edits: &[(ADDRESSES, "                        return Some(Claimed::from_raw(&raw const (*this).node));\n                    }", "                        return Some(Claimed::from_raw(&raw const (*this).node));\n                    }\n                    return None;")] },
     Mutant { protocol: "addresses", name: "who_has_left_is_woken", model: "time_is_up_at_an_address", fails: RACE,
         edits: &[(ADDRESSES, "let claimed = Node::claim(&(*this).node);", "let claimed = Node::claim(&(*this).node) || true;")] },
     Mutant { protocol: "addresses", name: "signal_without_claim", model: "time_is_up_at_an_address", fails: RACE,
@@ -80,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "last_is_lost_with_the_first", model: "three_events", fails: LOST,
         edits: &[(ADDRESSES, "                (*next).last.set(last);", "                (*next).last.set(next);")] },
     Mutant { protocol: "addresses", name: "last_is_another", model: "three_events", fails: LOST,
-        edits: &[(ADDRESSES, "first.last.set(List::before(&waiting.node).cast());", "first.last.set(first);")] },
+        edits: &[(ADDRESSES, "first.last.set(waiting.node.before().cast());", "first.last.set(first);")] },
     Mutant { protocol: "addresses", name: "front_is_not_the_first", model: "in_front", fails: LOST,
         edits: &[(ADDRESSES, "            match position {\n                Position::Back => {", "            match Position::Back {\n                Position::Back => {")] },
     Mutant { protocol: "addresses", name: "any_event_wakes", model: "three_events", fails: LOST,
