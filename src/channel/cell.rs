@@ -343,9 +343,10 @@ pub(super) fn wake_all<T>(
 ) {
     let crowd = Crowd::new();
     // SAFETY: the crowd stays here and is woken below, after the lock.
-    let first = unsafe { choose(&mut channel.lock()).list.pop_all(&crowd) };
-    first.wake();
-    crowd.wake(|| channel.lock());
+    let any = unsafe { choose(&mut channel.lock()).list.move_all(&crowd) };
+    if any {
+        crowd.wake(|| channel.lock());
+    }
 }
 
 // ---- a plain wait ----

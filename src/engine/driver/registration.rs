@@ -66,8 +66,8 @@ use crate::engine::sched::list::Fifo;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
+use crate::engine::wait::WaitReason;
 use crate::engine::wait::queue::{Position, WaitQueue, Waited};
-use crate::engine::wait::{WaitReason, Waiter};
 
 const MAYBE: usize = WaitQueue::flag(0);
 const DOUBT: usize = WaitQueue::flag(1);
@@ -150,10 +150,7 @@ impl Readiness {
         }
         let mut locked = self.queue.lock();
         while let Some(claimed) = locked.pop(0) {
-            // SAFETY: a claimed wait is alive until it is notified.
-            if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
-                ready.push(green);
-            }
+            claimed.notify(ready);
         }
         // The call cannot fail: the closure always returns `Some`.
         let _ = locked.release_if(|state| Some(state.with(news)));

@@ -118,12 +118,14 @@ pub(super) fn try_together(
         result: Cell::new(None),
         waiter: Waiter::new(),
     };
+    let entry = transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
+    let name = ptr::from_ref(&request).expose_provenance() as u64;
     // SAFETY: the bytes are borrowed, and the request stays here, until this returns; that is after the flush.
     // The flag keeps the send from waiting.
-    let is_full = unsafe {
-        let entry = transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
-        sends.push(&entry, &request)
-    };
+    unsafe { sends.batch.push(&entry, name) };
+    sends.requests[sends.count] = &request;
+    sends.count += 1;
+    let is_full = sends.count == SIZE;
     hold(&mut processor, is_full);
     request
         .waiter
@@ -160,27 +162,11 @@ fn make_ring() {
     drop(sends);
 }
 
-impl Sends {
-    /// True: there is no place for another one.
-    ///
-    /// # Safety
-    /// The request, and the memory that the entry points to, stay where they are until the flush. The entry makes
-    /// one completion, and does not wait.
-    unsafe fn push(&mut self, entry: &Entry, request: &Request) -> bool {
-        let name = ptr::from_ref(request).expose_provenance() as u64;
-        // SAFETY: the caller's promise.
-        unsafe { self.batch.push(entry, name) };
-        self.requests[self.count] = request;
-        self.count += 1;
-        self.count == SIZE
-    }
-}
-
 impl Held for Sends {
     fn flush(&mut self) -> Fifo {
         let is_done = self.batch.perform(|name, result| {
             let request: *const Request = ptr::with_exposed_provenance(name as usize);
-            // SAFETY: the name was made in `push`, and its thread waits.
+            // SAFETY: the name was made by `try_together`, whose thread waits.
             unsafe { (*request).result.set(Some(result)) };
         });
         if !is_done {

@@ -8,6 +8,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{self, ManuallyDrop, MaybeUninit};
+use core::ptr;
 use std::io::{self, ErrorKind};
 #[cfg(feature = "net")]
 use std::io::{IoSlice, IoSliceMut};
@@ -31,7 +32,7 @@ use crate::engine::wait::{Facts, Locator, WaitKind, WaitReason};
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
-    fd: ManuallyDrop<OwnedFd>,
+    fd: OwnedFd,
     registration: Registration,
     /// Whether it is a TCP stream: a call that transfers less than it asked for has then emptied
     /// it.
@@ -60,7 +61,7 @@ impl Source {
 
     pub(crate) fn new(fd: OwnedFd) -> Source {
         Source {
-            fd: ManuallyDrop::new(fd),
+            fd,
             registration: Registration::new(),
             is_stream: false,
         }
@@ -76,10 +77,9 @@ impl Source {
     /// Returns the descriptor, and undoes its registration.
     pub(crate) fn into_fd(mut self) -> OwnedFd {
         self.deregister();
-        // SAFETY: the descriptor is taken once, since `self` is forgotten.
-        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        mem::forget(self);
-        fd
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the descriptor is taken once, since `this` is not dropped. (Nothing else of it owns anything.)
+        unsafe { ptr::read(&this.fd) }
     }
 
     /// The record of its readiness, if it is registered.
@@ -243,10 +243,9 @@ impl UnwindSafe for Source {}
 impl RefUnwindSafe for Source {}
 
 impl Drop for Source {
+    /// Before the descriptor is closed.
     fn drop(&mut self) {
         self.deregister();
-        // SAFETY: the descriptor is dropped once, here.
-        unsafe { ManuallyDrop::drop(&mut self.fd) };
     }
 }
 

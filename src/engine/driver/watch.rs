@@ -67,9 +67,9 @@ use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::table::Table;
 use crate::engine::sys::{self, perturb, word};
-use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::wait::claim::{Ended, Node, Wait};
 use crate::engine::wait::list::List;
-use crate::engine::wait::{Locator, WaitKind, WaitReason, Waiter, reason};
+use crate::engine::wait::{Locator, WaitKind, WaitReason, reason};
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
@@ -172,15 +172,8 @@ impl Lists {
     /// Takes all threads out; they go into `ready`.
     fn wake_all(&mut self, ready: &mut Fifo) {
         while let Some(claimed) = self.waiting.pop() {
-            wake(claimed, ready);
+            claimed.notify(ready);
         }
-    }
-}
-
-fn wake(claimed: Claimed, ready: &mut Fifo) {
-    // SAFETY: a claimed wait is alive until it is notified.
-    if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
-        ready.push(green);
     }
 }
 
@@ -276,13 +269,13 @@ impl Watched {
         let concerns = |wanted: i32| events & (wanted | ALWAYS) != 0;
         let is_told = |node: &Node| !takes(node) && concerns(wanted(node));
         while let Some(claimed) = lists.waiting.pop_where(is_told) {
-            wake(claimed, ready);
+            claimed.notify(ready);
         }
         let mut woken = 0;
         for event in EVENTS.into_iter().filter(|&event| concerns(event)) {
             let is_first = |node: &Node| takes(node) && wanted(node) == event;
             if let Some(claimed) = lists.waiting.pop_where(is_first) {
-                wake(claimed, ready);
+                claimed.notify(ready);
                 woken |= event;
             }
         }

@@ -162,12 +162,6 @@ impl LeastLoaded {
     }
 }
 
-impl Default for LeastLoaded {
-    fn default() -> LeastLoaded {
-        LeastLoaded::new()
-    }
-}
-
 impl core::fmt::Debug for LeastLoaded {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("LeastLoaded")

@@ -81,3 +81,27 @@ pub use self::seat::Seat;
 pub use self::shared_queue::GlobalQueue;
 pub use self::victims::Victims;
 pub use self::work_stealing::WorkStealing;
+
+macro_rules! defaults {
+    ($($policy:ident)*) => {$(
+        impl Default for $policy {
+            fn default() -> $policy {
+                $policy::new()
+            }
+        }
+    )*};
+}
+
+defaults!(LeastLoaded Priorities RelaxedFifo WorkStealing);
+
+macro_rules! without_details {
+    ($($policy:ident)*) => {$(
+        impl core::fmt::Debug for $policy {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($policy)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+without_details!(Priorities RelaxedFifo);

@@ -33,6 +33,7 @@
 
 use core::mem;
 
+use super::relaxed_fifo::{below, roll};
 use super::seat::Seats;
 use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
@@ -87,6 +88,8 @@ struct Worker {
     queues: Lock<Queues>,
     /// The rank of the best thread: the smaller the better.
     rank: AtomicU64,
+    /// For the holder of the seat.
+    dice: AtomicU64,
     len: AtomicUsize,
 }
 
@@ -94,7 +97,6 @@ struct Queues {
     levels: [Fifo; LEVELS],
     is_closed: bool,
     picks: u32,
-    random: u32,
 }
 
 /// Returns the level of a thread that became ready in this way.
@@ -132,14 +134,6 @@ impl Queues {
         self.picks = self.picks.wrapping_add(1);
         self.picks.is_multiple_of(OLDEST_INTERVAL)
     }
-
-    /// Returns a random number below `bound` (xorshift; Marsaglia 2003).
-    fn random(&mut self, bound: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 17;
-        self.random ^= self.random << 5;
-        ((self.random as u64 * bound as u64) >> 32) as usize
-    }
 }
 
 impl Worker {
@@ -149,10 +143,9 @@ impl Worker {
                 levels: [const { Fifo::new() }; LEVELS],
                 is_closed: false,
                 picks: 0,
-                // Anything but 0.
-                random: 0x9e37_79b9 ^ (index as u32 + 1),
             }),
             rank: AtomicU64::new(NONE),
+            dice: AtomicU64::new(index as u64),
             len: AtomicUsize::new(0),
         }
     }
@@ -244,18 +237,6 @@ impl Priorities {
     }
 }
 
-impl Default for Priorities {
-    fn default() -> Priorities {
-        Priorities::new()
-    }
-}
-
-impl core::fmt::Debug for Priorities {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Priorities").finish_non_exhaustive()
-    }
-}
-
 impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let own = seat.map(|seat| self.workers.of(seat));
@@ -282,7 +263,8 @@ impl Policy for Priorities {
             return own.take(queues, level).map(Next::from);
         }
         let (level, _) = queues.best()?;
-        let other = self.workers.find(queues.random(self.workers.in_use()));
+        let other = below(self.workers.in_use(), roll(&own.dice) as u32);
+        let other = self.workers.find(other);
         match other.filter(|other| other.rank().saturating_add(SLACK) < queues.rank()) {
             None => own.take(queues, level),
             Some(other) => {

@@ -31,8 +31,6 @@
 //! Rejected: the dense bits as the first thing to look at (all processors write them whenever a
 //! queue runs empty); a counter as the clock (one cache line for all).
 
-use core::cell::Cell;
-
 use super::seat::Seats;
 use super::shared_queue::Aging;
 use super::tuning::LANES;
@@ -75,7 +73,7 @@ pub struct RelaxedFifo {
     preempted: Lanes,
     aging: Aging,
     resizing: Lock<()>,
-    dice: Seats<Dice>,
+    dice: Seats<AtomicU64>,
     /// The dice of callers without a seat.
     shared_dice: AtomicU64,
 }
@@ -102,20 +100,6 @@ struct Lane {
 #[repr(align(128))]
 struct Bits(AtomicU64);
 
-/// Random numbers for the holder of a seat.
-struct Dice(Cell<u64>);
-
-// SAFETY: used by the holder of the seat only, and seats change hands with a Release and an Acquire
-// (`sched::processor`).
-unsafe impl Sync for Dice {}
-
-impl Dice {
-    fn roll(&self) -> u64 {
-        self.0.set(self.0.get().wrapping_add(STEP));
-        mix(self.0.get())
-    }
-}
-
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Mixes the bits of `n`: the `n`th random number is `mix(n * STEP)` (SplitMix64; Steele, Lea and
@@ -126,9 +110,16 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
+/// Returns the next random number. (Of two callers at once, both may get the same one.)
+pub(super) fn roll(dice: &AtomicU64) -> u64 {
+    let n = dice.load(Ordering::Relaxed).wrapping_add(STEP);
+    dice.store(n, Ordering::Relaxed);
+    mix(n)
+}
+
 /// Returns a number below `bound`, evenly distributed.
 #[inline(always)]
-fn below(bound: usize, random: u32) -> usize {
+pub(super) fn below(bound: usize, random: u32) -> usize {
     ((random as u64 * bound as u64) >> 32) as usize
 }
 
@@ -141,9 +132,9 @@ impl Lanes {
         }
     }
 
-    fn push(&self, green: &'static Green, random: impl Fn() -> u64) {
+    fn push(&self, green: &'static Green, dice: &AtomicU64) {
         for tries in 0.. {
-            let index = below(self.in_use.load(Ordering::Relaxed), random() as u32);
+            let index = below(self.in_use.load(Ordering::Relaxed), roll(dice) as u32);
             let lane = self.lanes.get(index);
             let list = match tries < TRIES {
                 true => lane.list.try_lock(),
@@ -160,9 +151,9 @@ impl Lanes {
         }
     }
 
-    fn pop(&self, random: impl Fn() -> u64) -> Option<&'static Green> {
-        let (roll, lanes) = (random(), self.in_use.load(Ordering::Relaxed));
-        let [one, other] = [roll as u32, (roll >> 32) as u32].map(|roll| below(lanes, roll));
+    fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
+        let (random, lanes) = (roll(dice), self.in_use.load(Ordering::Relaxed));
+        let [one, other] = [random as u32, (random >> 32) as u32].map(|r| below(lanes, r));
         let [mine, others] = [one, other].map(|index| self.oldest(index));
         let mut found = None;
         if mine != EMPTY && others != EMPTY {
@@ -170,7 +161,7 @@ impl Lanes {
         }
         while found.is_none() {
             // `None` if others were faster.
-            found = self.take(self.oldest_used(random())?);
+            found = self.take(self.oldest_used(roll(dice))?);
         }
         found
     }
@@ -287,55 +278,36 @@ impl RelaxedFifo {
         policy
     }
 
-    fn pop(&self, random: impl Fn() -> u64) -> Option<&'static Green> {
+    fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
         if !self.preempted.is_empty() {
             if self.fresh.is_empty() {
                 self.aging.reset();
             } else if self.aging.is_due(clock::now())
-                && let Some(green) = self.preempted.pop(&random)
+                && let Some(green) = self.preempted.pop(dice)
             {
                 return Some(green);
             }
         }
-        let fresh = self.fresh.pop(&random);
-        fresh.or_else(|| self.preempted.pop(&random))
-    }
-}
-
-impl Default for RelaxedFifo {
-    fn default() -> RelaxedFifo {
-        RelaxedFifo::new()
-    }
-}
-
-impl core::fmt::Debug for RelaxedFifo {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("RelaxedFifo").finish_non_exhaustive()
+        let fresh = self.fresh.pop(dice);
+        fresh.or_else(|| self.preempted.pop(dice))
     }
 }
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let dice = seat.map(|seat| self.dice.of(seat));
+        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat));
         let lanes = match how {
             Readied::Preempted => &self.preempted,
             _ => &self.fresh,
         };
-        lanes.push(thread.into_green(), || match dice {
-            Some(dice) => dice.roll(),
-            None => mix(self
-                .shared_dice
-                .fetch_add(STEP, Ordering::Relaxed)
-                .wrapping_add(STEP)),
-        });
+        lanes.push(thread.into_green(), dice);
         // A processor whose thread gives way takes one in exchange: others have no more than
         // before.
         ForOthers::when(!(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted)))
     }
 
     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
-        let dice = self.dice.of(seat);
-        Some(Ready::new(self.pop(|| dice.roll())?).into())
+        Some(Ready::new(self.pop(self.dice.of(seat))?).into())
     }
 
     fn resize(&self, processors: usize) {
@@ -345,7 +317,7 @@ impl Policy for RelaxedFifo {
             LANES * processors
         };
         self.dice
-            .grow_to(processors, |index| Dice(Cell::new(mix(index as u64))));
+            .grow_to(processors, |index| AtomicU64::new(mix(index as u64)));
         let classes = [&self.fresh, &self.preempted];
         classes.iter().for_each(|class| class.grow_to(lanes));
         let _off = current::preemption_off();
@@ -374,8 +346,8 @@ mod tests {
         let policy = RelaxedFifo::new();
         policy.resize(processors);
         for index in 0..processors {
-            let dice = policy.dice.find(index).unwrap();
-            dice.0.set(mix(seed + index as u64));
+            let dice = policy.dice.get(index);
+            dice.store(mix(seed + index as u64), Ordering::Relaxed);
         }
         policy
     }

@@ -106,12 +106,6 @@ pub struct WorkStealing {
     locals: Seats<Local>,
 }
 
-impl Default for WorkStealing {
-    fn default() -> WorkStealing {
-        WorkStealing::new()
-    }
-}
-
 impl fmt::Debug for WorkStealing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WorkStealing").field(&self.options).finish()
@@ -223,22 +217,6 @@ impl WorkStealing {
     pub const fn global_interval(mut self, picks: u32) -> WorkStealing {
         self.options.global_interval = picks;
         self
-    }
-
-    /// Does [`Policy::ready`] for a seat that has not come before.
-    #[cold]
-    #[inline(never)]
-    fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> ForOthers {
-        self.locals.of(seat);
-        self.ready(thread, how, Some(seat))
-    }
-
-    /// Does [`Policy::next`] for a seat that has not come before.
-    #[cold]
-    #[inline(never)]
-    fn next_at_first(&self, seat: &Seat, others: Others) -> Option<Next> {
-        self.locals.of(seat);
-        self.next(seat, others)
     }
 
     fn take_global(&self, local: &Held<'_, Local>) -> Option<Ready> {
@@ -430,7 +408,10 @@ impl Policy for WorkStealing {
         let local = match seat {
             None => None,
             Some(seat) => match self.locals.hold_known(seat) {
-                None => return self.ready_at_first(thread, how, seat),
+                None => {
+                    self.locals.of(seat); // it comes for the first time
+                    return self.ready(thread, how, Some(seat));
+                }
                 known => known,
             },
         };
@@ -467,7 +448,8 @@ impl Policy for WorkStealing {
     #[inline]
     fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
         let Some(local) = self.locals.hold_known(seat) else {
-            return self.next_at_first(seat, others);
+            self.locals.of(seat); // it comes for the first time
+            return self.next(seat, others);
         };
         let next = self.choose(&local, others)?;
         local.next.set_running(next.thread.green());

@@ -27,6 +27,7 @@ use core::ptr;
 
 use super::{Outcome, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::perturb;
 
 /// A thread that waits, and how its wait ended.
@@ -173,17 +174,27 @@ impl Claimed {
     /// Lets the thread go on. Call it without a lock that others may want.
     #[inline]
     pub(crate) fn wake(self) {
-        // SAFETY: the node's thread waits for us until the waiter is notified, and the notification
-        // is the last access here.
-        unsafe {
-            Waiter::wake_at(self.into_waiter());
+        // SAFETY: the waiter is alive, and not touched any more after this.
+        unsafe { Waiter::wake_at(self.waiter()) };
+    }
+
+    /// The same for a caller that may be in a signal handler.
+    pub(crate) fn wake_from_anywhere(self) {
+        // SAFETY: as in `wake`.
+        unsafe { Waiter::wake_from_anywhere(self.waiter()) };
+    }
+
+    /// Lets the thread go on; a green thread goes into `ready`, and the caller makes it ready.
+    pub(crate) fn notify(self, ready: &mut Fifo) {
+        // SAFETY: as in `wake`.
+        if let Some(green) = unsafe { Waiter::notify_at(self.waiter()) } {
+            ready.push(green);
         }
     }
 
-    /// The place where the thread waits, for a caller that notifies it itself: the place is alive
-    /// until then.
-    pub(crate) fn into_waiter(self) -> *const Waiter {
-        // SAFETY: as in `wake`.
+    /// The place where the thread waits, which is alive until the thread is notified.
+    fn waiter(&self) -> *const Waiter {
+        // SAFETY: the node's thread waits for us (invariant 1), so its wait is alive.
         unsafe { &raw const (*(*self.0).wait.get()).waiter }
     }
 

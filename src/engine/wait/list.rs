@@ -13,9 +13,7 @@
 
 use core::{iter, ptr};
 
-use super::Waiter;
 use super::claim::{Claimed, Node};
-use crate::engine::atomic::Cell;
 use crate::engine::sys::perturb;
 
 pub(crate) struct List {
@@ -183,69 +181,44 @@ impl List {
         }
     }
 
-    /// Claims the first few nodes that can be claimed and takes them out, in order; the other
-    /// nodes, if there are any, go to `crowd`.
+    /// Moves all nodes to `crowd`. False: there were none.
     ///
     /// # Safety
-    /// `crowd` is new, stays where it is, and is told to wake its members after the list's lock is
-    /// released.
-    pub(crate) unsafe fn pop_all(&mut self, crowd: &Crowd) -> Chain {
-        let mut chain = Chain::new();
-        while !chain.is_long() {
-            match self.pop() {
-                Some(claimed) => chain.push(claimed),
-                None => return chain,
-            }
+    /// `crowd` is new, and stays where it is. After true, it is told to wake its members after the list's lock is released.
+    pub(crate) unsafe fn move_all(&mut self, crowd: &Crowd) -> bool {
+        if self.is_empty() {
+            return false;
         }
-        if !self.is_empty() {
-            // SAFETY: the caller makes the promise that the crowd needs. The place before the first is
-            // behind the last.
-            unsafe { self.push_back(&crowd.sentinel) };
-            self.head = ptr::null();
-            crowd.is_used.set(true);
-        }
-        chain
+        // SAFETY: the crowd stays where it is until it has woken its members, as the caller promises; then its node is out.
+        // The place before the first is behind the last.
+        unsafe { self.push_back(&crowd.0) };
+        self.head = ptr::null();
+        true
     }
 }
 
 /// Waits that stood in a list at one moment and are woken a few at a time: so neither the lock of
 /// the list is held nor preemption off for as long as it takes to wake many.
 ///
-/// The nodes form a circle without a head, closed by a sentinel that belongs to no wait. If a wait
-/// is over before it is claimed, its thread takes its node out as usual: that concerns the
-/// neighbours only.
-pub(crate) struct Crowd {
-    sentinel: Node,
-    /// Whether a node ever was in it: readable without the lock.
-    is_used: Cell<bool>,
-}
+/// The nodes form a circle without a head, closed by a node that belongs to no wait. If a wait is over before it is
+/// claimed, its thread takes its node out as usual: that concerns the neighbours only.
+pub(crate) struct Crowd(Node);
 
 impl Crowd {
     pub(crate) fn new() -> Crowd {
-        Crowd {
-            sentinel: Node::new(ptr::null()),
-            is_used: Cell::new(false),
-        }
+        Crowd(Node::new(ptr::null()))
     }
 
     /// Wakes all waits. Each few are claimed under `lock`, the lock of the list where they were.
-    #[inline]
     pub(crate) fn wake<G>(&self, lock: impl Fn() -> G) {
-        if self.is_used.get() {
-            self.wake_few_at_a_time(lock);
-        }
-    }
-
-    #[cold]
-    fn wake_few_at_a_time<G>(&self, lock: impl Fn() -> G) {
         let mut any = true;
         while any {
             let mut chain = Chain::new();
             let guard = lock();
             while !chain.is_long() && any {
-                let node = self.sentinel.next.get();
-                any = !ptr::eq(node, &self.sentinel);
-                // SAFETY: the node is in the circle, so it is alive; or it is the sentinel, which
+                let node = self.0.after();
+                any = !ptr::eq(node, &self.0);
+                // SAFETY: the node is in the circle, so it is alive; or it is the crowd's own, which
                 // belongs to no wait: then it is taken out and not claimed.
                 unsafe {
                     let claimed = any && (*node).claim();
@@ -309,8 +282,7 @@ impl Chain {
     /// [`Chain::wake`] for a caller that may be in a signal handler.
     pub(crate) fn wake_from_anywhere(self) {
         perturb::point("chain: waking");
-        // SAFETY: a claimed wait is alive until it is notified.
-        self.for_each(|claimed| unsafe { Waiter::wake_from_anywhere(claimed.into_waiter()) });
+        self.for_each(Claimed::wake_from_anywhere);
     }
 
     fn for_each(mut self, wake: impl Fn(Claimed)) {

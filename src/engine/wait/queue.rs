@@ -245,11 +245,12 @@ impl Locked<'_> {
         let queue = self.queue;
         let crowd = Crowd::new();
         // SAFETY: the crowd is woken below.
-        let first = unsafe { self.list.pop_all(&crowd) };
+        let any = unsafe { self.list.move_all(&crowd) };
         let released = self.release_if(|state| Some(decide(state)));
         drop(released);
-        first.wake();
-        crowd.wake(|| queue.lock());
+        if any {
+            crowd.wake(|| queue.lock());
+        }
     }
 
     /// [`WaitQueue::wait`] for a caller that has the list already, and gets it back if the thread

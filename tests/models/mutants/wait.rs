@@ -56,7 +56,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "queue", name: "flags_of_others_are_overwritten", model: "gate", fails: "deadlock",
         edits: &[(QUEUE, "                Err(now) => word = now,", "                Err(_) => { self.queue.word.store(flags & FLAGS | first, Ordering::Release); return true }")] },
     Mutant { protocol: "queue", name: "not_all_are_woken", model: "gate", fails: "deadlock",
-        edits: &[(QUEUE, "        crowd.wake(|| queue.lock());\n", "")] },
+        edits: &[(QUEUE, "            crowd.wake(|| queue.lock());\n", "")] },
     Mutant { protocol: "queue", name: "who_gave_up_ends_the_search", model: "baton_and_a_deadline", fails: "deadlock",
         edits: &[(LIST, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
 

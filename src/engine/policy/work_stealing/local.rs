@@ -282,22 +282,15 @@ impl Overflow {
     }
 
     /// Takes the first threads, so many at most. For the holder of the seat.
-    #[inline]
     fn take(&self, most: usize) -> Fifo {
-        match self.len() {
-            0 => Fifo::new(),
-            _ => self.change(self.threads.lock(), |threads| threads.take_first(most)),
-        }
+        self.change(self.threads.lock(), |threads| threads.take_first(most))
     }
 
     /// Takes the first threads for another processor; none if the overflow is in use.
-    #[inline]
     fn steal(&self) -> Fifo {
         match self.threads.try_lock() {
-            Some(threads) if threads.len() != 0 => {
-                self.change(threads, |threads| threads.take_first(CHAIN))
-            }
-            _ => Fifo::new(),
+            Some(threads) => self.change(threads, |threads| threads.take_first(CHAIN)),
+            None => Fifo::new(),
         }
     }
 
@@ -610,7 +603,10 @@ impl Held<'_, Local> {
         if self.overflow.is_closed() {
             self.overflow.open();
         }
-        self.overflow.take(1).pop().map(Ready::new)
+        match self.overflow.len() {
+            0 => None,
+            _ => self.overflow.take(1).pop().map(Ready::new),
+        }
     }
 }
 
