@@ -169,7 +169,7 @@ impl Readiness {
 }
 
 /// Makes all these threads ready.
-pub(super) fn make_ready(mut ready: Fifo) {
+pub(crate) fn make_ready(mut ready: Fifo) {
     while let Some(green) = ready.pop() {
         sched::ready(green);
     }

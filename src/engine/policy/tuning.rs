@@ -24,9 +24,6 @@ pub(super) const MIXING_INTERVAL: u32 = 127;
 /// processor. Without it a thread that is woken by one that computes on waits until that one ends
 /// (`benches/latency`, "the waker computes, idle").
 pub(super) const LONG: u64 = 50_000;
-/// Threads that leave an overflow at once. The lock of the overflow is held while so many links are followed; of fewer,
-/// each would pay a larger part of the lock (`src/engine/policy/work_stealing/tests.rs`, `what_a_queue_cannot_hold_stays_where_thieves_find_it`).
-pub(super) const CHAIN: usize = 64;
 /// Where so many threads wait, the memory of the next two is prefetched; that of fewer is in the cache
 /// (`benches/yield`, 1,000 threads).
 pub(super) const MANY: usize = 64;

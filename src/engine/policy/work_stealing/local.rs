@@ -25,7 +25,7 @@
 //! # The overflow
 //!
 //! What a full local queue cannot hold goes to a list without bound, under a lock of its own: half a queue at a time. From
-//! there it comes back, or goes to a thief, [`CHAIN`] threads at a time. So a thread pays for the lock only its part of a
+//! there it comes back, or goes to a thief, [`HALF`] a queue at a time. So a thread pays for the lock only its part of a
 //! visit, and the lock is held for no longer than it takes to follow so many links. A processor may also hand a single
 //! thread over to the overflow of another one.
 //!
@@ -63,7 +63,7 @@ use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::{HALF, LocalQueue};
 use crate::engine::policy::seat::{Held, Seats};
 use crate::engine::policy::tuning::{
-    CHAIN, GLOBAL_INTERVAL, LONG, MANY, MIXING_INTERVAL, NEXT_IN_A_ROW, ROUND_TURNS,
+    GLOBAL_INTERVAL, LONG, MANY, MIXING_INTERVAL, NEXT_IN_A_ROW, ROUND_TURNS,
 };
 use crate::engine::sched::Green;
 use crate::engine::sched::list::Fifo;
@@ -289,7 +289,7 @@ impl Overflow {
     /// Takes the first threads for another processor; none if the overflow is in use.
     fn steal(&self) -> Fifo {
         match self.threads.try_lock() {
-            Some(threads) => self.change(threads, |threads| threads.take_first(CHAIN)),
+            Some(threads) => self.change(threads, |threads| threads.take_first(HALF)),
             None => Fifo::new(),
         }
     }
@@ -420,7 +420,7 @@ impl Held<'_, Local> {
             Green::prefetch_two(next, after_next);
         }
         match first {
-            None if self.overflow.len() != 0 => self.first_of(self.overflow.take(CHAIN)),
+            None if self.overflow.len() != 0 => self.first_of(self.overflow.take(HALF)),
             first => first.map(Ready::new),
         }
     }

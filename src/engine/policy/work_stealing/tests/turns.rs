@@ -72,7 +72,7 @@ fn turns(policy: WorkStealing, phase: usize, table: &[Turn], picks: usize) -> Op
 }
 
 /// Each thread has a part of the turns, with and without the ideas that order them. (Those that are preempted
-/// wait behind fresh ones of the global queue, for a time that no pick counts: see `aging`.)
+/// wait behind fresh ones of the global queue, for a time that no pick counts: see `shared_queue`.)
 fn all_have_turns(table: &[Turn], picks: usize) {
     let ideas = WorkStealing::new;
     for policy in [
