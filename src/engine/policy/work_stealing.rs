@@ -30,8 +30,8 @@
 //!   has just given a thread a whole time slice looks there first if a fresh one waits: so a thread
 //!   from outside waits for one slice, not for the slices of all threads in a local queue. (If it
 //!   is the turn of a preempted thread, it waits for that thread's slice too.)
-//! - *Stealing.* A thief takes half of a victim's queue, or, when that is empty, a part of its overflow. It takes the next slot only on the last pass, for its owner is about to run that
-//!   thread; a slow one at once.
+//! - *Stealing.* A thief takes half of a victim's queue, or, when that is empty, half a queue of its overflow. It
+//!   takes the next slot only on the last pass, for its owner is about to run that thread; a slow one at once.
 //!
 //! Each idea can be switched off ([`Options`]), to see what it is worth.
 //!
