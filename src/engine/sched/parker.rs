@@ -14,7 +14,8 @@
 //! The sleeps are the word's owner's. A worker is woken by the thread that has chosen it (that has
 //! taken it out of the spares, or has taken the thread that is locked to it out of a queue), and not again
 //! before it was told; any thread wakes the spawner, and any thread pokes. A worker that runs, and the
-//! spawner, is `ASLEEP` as long as nobody has told it anything.
+//! spawner, is `ASLEEP` as long as nobody has told it anything. When a cluster stops, its workers are poked, and the
+//! bell is rung for a worker that collects.
 //!
 //! The monitor sleeps only while all processors do. Most of the time it runs, and who wakes a processor need
 //! not tell it anything. So it is `AWAKE` until it sleeps ([`sleep_beside`](Parker::sleep_beside)), and is
@@ -38,9 +39,9 @@
 //!
 //! # Memory orderings
 //!
-//! What the waker did before `wake` is seen by the owner when it has been told: Release in
-//! `wake`, Acquire in `take`. A poke carries nothing, hence Relaxed. A worker's changes before
-//! its sleep go to the thread that chooses it by the list, or the queue, that it was chosen from.
+//! What the waker did before `wake`, or `poke`, is seen by the owner when it has been told: Release there,
+//! Acquire in `take`. A worker's changes before its sleep go to the thread that chooses it by the list, or the
+//! queue, that it was chosen from.
 //! The monitor's fences stand where they are.
 
 use crate::engine::atomic::{
@@ -49,13 +50,13 @@ use crate::engine::atomic::{
     const_fn, fence,
 };
 use crate::engine::sched::Cluster;
-use crate::engine::sched::events::{Turn, events};
+use crate::engine::sched::io::{self, Turn};
 use crate::engine::sched::list::Fifo;
 use crate::engine::sys::{clock, futex, perturb};
 
 /// Nobody has told it anything.
 const ASLEEP: u32 = 0;
-/// It was given what it waits for, or is dismissed; of the monitor: it runs.
+/// It was given what it waits for; of the monitor: it runs.
 const AWAKE: u32 = 1;
 /// It is to look again for the thing that it waits for.
 const POKED: u32 = 2;
@@ -119,7 +120,7 @@ impl Parker {
     pub(crate) fn wake(&self) {
         // Release: the things that it was given; partner: Acquire in `take`.
         if self.0.swap(AWAKE, Release) == COLLECTING {
-            events().ring();
+            io::ring();
         } else {
             futex::wake(&self.0, 1);
         }
@@ -127,7 +128,8 @@ impl Parker {
 
     /// Ends its sleep, or the next one, without a reason of its own.
     pub(crate) fn poke(&self) {
-        let poked = self.0.compare_exchange(ASLEEP, POKED, Relaxed, Relaxed);
+        // Release: the reason, such as that the cluster stops; partner: Acquire in `take`.
+        let poked = self.0.compare_exchange(ASLEEP, POKED, Release, Relaxed);
         if poked.is_ok() {
             futex::wake(&self.0, 1);
         }

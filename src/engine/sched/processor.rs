@@ -119,7 +119,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::{Counter, Counts};
-use crate::engine::sched::events::Held;
+use crate::engine::sched::io::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::records::Records;
 use crate::engine::sched::thread_stack::ThreadStack;

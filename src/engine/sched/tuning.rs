@@ -87,7 +87,7 @@ pub(super) const CROWDED_PART: u64 = 20;
 pub(super) const SPARES_KEPT: usize = 8;
 pub(super) const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
 /// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody is evicted
-/// for want of one (`thread_limit`).
+/// for want of one (`monitor`).
 pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 // ---- memory ----

@@ -18,8 +18,7 @@ use std::io;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering};
-use crate::engine::sched::events::Turn;
-use crate::engine::sched::list::{Fifo, Lifo, Linked};
+use crate::engine::sched::list::{Lifo, Linked};
 use crate::engine::sched::monitor::Rest;
 use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::processor::Ownership;
@@ -64,7 +63,7 @@ pub(crate) struct Worker {
     /// The kernel thread to which a preemption signal is on its way, or 0. It is an id, not a flag:
     /// a signal that was sent to the kernel thread before, and never came, concerns nobody else.
     signalled: AtomicU32,
-    wake: Parker,
+    pub(super) parker: Parker,
     /// The link among the spares, or among those that have ended.
     below: Cell<Option<&'static Worker>>,
     /// The thread to run when woken with a processor: a green thread that is locked to this
@@ -74,10 +73,6 @@ pub(crate) struct Worker {
     pub(crate) searching: Cell<bool>,
     /// Its kernel thread had children when the thread that is locked to it was locked.
     pub(super) had_children: Cell<bool>,
-    /// Woken to end.
-    pub(crate) dismissed: Cell<bool>,
-    /// How long it slept until events came, in nanoseconds.
-    pub(crate) events_after: Cell<u64>,
     /// The switch in which its thread is not preempted: a handler that nobody knew of may be running.
     spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
@@ -142,11 +137,10 @@ impl Worker {
                 None => Worker::register_some()?,
             }
         };
-        // Release: pairs with the Acquire in `kick_monitor`, which any thread may call.
+        // Release: pairs with the Acquire in `clusters`, which any thread may call.
         worker.cluster.store(Some(cluster), Ordering::Release);
         worker.handed.set(None);
         worker.searching.set(false);
-        worker.dismissed.set(false);
         worker.at_home.set(true);
         Ok(worker)
     }
@@ -196,13 +190,11 @@ impl Worker {
             index,
             kernel_thread: AtomicU32::new(0),
             signalled: AtomicU32::new(0),
-            wake: Parker::new(),
+            parker: Parker::new(),
             below: Cell::new(None),
             handed: Cell::new(None),
             searching: Cell::new(false),
             had_children: Cell::new(false),
-            dismissed: Cell::new(false),
-            events_after: Cell::new(u64::MAX),
             spared: AtomicU32::new(0),
             rest: Rest::default(),
             cluster: AtomicStatic::none(),
@@ -334,45 +326,17 @@ impl Worker {
         }
     }
 
-    /// Wakes the monitor of this worker's cluster.
-    pub(crate) fn kick_monitor(&self) {
-        // Acquire: pairs with the Release in `new`.
-        if let Some(cluster) = self.cluster.load(Ordering::Acquire) {
-            cluster.monitor.kick();
-        }
-    }
-
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
         self.cluster.is(cluster, Ordering::Relaxed)
     }
 
     /// See [`Parker::sleep`].
-    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
-        self.wake.sleep(deadline)
+    pub(super) fn sleep(&self, deadline: Option<u64>) -> Slept {
+        self.parker.sleep(deadline)
     }
 
-    /// See [`Parker::sleep_collecting`].
-    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
-        self.wake.sleep_collecting(turn, deadline)
-    }
-
-    /// Blocks until [`wake`](Worker::wake).
-    pub(crate) fn sleep_until_woken(&self) {
+    /// Blocks until the thread that has chosen this worker wakes it.
+    pub(super) fn sleep_until_woken(&self) {
         while self.sleep(None) != Slept::Woken {}
-    }
-
-    /// Ends its sleep. The caller has chosen the worker and given it the thing that it waits for.
-    pub(crate) fn wake(&self) {
-        self.wake.wake();
-    }
-
-    /// See [`Parker::poke`].
-    pub(crate) fn poke(&self) {
-        self.wake.poke();
-    }
-
-    /// Whether it sleeps by collecting events. A hint.
-    pub(crate) fn is_collecting(&self) -> bool {
-        self.wake.is_collecting()
     }
 }

@@ -118,7 +118,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(WAKE, "self.0.swap(ASLEEP, Acquire)", "self.0.swap(ASLEEP, Relaxed)")] },
     // ---- wake: no wake-up is lost ----
     Mutant { protocol: "wake", name: "a_poke_eats_a_wake_up", model: "woken_on_the_futex", fails: "deadlock",
-        edits: &[(WAKE, "let poked = self.0.compare_exchange(ASLEEP, POKED, Relaxed, Relaxed);", "let poked = Ok::<u32, u32>(self.0.swap(POKED, Relaxed));")] },
+        edits: &[(WAKE, "let poked = self.0.compare_exchange(ASLEEP, POKED, Release, Relaxed);", "let poked = Ok::<u32, u32>(self.0.swap(POKED, Relaxed));")] },
     Mutant { protocol: "wake", name: "a_poke_wakes_nobody", model: "poked", fails: "deadlock",
         edits: &[(WAKE, "        if poked.is_ok() {", "        if false {")] },
     Mutant { protocol: "wake", name: "blocks_without_comparing", model: "woken_on_the_futex", fails: "deadlock",
@@ -126,7 +126,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "sleeps_without_looking", model: "woken_on_the_futex", fails: "deadlock",
         edits: &[(WAKE, "        loop {\n            match self.take() {", "        loop {\n            self.0.swap(ASLEEP, Relaxed);\n            futex::wait(&self.0, ASLEEP, deadline);\n            match self.take() {")] },
     Mutant { protocol: "wake", name: "nobody_rings_who_collects", model: "woken_from_collecting", fails: "deadlock",
-        edits: &[(WAKE, "== COLLECTING {\n            events().ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
+        edits: &[(WAKE, "== COLLECTING {\n            io::ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
     Mutant { protocol: "wake", name: "looks_before_it_wakes", model: "woken_from_collecting", fails: "deadlock",
         edits: &[(WAKE, "if self.0.swap(AWAKE, Release) == COLLECTING {", "if (self.is_collecting(), self.0.swap(AWAKE, Release)).0 {")] },
     Mutant { protocol: "wake", name: "collects_over_a_wake_up", model: "woken_from_collecting", fails: "deadlock",
@@ -138,7 +138,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "time_is_up_whatever_it_is_told", model: "gives_up_sleeping", fails: "deadlock",
         edits: &[(WAKE, "            AWAKE => (Slept::Woken, ready),", "            AWAKE if deadline.is_none() => (Slept::Woken, ready),")] },
     Mutant { protocol: "wake", name: "all_collect", model: "one_collects", fails: "deadlock",
-        edits: &[(MODEL, "        events().turn()", "        Some(events::for_all())")] },
+        edits: &[(MODEL, "        events::turn()", "        Some(events::for_all())")] },
     // ---- wake: its users ----
     Mutant { protocol: "wake", name: "goes_though_it_is_chosen", model: "gives_up_sleeping", fails: LOST,
         edits: &[(MODEL, "                    Slept::Disturbed if worker.choose() => 0,\n                    Slept::Disturbed => worker.until_woken(by),", "                    Slept::Disturbed => 0,")] },

@@ -112,7 +112,8 @@ impl Cluster {
     /// All workers end.
     pub(crate) fn stop(&'static self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.dismiss_spares();
+        let workers = self.workers.iter();
+        workers.for_each(|worker| worker.parker.poke());
     }
 
     /// Frees the cluster, its records and its stacks.

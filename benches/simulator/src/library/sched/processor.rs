@@ -13,7 +13,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::Counts;
-use crate::engine::sched::events::Held;
+use crate::engine::sched::io::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::start::{Cache, Records};
 use crate::engine::sched::timers::Looks;
@@ -106,7 +106,7 @@ impl Processor {
                 crowded_since: NEVER,
                 spin_pays: false,
                 spins_from: 0,
-                looks: Looks,
+                looks: Looks { flush: NEVER },
                 arrivals_until: 0,
                 held: None,
                 stacks: Cache::new(),
