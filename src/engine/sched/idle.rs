@@ -71,8 +71,6 @@
 //! kernel thread has children does not retire. A worker that is to end with the thread that is locked to it *lingers*
 //! if its kernel thread had children before: it runs nobody until the children are gone or the cluster stops.
 
-use core::ptr::NonNull;
-
 use crate::engine::atomic::{
     AtomicU64,
     Ordering::{Relaxed, Release, SeqCst},
@@ -527,11 +525,11 @@ impl Cluster {
     pub(crate) fn take_idle_processor(
         &'static self,
         worker: &'static Worker,
-    ) -> Option<NonNull<Processor>> {
+    ) -> Option<&'static Processor> {
         let mut idlers = self.idlers.lock();
         let processor = self.idle.cancel_sleep().then(|| idlers.pop_processor())?;
         drop(idlers);
-        let taken = NonNull::from(processor.shared());
+        let taken = processor.shared();
         processor.give_to(worker);
         self.monitor.kick();
         // The worker does not search: it has found its work.

@@ -5,7 +5,7 @@
 //! | `run` | the run loop: find a thread, here or at other processors, switch to it, do what it asks for; making threads ready |
 //! | `thread`, `records`, `identity`, `stack` | a green thread's record; the store of records; its name and number; its stack and thread-local block |
 //! | `switch` | to a green thread and back; what becomes of malloc's caches |
-//! | `current`, `hiding`, `places` | which thread is this, and its way into the runtime; threads announce that they block, or may block; where a thread is hidden; where a kernel thread's words lie |
+//! | `current`, `hiding` | which thread is this, and its way into the runtime; threads announce that they block, or may block; where a thread is hidden |
 //! | `park`, `deferred` | how a thread waits, and how another one wakes it; what signal handlers leave to the monitor |
 //! | `worker`, `processor`, `cluster` | the kernel thread; the right to run, and how it is owned and taken; all of them together, and how many threads live |
 //! | `idle`, `parker` | sleeping and waking without a lost wake-up (`idle.md` has the proof); the word on which a kernel thread sleeps |
@@ -61,7 +61,6 @@ mod monitor;
 pub(crate) mod name;
 pub(crate) mod park;
 mod parker;
-pub(crate) mod places;
 pub(crate) mod preempt;
 mod processor;
 pub(crate) mod pthreads;

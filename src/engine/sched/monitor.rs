@@ -100,7 +100,7 @@ struct Monitor {
     tick: u64,
     /// Looks in a row without an event.
     quiet: u32,
-    /// When the quota of CPU time is to be read again, and strays looked at.
+    /// When the spawner is to read the quota of CPU time again, and strays are looked at.
     quota_at: u64,
     strays_at: u64,
     first_stray: usize,
@@ -169,8 +169,9 @@ impl Monitor {
             }
         }
         if self.now >= self.quota_at {
-            cluster.doubt_quota();
+            // The spawner reads the quota, and looks at the stacks.
             spawner::ask_to_reclaim(cluster);
+            cluster.spawner.ring();
             self.quota_at = self.now + QUOTA;
         }
         if self.now >= self.strays_at {
@@ -428,7 +429,7 @@ impl Monitor {
         green: &'static Green,
         seen: &mut Seen,
     ) {
-        worker.end_slice(seen.slice);
+        worker.over.store(seen.slice, Ordering::Relaxed);
         let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
         let has_moved = seen.moved_at == self.now;
@@ -469,7 +470,7 @@ impl Monitor {
         perturb::point("monitor: taking");
         let retake = || {
             let word = &worker.processor;
-            let taken = word.retake(processor.into(), kernel_thread::barrier, || {
+            let taken = word.retake(processor, kernel_thread::barrier, || {
                 // Acquire: pairs with the Release on the way out of the runtime (`current`).
                 green.off.load(Ordering::Acquire) == 0
                     && worker.is_running(green)

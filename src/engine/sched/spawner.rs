@@ -32,7 +32,7 @@ use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::quiet;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::thread_stack::ThreadStack;
-use crate::engine::sched::tuning::RETRY_SPAWN;
+use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
 use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, current, switch, worker};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
@@ -118,6 +118,7 @@ fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
     let mut looks = Looks::new();
+    let mut quota_at = clock::now();
     let spawner = &cluster.spawner;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let look_at = looks.see_to(|now| {
@@ -130,6 +131,12 @@ fn work(cluster: &'static Cluster) {
         // The spawner was told, or the time is up: it looks at everything.
         let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
+        let now = clock::now();
+        if now >= quota_at {
+            // The monitor rings once a second.
+            quota_at = now + QUOTA / 2;
+            cluster.see_to_quota();
+        }
         cluster.see_to_size();
         report_signals(spawner.no_signals.load(Ordering::Relaxed) as i32);
         let is_called = spawner.is_called.swap(false, Ordering::Relaxed);

@@ -50,7 +50,7 @@ pub(crate) struct Worker {
     /// Counts time slices: a thread from the next slot goes on in the one before.
     pub(crate) slice: AtomicU32,
     /// The slice that the monitor has ended; it counts only while `slice` is still this one.
-    over: AtomicU32,
+    pub(super) over: AtomicU32,
     /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
     /// [`tls::no_cache`] if it has none.
     pub(crate) tcache: Cell<usize>,
@@ -117,13 +117,7 @@ pub(crate) fn clusters() -> impl Iterator<Item = &'static Cluster> {
 
 /// Whether a processor of any cluster is awake.
 pub(crate) fn any_is_awake() -> bool {
-    all().any(|worker| {
-        worker.kernel_thread.load(Ordering::Relaxed) != 0
-            && worker
-                .cluster
-                .load(Ordering::Acquire) // pairs with the Release in `new`
-                .is_some_and(|cluster| cluster.idle.awake() != 0)
-    })
+    clusters().any(|cluster| cluster.idle.awake() != 0)
 }
 
 impl Worker {
@@ -238,11 +232,6 @@ impl Worker {
         self.over.load(Ordering::Relaxed) == self.slice.load(Ordering::Relaxed)
     }
 
-    /// The monitor ends time slice `slice`.
-    pub(crate) fn end_slice(&self, slice: u32) {
-        self.over.store(slice, Ordering::Relaxed);
-    }
-
     /// The thread that runs now is not preempted before it leaves its stack.
     pub(super) fn spare_thread(&self) {
         let tick = self.tick.load(Ordering::Relaxed);
@@ -297,8 +286,7 @@ impl Worker {
 
     /// The CPU time that its kernel thread has used, in nanoseconds.
     pub(super) fn cpu_time(&self) -> u64 {
-        let id = self.kernel_thread.load(Ordering::Relaxed) as i32;
-        clock::cpu_time(kernel_thread::cpu_clock(id))
+        clock::cpu_time(kernel_thread::cpu_clock(self.thread()))
     }
 
     /// The part of it that was used in user mode. The system may count in ticks.

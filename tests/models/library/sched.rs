@@ -18,8 +18,9 @@ pub(crate) mod park {
 }
 #[path = "../../../src/engine/sched/parker.rs"]
 pub(crate) mod parker;
-#[path = "../../../src/engine/sched/places.rs"]
-pub(crate) mod places;
+pub(crate) mod places {
+    include!(concat!(env!("OUT_DIR"), "/parts/kernel.rs"));
+}
 pub(crate) mod processor {
     include!(concat!(env!("OUT_DIR"), "/parts/processor.rs"));
 }

@@ -104,7 +104,7 @@ impl Cluster {
         cluster.table.grow_to(processors, new);
         for (worker, processor) in cluster.workers.iter().zip(cluster.table.iter()) {
             worker.set_cluster(cluster);
-            worker.processor.assign(processor.into());
+            worker.processor.assign(processor);
         }
         cluster
     }

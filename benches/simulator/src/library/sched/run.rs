@@ -151,7 +151,7 @@ fn tell(cluster: &'static Cluster, for_others: ForOthers) {
 pub(crate) unsafe fn enter(worker: &'static Worker) -> Owned<'static> {
     let processor = worker.processor.get().expect("nobody takes processors");
     // SAFETY: the run loop uses it no more until the thread has left; the rest is the caller's promise.
-    unsafe { Owned::at(processor) }
+    unsafe { Owned::assume(processor) }
 }
 
 // ---- finding work ----
