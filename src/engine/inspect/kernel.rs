@@ -48,6 +48,125 @@ use crate::engine::sched::park::Parking;
 use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
 
+// ==== the places ====
+
+/// Whose a record is.
+pub(crate) struct Place {
+    /// | 32 bits: turn | 32: thread |
+    word: AtomicU64,
+}
+
+/// The round in which threads look at the places of a table.
+pub(crate) struct Places {
+    /// The place that is looked at next.
+    next: AtomicUsize,
+    /// How many places at the front of the table are in use.
+    used: AtomicUsize,
+    /// How many of the places of this round had living threads.
+    living: AtomicUsize,
+}
+
+/// How many places are in use at first.
+const LEAST: usize = if cfg!(greenthread_model) { 2 } else { 64 };
+
+/// How many places of a full table a thread looks at before it goes without.
+const LOOKS: usize = 1024;
+
+const THREAD: u64 = 0xffff_ffff;
+const TURN: u64 = THREAD + 1;
+
+impl Place {
+    const_fn! {
+        pub(crate) const fn new() -> Place {
+            Place {
+                word: AtomicU64::new(0),
+            }
+        }
+    }
+
+    /// The thread that has it; 0: none.
+    pub(crate) fn thread(&self) -> i32 {
+        self.word.load(Relaxed) as i32
+    }
+
+    /// The thread that has it has another number now: it has forked.
+    pub(crate) fn renumber(&self, thread: i32) {
+        let turn = self.word.load(Relaxed) & !THREAD;
+        self.word.store(turn | u64::from(thread as u32), Relaxed);
+    }
+
+    /// Takes it for `thread`, if it is free, or its thread is gone.
+    pub(crate) fn take(&self, thread: i32, is_gone: impl Fn(i32) -> bool) -> bool {
+        let seen = self.word.load(Relaxed);
+        if seen & THREAD != 0 && !is_gone(seen as i32) {
+            return false;
+        }
+        perturb::point("places: taking");
+        let taken = (seen & !THREAD).wrapping_add(TURN) | u64::from(thread as u32);
+        // Acquire: what the last thread has written; partner: Release in `give_back`.
+        let word = &self.word;
+        word.compare_exchange(seen, taken, Acquire, Relaxed).is_ok()
+    }
+
+    /// The calling thread, which has it, gives it back.
+    pub(crate) fn give_back(&self) {
+        // Release: what this thread has written; partner: Acquire in `take`.
+        self.word.fetch_and(!THREAD, Release);
+    }
+}
+
+impl Places {
+    const_fn! {
+        pub(crate) const fn new() -> Places {
+            Places {
+                next: AtomicUsize::new(0),
+                used: AtomicUsize::new(LEAST),
+                living: AtomicUsize::new(0),
+            }
+        }
+    }
+
+    /// How many places at the front of the table are in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// The first place that `take` takes, of a table with `most` places. `None`: the table seems to be full.
+    pub(crate) fn find(&self, most: usize, take: impl Fn(usize) -> bool) -> Option<usize> {
+        for look in 0.. {
+            let place = self.next.fetch_add(1, Relaxed);
+            let used = self.used().min(most);
+            if used == most && look == LOOKS {
+                break;
+            }
+            if place >= used {
+                self.begin_round(place + 1, used, most);
+            } else if take(place) {
+                return Some(place);
+            } else {
+                self.living.fetch_add(1, Relaxed);
+            }
+        }
+        None
+    }
+
+    /// The round is over: begins the next, unless another thread does. It goes through the new places only, if there
+    /// are some, since they are free.
+    fn begin_round(&self, next: usize, used: usize, most: usize) {
+        let is_crowded = self.living.load(Relaxed) > used / 2;
+        let begin = if is_crowded && used < most { used } else { 0 };
+        let has_begun = self.next.compare_exchange(next, begin, Relaxed, Relaxed);
+        if has_begun.is_ok() {
+            if begin != 0 {
+                self.used.store((2 * used).min(most), Relaxed);
+            }
+            self.living.store(0, Relaxed);
+        }
+    }
+}
+
+// ==== the records ====
+
 /// How many threads can have one.
 const MOST: usize = 1 << 16;
 
@@ -278,125 +397,8 @@ pub(crate) fn forget_others() {
     }
 }
 
-// ==== the places ====
-
-/// Whose a record is.
-pub(crate) struct Place {
-    /// | 32 bits: turn | 32: thread |
-    word: AtomicU64,
-}
-
-/// The round in which threads look at the places of a table.
-pub(crate) struct Places {
-    /// The place that is looked at next.
-    next: AtomicUsize,
-    /// How many places at the front of the table are in use.
-    used: AtomicUsize,
-    /// How many of the places of this round had living threads.
-    living: AtomicUsize,
-}
-
-/// How many places are in use at first.
-const LEAST: usize = if cfg!(greenthread_model) { 2 } else { 64 };
-
-/// How many places of a full table a thread looks at before it goes without.
-const LOOKS: usize = 1024;
-
-const THREAD: u64 = 0xffff_ffff;
-const TURN: u64 = THREAD + 1;
-
-impl Place {
-    const_fn! {
-        pub(crate) const fn new() -> Place {
-            Place {
-                word: AtomicU64::new(0),
-            }
-        }
-    }
-
-    /// The thread that has it; 0: none.
-    pub(crate) fn thread(&self) -> i32 {
-        self.word.load(Relaxed) as i32
-    }
-
-    /// The thread that has it has another number now: it has forked.
-    pub(crate) fn renumber(&self, thread: i32) {
-        let turn = self.word.load(Relaxed) & !THREAD;
-        self.word.store(turn | u64::from(thread as u32), Relaxed);
-    }
-
-    /// Takes it for `thread`, if it is free, or its thread is gone.
-    pub(crate) fn take(&self, thread: i32, is_gone: impl Fn(i32) -> bool) -> bool {
-        let seen = self.word.load(Relaxed);
-        if seen & THREAD != 0 && !is_gone(seen as i32) {
-            return false;
-        }
-        perturb::point("places: taking");
-        let taken = (seen & !THREAD).wrapping_add(TURN) | u64::from(thread as u32);
-        // Acquire: what the last thread has written; partner: Release in `give_back`.
-        let word = &self.word;
-        word.compare_exchange(seen, taken, Acquire, Relaxed).is_ok()
-    }
-
-    /// The calling thread, which has it, gives it back.
-    pub(crate) fn give_back(&self) {
-        // Release: what this thread has written; partner: Acquire in `take`.
-        self.word.fetch_and(!THREAD, Release);
-    }
-}
-
-impl Places {
-    const_fn! {
-        pub(crate) const fn new() -> Places {
-            Places {
-                next: AtomicUsize::new(0),
-                used: AtomicUsize::new(LEAST),
-                living: AtomicUsize::new(0),
-            }
-        }
-    }
-
-    /// How many places at the front of the table are in use.
-    pub(crate) fn used(&self) -> usize {
-        self.used.load(Relaxed)
-    }
-
-    /// The first place that `take` takes, of a table with `most` places. `None`: the table seems to be full.
-    pub(crate) fn find(&self, most: usize, take: impl Fn(usize) -> bool) -> Option<usize> {
-        for look in 0.. {
-            let place = self.next.fetch_add(1, Relaxed);
-            let used = self.used().min(most);
-            if used == most && look == LOOKS {
-                break;
-            }
-            if place >= used {
-                self.begin_round(place + 1, used, most);
-            } else if take(place) {
-                return Some(place);
-            } else {
-                self.living.fetch_add(1, Relaxed);
-            }
-        }
-        None
-    }
-
-    /// The round is over: begins the next, unless another thread does. It goes through the new places only, if there
-    /// are some, since they are free.
-    fn begin_round(&self, next: usize, used: usize, most: usize) {
-        let is_crowded = self.living.load(Relaxed) > used / 2;
-        let begin = if is_crowded && used < most { used } else { 0 };
-        let has_begun = self.next.compare_exchange(next, begin, Relaxed, Relaxed);
-        if has_begun.is_ok() {
-            if begin != 0 {
-                self.used.store((2 * used).min(most), Relaxed);
-            }
-            self.living.store(0, Relaxed);
-        }
-    }
-}
-
-#[cfg(all(test, not(greenthread_model)))]
-mod place_tests {
+#[cfg(all(test, green))]
+mod tests {
     use super::*;
 
     fn table(size: usize) -> Vec<Place> {
@@ -433,11 +435,6 @@ mod place_tests {
         assert_eq!(table[1].thread(), 3);
         assert_eq!(take(&places, &table, 5), None);
     }
-}
-
-#[cfg(all(test, green))]
-mod tests {
-    use super::*;
 
     /// Threads that come and go beside each other find the records of those that went.
     #[test]

@@ -203,7 +203,7 @@ impl Cluster {
             config,
         }));
         if let Some(user_policy) = user_policy {
-            user_policy.move_in(cluster);
+            user_policy.serve(cluster);
         }
         cluster.resize(cluster.config.processors)?;
         let staffed =

@@ -1,10 +1,10 @@
 //! The CPU time of green threads: what CLOCK_THREAD_CPUTIME_ID shows to one, what getrusage says of it, and the clocks
 //! that `pthread_getcpuclockid` gives out.
 //!
-//! The kernel counts the time of kernel threads, and reading that is a system call. So nothing is measured until
-//! somebody asks: who asks first finds 0, and from then on that thread's switches read the clock of their kernel thread
-//! ([`ThreadFlags::CLOCKED`]) and add up. One that asks for another thread's clock finds the time from the other's next
-//! turn on.
+//! The kernel counts the time of kernel threads, and reading that is a system call. So nothing is measured before
+//! somebody asks. A thread that asks for its own time first finds 0; from then on its switches read the clock of the kernel
+//! thread ([`ThreadFlags::CLOCKED`]) and add up. A thread that asks for another thread's clock finds the time from the other
+//! thread's next run on.
 //!
 //! A clock's number for a green thread is made of its thread id, as the kernel makes one of its own, with a kind that
 //! the kernel does not have: functions that are not here refuse it (EINVAL). Like the kernel's it may later be another
@@ -13,9 +13,10 @@
 //! `clock_gettime` is on the way of every `Instant`: for another clock than a thread's, ours compares the number and goes
 //! on to libc's (`sys::clock`).
 //!
-//! A thread's CPU time is one word. While the thread does not run it is the time used so far, in nanoseconds; while it runs, the distance from
-//! there to the clock of its kernel thread, so that the clock and the word together are the time at any moment. The kernel
-//! thread that runs the thread writes it, at the switches; any thread reads it:
+//! A thread's CPU time is one word. While the thread does not run, the word is the time used so far, in nanoseconds. While
+//! the thread runs, the word is the distance from there to the clock of its kernel thread, so that the clock and the word
+//! together are the time at any moment. The kernel thread that runs the thread writes the word, at the switches; any
+//! thread reads it:
 //!
 //! | the end of a run | a reader |
 //! |---|---|
@@ -142,7 +143,7 @@ const KIND: libc::clockid_t = 7;
 
 /// The number of the clock of `green`; `None`: it has ended.
 pub(super) fn clock_of(green: &Green) -> Option<libc::clockid_t> {
-    // So many bits of the id there is room for: more than there is memory for blocks, whose ids count up.
+    // The number has room for 28 bits of the id. There is no memory for so many blocks, whose ids count up.
     const ID: u32 = (1 << 28) - 1;
     // SAFETY: a stack has a block, and its memory stays.
     let id = unsafe { tls::thread_id(green.stack()?.pthread()) }?;

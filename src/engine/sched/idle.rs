@@ -252,8 +252,6 @@ pub(crate) struct Idlers {
     /// The idle processors.
     pub(super) processors: Lifo<Processor>,
     spares: Lifo<Worker>,
-    /// The spawner is to look at the stacks that the processors have left (`stack::reclaim`).
-    pub(super) look_is_due: bool,
 }
 
 impl Idlers {
@@ -261,7 +259,6 @@ impl Idlers {
         Idlers {
             processors: Lifo::new(),
             spares: Lifo::new(),
-            look_is_due: false,
         }
     }
 

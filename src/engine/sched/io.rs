@@ -289,33 +289,19 @@ pub(super) fn look_when_busy(processor: &mut Owned<'_>) {
     }
 }
 
-/// The result of looking for a while.
-pub(super) enum Spun {
-    /// There was nothing, or it does not pay now.
-    InVain,
-    /// Threads whose descriptors are ready.
-    Events(Fifo),
-    /// There is other work to do.
-    OtherWork,
-}
-
 /// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken
-/// would take longer. The owner of `processor` searches.
-pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
+/// would take longer. The owner of `processor` searches. Returns the threads that are ready now, or none if there is other
+/// work to do; `None`: there was nothing, or looking does not pay.
+pub(super) fn spin(processor: &mut Owned<'_>) -> Option<Fifo> {
     if !processor.own().spin_pays || !processor.cluster().config.ideas.spinning {
-        return Spun::InVain;
+        return None;
     }
-    let Some(turn) = turn() else {
-        return Spun::InVain;
-    };
+    let turn = turn()?;
     let end = clock::now() + SPIN;
     loop {
         let ready = turn.collect(Some(0));
-        if ready.len() != 0 {
-            return Spun::Events(ready);
-        }
-        if processor.cluster().something_to_do() {
-            return Spun::OtherWork;
+        if ready.len() != 0 || processor.cluster().something_to_do() {
+            return Some(ready);
         }
         // `echo at half load` (benches/latency) has a worse p99 without it.
         let before = clock::now();
@@ -326,7 +312,7 @@ pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
         }
         if now >= end {
             processor.own().spin_pays = false;
-            return Spun::InVain;
+            return None;
         }
     }
 }

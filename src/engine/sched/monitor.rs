@@ -84,7 +84,7 @@ use crate::engine::sched::tuning::{
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
 };
 use crate::engine::sched::{
-    Cluster, Green, Owned, Processor, ThreadFlags, Worker, io, preempt, spawner, timers, worker,
+    Cluster, Green, Owned, Processor, ThreadFlags, Worker, io, preempt, timers, worker,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::Observer;
@@ -170,7 +170,6 @@ impl Monitor {
         }
         if self.now >= self.quota_at {
             // The spawner reads the quota, and looks at the stacks.
-            spawner::ask_to_reclaim(cluster);
             cluster.spawner.ring();
             self.quota_at = self.now + QUOTA;
         }
@@ -215,7 +214,7 @@ impl Monitor {
                 && cluster.deferred.is_empty();
             if sleeps {
                 // While the monitor sleeps nobody else asks.
-                spawner::ask_to_reclaim(cluster);
+                cluster.spawner.ask_to_reclaim();
             }
             sleeps
         };
@@ -268,20 +267,13 @@ struct Over {
 }
 
 impl Over {
-    /// Signals the thread. False: it does so no more, since the thread has declined for long
-    /// enough, and its processor goes to others.
-    fn insist(self, now: u64, cpu: u64, send: impl FnOnce() -> bool) -> bool {
-        // This counts CPU time: a kernel thread that the system does not run declines nothing. A
-        // smaller time than before is that of another kernel thread, which has taken the place of
-        // one that has ended.
+    /// Whether the monitor signals the thread again. If not, the thread has declined for long enough, and its
+    /// processor goes to others.
+    fn insists(self, now: u64, cpu: u64) -> bool {
+        // CPU time counts: a kernel thread that the system does not run declines nothing. A smaller time than before
+        // is that of another kernel thread, which has taken the place of one that has ended.
         let declined_for = cpu.saturating_sub(self.cpu);
-        let insists = declined_for < SOON && now - self.at < NOT_RUN_FOR;
-        if insists {
-            // If it is not sent, the thread is in the runtime, on its way out, or blocked, as the
-            // next look finds.
-            let _is_sent = send();
-        }
-        insists
+        declined_for < SOON && now - self.at < NOT_RUN_FOR
     }
 }
 
@@ -314,8 +306,7 @@ impl Monitor {
             if self.waiting {
                 // The slice may be a short one: then the next thread would be seen late, and given
                 // more.
-                let settled = self.now + self.slice(processor) / SETTLING_PART;
-                self.look_by(settled);
+                self.look_by(self.now + self.slice(processor) / SETTLING_PART);
             }
             return;
         }
@@ -432,10 +423,10 @@ impl Monitor {
         worker.over.store(seen.slice, Ordering::Relaxed);
         let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
-        let has_moved = seen.moved_at == self.now;
-        let insists = !green.calls_itself.load(Ordering::Relaxed)
-            && over.insist(self.now, cpu, || self.send(worker, green, has_moved));
-        if insists {
+        if !green.calls_itself.load(Ordering::Relaxed) && over.insists(self.now, cpu) {
+            // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
+            // finds.
+            let _is_sent = self.send(worker, green, seen.moved_at == self.now);
             self.look_by(self.now + RETRY);
         } else {
             let _is_taken = self.take(processor, worker, green, Lost::Computing);
@@ -612,20 +603,8 @@ mod tests {
             (20 * MS, 0, false),
         ] {
             let over = Over { at: MS, cpu: MS };
-            // It does not matter whether a signal could be sent.
-            for is_sent in [true, false] {
-                let mut signals = 0;
-                let send = || {
-                    signals += 1;
-                    is_sent
-                };
-                assert_eq!(over.insist(MS + clock, MS + cpu, send), insists);
-                assert_eq!(
-                    signals, insists as u32,
-                    "after {clock} ns, {cpu} of them run"
-                );
-            }
-            assert!(over.insist(MS, 0, || true), "another's CPU time");
+            assert_eq!(over.insists(MS + clock, MS + cpu), insists);
+            assert!(over.insists(MS, 0), "another's CPU time");
         }
     }
 }

@@ -275,15 +275,14 @@ fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, No
             return Ok(next);
         }
         perturb::point("search: in vain");
-        match io::spin(processor) {
-            io::Spun::InVain => return Err(NothingFound { searching: true }),
-            io::Spun::OtherWork => {}
-            io::Spun::Events(ready) => {
-                // It stops before the threads are in the queue: they wake nobody.
-                stop_searching(cluster);
-                io::take_in(processor, ready);
-                return own_queues(processor).ok_or(NothingFound { searching: false });
-            }
+        let Some(ready) = io::spin(processor) else {
+            return Err(NothingFound { searching: true });
+        };
+        if ready.len() != 0 {
+            // The searcher stops before the threads are in the queue: they wake nobody.
+            stop_searching(cluster);
+            io::take_in(processor, ready);
+            return own_queues(processor).ok_or(NothingFound { searching: false });
         }
     }
 }
@@ -401,7 +400,7 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
     tell(cluster, for_others);
 }
 
-/// Makes `green` ready, on any processor that takes it. The caller is at home, or a green thread
+/// Makes `green` ready, on any processor that takes it. The caller has its kernel thread's thread pointer, or is a green thread
 /// with preemption off.
 #[cold]
 #[inline(never)]

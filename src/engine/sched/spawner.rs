@@ -33,7 +33,7 @@ use crate::engine::inspect::quiet;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
-use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, current, switch, worker};
+use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, switch, worker};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
@@ -44,7 +44,9 @@ pub(crate) struct Spawner {
     parker: Parker,
     /// A worker is needed.
     is_called: AtomicBool,
-    /// Whether the last attempt to make one was refused.
+    /// The spawner was asked to look at the stacks that the processors have left, and has not yet.
+    is_asked: AtomicBool,
+    /// Whether the last attempt to make a worker was refused.
     is_refused: AtomicBool,
     /// The error with which no preemption signal could be sent; 0: none.
     no_signals: AtomicU32,
@@ -74,6 +76,7 @@ impl Spawner {
         Spawner {
             parker: Parker::new(),
             is_called: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
             no_signals: AtomicU32::new(0),
         }
@@ -93,6 +96,13 @@ impl Spawner {
     /// No preemption signal can be sent now, by this error number: the spawner says so.
     pub(crate) fn tell_of_signals(&self, number: i32) {
         if self.no_signals.swap(number as u32, Ordering::Relaxed) == 0 {
+            self.ring();
+        }
+    }
+
+    /// Asks the spawner to look at the stacks that nobody uses, unless it was asked.
+    pub(super) fn ask_to_reclaim(&self) {
+        if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.ring();
         }
     }
@@ -153,20 +163,11 @@ fn work(cluster: &'static Cluster) {
     }
 }
 
-/// Asks the spawner to look at the stacks that nobody uses. Preemption is off.
-pub(super) fn ask_to_reclaim(cluster: &Cluster) {
-    let is_asked = core::mem::replace(&mut cluster.idlers.lock().look_is_due, true);
-    if !is_asked {
-        cluster.spawner.ring();
-    }
-}
-
 /// Takes the stacks of an idle processor, if one has some.
 fn idle_stacks(cluster: &Cluster) -> Option<List> {
-    let mut idlers = cluster.idlers.lock();
-    idlers.look_is_due = false;
+    cluster.spawner.is_asked.store(false, Ordering::Relaxed);
     let mut stacks = None;
-    idlers.processors.take_out(|processor| {
+    cluster.idlers.lock().processors.take_out(|processor| {
         // SAFETY: nobody owns a processor that lies in the list, and this has the list's lock.
         let mut processor = unsafe { Owned::assume(processor) };
         stacks = stacks.take().or_else(|| processor.own().stacks.take());
@@ -184,10 +185,7 @@ fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
 pub(super) fn leave_stacks(cluster: &Cluster) {
     let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
     match worker::clusters().find(is_there) {
-        Some(other) => {
-            let _off = current::preemption_off();
-            ask_to_reclaim(other);
-        }
+        Some(other) => other.spawner.ask_to_reclaim(),
         None => reclaim::all(cluster.active(), dismantle),
     }
 }

@@ -34,8 +34,13 @@ pub(crate) const MAX: usize = 1 << 16;
 /// Records in a piece of memory.
 const PER_PIECE: usize = 32;
 
-static TABLE: [AtomicStatic<Worker>; MAX] = [const { AtomicStatic::none() }; MAX];
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Some records, in memory that stays mapped.
+type Piece = [Worker; PER_PIECE];
+
+static TABLE: [AtomicStatic<Piece>; MAX / PER_PIECE] =
+    [const { AtomicStatic::none() }; MAX / PER_PIECE];
+/// How many pieces there are; the last ones may not be in the table yet.
+static PIECES: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended, or that have had none.
 static UNUSED: Lock<Lifo<Worker>> = Lock::new(Lifo::new());
 
@@ -55,7 +60,7 @@ pub(crate) struct Worker {
     /// [`tls::no_cache`] if it has none.
     pub(crate) tcache: Cell<usize>,
     own_thread_pointer: Cell<*mut u8>,
-    at_home: Cell<bool>,
+    has_native_tls: Cell<bool>,
 
     pub(crate) base_mask: Cell<Mask>,
     pub(crate) index: u32,
@@ -94,14 +99,15 @@ impl Linked for Worker {
 
 /// The worker with this index, if there ever was one.
 pub(crate) fn get(index: usize) -> Option<&'static Worker> {
-    // Acquire: pairs with the Release in `register`.
-    TABLE.get(index)?.load(Ordering::Acquire)
+    // Acquire: pairs with the Release in `register_some`.
+    let piece = TABLE.get(index / PER_PIECE)?.load(Ordering::Acquire)?;
+    Some(&piece[index % PER_PIECE])
 }
 
 /// One more than the highest index so far.
 pub(crate) fn count() -> usize {
     // Acquire: pairs with the change in `register_some`.
-    COUNT.load(Ordering::Acquire)
+    PIECES.load(Ordering::Acquire) * PER_PIECE
 }
 
 /// Every worker of the process, ended ones included.
@@ -135,39 +141,39 @@ impl Worker {
         worker.cluster.store(Some(cluster), Ordering::Release);
         worker.handed.set(None);
         worker.searching.set(false);
-        worker.at_home.set(true);
+        worker.has_native_tls.set(true);
         Ok(worker)
     }
 
     /// Makes a piece of memory full of records; all except the returned one are unused.
     fn register_some() -> Result<&'static Worker, i32> {
-        let size = (PER_PIECE * size_of::<Worker>()).next_multiple_of(mm::page());
+        let size = size_of::<Piece>().next_multiple_of(mm::page());
         let mapping = mm::Mapping::new(size);
         let mapping = mapping.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
-        // Release: pairs with the Acquire in `count`. A record may still be missing then: `get`.
-        let first = COUNT
+        // Release: pairs with the Acquire in `count`.
+        let number = PIECES
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
-                (n < MAX).then_some(n + PER_PIECE)
+                (n < TABLE.len()).then_some(n + 1)
             })
             .map_err(|_| libc::EAGAIN)?;
         // The piece stays for good.
-        let piece = core::mem::ManuallyDrop::new(mapping).start();
-        let register = |i: usize| {
-            let place = (piece as *mut Worker).wrapping_add(i);
-            // SAFETY: within the piece, which is never unmapped and is large enough; pages are
-            // aligned more strictly than records.
-            let worker: &'static Worker = unsafe {
-                place.write(Worker::unused((first + i) as u32));
-                &*place
-            };
-            // Release: pairs with the Acquire in `get`.
-            TABLE[first + i].store(Some(worker), Ordering::Release);
-            worker
+        let piece = core::mem::ManuallyDrop::new(mapping).start() as *mut Piece;
+        // SAFETY: the memory is never unmapped, nobody else has it, and it is large enough; pages are aligned more
+        // strictly than records. Each record is written before the piece is read.
+        let piece: &'static Piece = unsafe {
+            for i in 0..PER_PIECE {
+                (&raw mut (*piece)[i]).write(Worker::unused((number * PER_PIECE + i) as u32));
+            }
+            &*piece
         };
-        for i in (1..PER_PIECE).rev() {
-            UNUSED.lock().push(register(i));
-        }
-        Ok(register(0))
+        // Release: pairs with the Acquire in `get`.
+        TABLE[number].store(Some(piece), Ordering::Release);
+        let (first, others) = (&piece[0], &piece[1..]);
+        others
+            .iter()
+            .rev()
+            .for_each(|other| UNUSED.lock().push(other));
+        Ok(first)
     }
 
     fn unused(index: u32) -> Worker {
@@ -179,7 +185,7 @@ impl Worker {
             over: AtomicU32::new(0),
             tcache: Cell::new(tls::no_cache()),
             own_thread_pointer: Cell::new(core::ptr::null_mut()),
-            at_home: Cell::new(true),
+            has_native_tls: Cell::new(true),
             base_mask: Cell::new(0),
             index,
             kernel_thread: AtomicU32::new(0),
@@ -195,10 +201,10 @@ impl Worker {
         }
     }
 
-    /// The first call of a kernel thread: it introduces itself.
+    /// The first call of a worker's kernel thread.
     pub(crate) fn begin(&'static self) -> io::Result<()> {
         self.own_thread_pointer.set(arch::thread_pointer());
-        self.at_home.set(true);
+        self.has_native_tls.set(true);
         // It may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
@@ -301,14 +307,14 @@ impl Worker {
     /// The thread pointer is now a green thread's.
     #[inline(always)]
     pub(crate) fn use_thread_tls(&self) {
-        self.at_home.set(false);
+        self.has_native_tls.set(false);
     }
 
     /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals.
     /// Such code is in functions that are called after this one and not inlined into its caller.
     #[inline(never)]
     pub(crate) fn use_native_tls(&self) {
-        if !self.at_home.replace(true) {
+        if !self.has_native_tls.replace(true) {
             // SAFETY: this kernel thread's own block; this function touches no thread-local.
             unsafe { arch::set_thread_pointer(self.own_thread_pointer.get()) };
         }

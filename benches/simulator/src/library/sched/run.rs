@@ -216,10 +216,8 @@ fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, No
         }
         let vain = &cluster.tally.vain_searches;
         vain.set(vain.get() + 1);
-        match io::spin(processor) {
-            io::Spun::InVain => return Err(NothingFound { searching: true }),
-            io::Spun::OtherWork => {}
-            io::Spun::Events(_) => unreachable!("nobody waits for events"),
+        if io::spin(processor).is_none() {
+            return Err(NothingFound { searching: true });
         }
     }
 }
