@@ -64,8 +64,14 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         OWNERSHIP,
         &["the ownership word"],
-        "use core::{mem, ptr::{self, NonNull}};
+        "use core::{mem, ptr};
         use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::sys::perturb;",
+    ),
+    (
+        PLACES,
+        &["the places"],
+        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;",
     ),
     (

@@ -13,8 +13,6 @@ pub(crate) mod identity;
 pub(crate) mod list;
 #[path = "../../sched/park.rs"]
 pub(crate) mod park;
-#[path = "../../sched/places.rs"]
-pub(crate) mod places;
 /// For tests of policies, which do without records in kernel-thread mode.
 #[cfg(test)]
 pub(crate) mod records {
