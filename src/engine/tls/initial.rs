@@ -13,7 +13,7 @@ use super::known;
 use super::layout::WORD;
 use super::words::Words;
 use crate::engine::sys::libraries;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Offsets of words in the control block, and their values.
@@ -61,15 +61,7 @@ fn is_small(word: usize) -> bool {
 
 /// Whether it lies in the program or in a library.
 fn is_code(address: usize) -> bool {
-    let mut is_code = false;
-    libraries::visit(|library| {
-        is_code |= library.contains(address);
-        match is_code {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    is_code
+    libraries::find(|library| library.contains(address).then_some(())).is_some()
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@
 use super::glibc::{self, Loaded};
 use super::words::Words;
 use crate::engine::sys::libraries;
-use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,12 +31,7 @@ pub(super) fn count() -> u64 {
 
 #[cold]
 fn ask() -> u64 {
-    let mut count = 0;
-    libraries::visit(|library| {
-        count = library.loads;
-        ControlFlow::Break(())
-    });
-    count
+    libraries::find(|library| Some(library.loads)).unwrap_or(0)
 }
 
 /// Looks for the counter among the first `count` of these words, which are the loader's.

@@ -49,7 +49,6 @@ use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::sys;
 use crate::engine::sys::libraries::{self, Library};
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Mutex, PoisonError};
@@ -322,7 +321,6 @@ fn look_once(images: &mut Vec<&'static [u8]>) -> Found {
             Ok(None) => {}
             Err(Unfinished) => found.unfinished = true,
         }
-        ControlFlow::Continue(())
     });
     found
 }

@@ -11,7 +11,7 @@ use super::layout::{SHARED, Sizes, WORD, check};
 use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::arch::thread_pointer;
-use crate::engine::sys::libraries::libc_block;
+use crate::engine::sys::libraries;
 use crate::engine::sys::mm::{Mapping, page};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -171,6 +171,14 @@ fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
         keys_used: find_keys_used(task, first_block),
         shared: std::array::from_fn(|i| words[SHARED.start / WORD + i]),
         tcache: None,
+    })
+}
+
+/// libc's own thread-locals in the block of the calling thread: offset from the thread pointer, and words.
+fn libc_block() -> Option<(isize, usize)> {
+    libraries::find(|library| {
+        let image = library.image().filter(|_| library.is_libc())?;
+        Some((library.own?, image.size / WORD))
     })
 }
 
