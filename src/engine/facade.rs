@@ -65,14 +65,16 @@ pub(crate) use super::sched::{handlers, name};
 #[cfg(interposes)]
 pub(crate) use super::stack::GUARD as GUARD_SIZE;
 pub(crate) use super::sys::{
-    atomic_static::AtomicStatic, backoff, clock, die, kernel_thread, lock, perturb, variable, word,
+    backoff, clock, die, kernel_thread, lock, perturb, statics::AtomicStatic, variable, word,
 };
 #[cfg(interposes)]
 pub(crate) use super::sys::{
     call as kernel_call, kernel_thread::id as kernel_thread_id, unwinding,
 };
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sanitizer, signal};
+pub(crate) use super::sys::{
+    calls, handler, libraries, mm, mm::page as page_size, sanitizer, signal,
+};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::wait::{

@@ -10,7 +10,6 @@ mod wait;
 
 pub(super) const TICKET: &str = "engine/sched/park.rs";
 pub(super) const OWNERSHIP: &str = "engine/sched/processor.rs";
-pub(super) const FENCE: &str = "engine/sys/fence.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/parker.rs";
 pub(super) const POST: &str = "engine/sched/parker.rs";
@@ -36,6 +35,7 @@ pub(super) const LOCKS_CELL: &str = "sync/cell.rs";
 pub(super) const MUTEX: &str = "sync/mutex.rs";
 pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
+pub(super) const STATICS: &str = "engine/sys/statics.rs";
 pub(super) const READERS: &str = "engine/policy/readers.rs";
 pub(super) const LOCAL_QUEUE: &str = "engine/policy/local_queue.rs";
 pub(super) const REGISTRATION: &str = "engine/driver/registration.rs";

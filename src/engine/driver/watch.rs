@@ -65,7 +65,7 @@ use crate::engine::sched::list::Fifo;
 use crate::engine::sched::{current, deferred};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 use crate::engine::sys::{self, perturb, word};
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
@@ -74,7 +74,7 @@ use crate::engine::wait::{Locator, WaitKind, WaitReason, Waiter, reason};
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
 
-static WATCHED: Table<Watched, SEGMENTS> = Table::with_segments();
+static WATCHED: Table<Watched, SEGMENTS> = Table::new();
 static NESTED: OnceLock<Epoll> = OnceLock::new();
 /// The process whose descriptors these are. A child of `vfork` shares the memory and not the descriptors.
 static OWNER: OnceLock<u32> = OnceLock::new();

@@ -124,9 +124,9 @@ use crate::engine::sched::list::Linked;
 use crate::engine::sched::records::Records;
 use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::{Cluster, Worker, current, monitor, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{perturb, topology};
 use crate::engine::{arch, probe, stack};
 

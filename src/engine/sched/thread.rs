@@ -42,9 +42,9 @@ use crate::engine::sched::park::Parking;
 use crate::engine::sched::switch::{Bounds, Context};
 use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
 use crate::engine::sched::{Cluster, Identity, Processor, Worker, current, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::tls;
 
 #[repr(C, align(64))]

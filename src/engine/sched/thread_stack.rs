@@ -19,7 +19,7 @@ use super::{Green, Identity};
 use crate::engine::inspect::epoch;
 use crate::engine::sched::switch::Bounds;
 use crate::engine::stack::{self, Slot, reclaim::Stays};
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::tls;
 

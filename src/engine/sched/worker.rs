@@ -23,9 +23,9 @@ use crate::engine::sched::monitor::Rest;
 use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor, preempt};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{clock, kernel_thread, mm, sanitizer};
 use crate::engine::tls;
 

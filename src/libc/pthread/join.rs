@@ -23,7 +23,7 @@ unsafe fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
         return None;
     }
     // If the id is still the thread's, the descriptor is, too.
-    calls::pidfd_of_thread(id)
+    calls::pidfd(id, calls::PIDFD_THREAD)
         .ok()
         .filter(|_| name() == Some(id))
 }

@@ -1,19 +1,15 @@
 //! The stand-in for `sys`: it asks the system by way of std.
 
-#[path = "../../sys/atomic_static.rs"]
-pub(crate) mod atomic_static;
 #[path = "../../sys/backoff.rs"]
 pub(crate) mod backoff;
 pub(crate) mod clock;
-#[path = "../../sys/fence.rs"]
-pub(crate) mod fence;
 pub(crate) mod futex;
 #[path = "../../sys/lock.rs"]
 pub(crate) mod lock;
 pub(crate) mod perturb;
 pub(crate) mod sanitizer;
-#[path = "../../sys/table.rs"]
-pub(crate) mod table;
+#[path = "../../sys/statics.rs"]
+pub(crate) mod statics;
 pub(crate) mod variable;
 
 /// Words of the program's memory are not read: no handler would end a fault.
@@ -49,24 +45,17 @@ pub(crate) mod kernel_thread {
 
     pub(crate) fn barrier() {}
 
+    pub(crate) use std::thread::yield_now as give_way;
+
+    pub(crate) fn rest(nanos: u64) {
+        std::thread::sleep(std::time::Duration::from_nanos(nanos));
+    }
+
     pub(crate) const NAME: usize = 16;
 
     /// Returns no name: only the system knows it.
     pub(crate) fn own_name(_: &mut [u8; NAME]) -> &str {
         ""
-    }
-}
-
-/// The patience of a thread that looks at a word that another kernel thread is about to change.
-pub(crate) struct Patience(());
-
-impl Patience {
-    pub(crate) const fn new() -> Patience {
-        Patience(())
-    }
-
-    pub(crate) fn pause(&mut self) {
-        std::thread::yield_now();
     }
 }
 
