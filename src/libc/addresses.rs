@@ -286,7 +286,7 @@ impl Addresses {
     #[inline(never)]
     fn wake_some(&self, address: usize, events: Events, most: usize) -> usize {
         let Some(_inside) = Inside::enter() else {
-            inside::wake_later(self, address, events, most);
+            inside::wake_later(self, address);
             return 0;
         };
         let bucket = self.bucket(address);
@@ -327,7 +327,7 @@ impl Addresses {
         let Some(_inside) = Inside::enter() else {
             // All are woken, and may find that they have to wait again.
             refuse()?;
-            inside::wake_later(self, from, ANY, most.saturating_add(moved));
+            inside::wake_later(self, from);
             return Ok((0, 0));
         };
         let (source, target) = (self.bucket(from), self.bucket(to));

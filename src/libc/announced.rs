@@ -41,19 +41,12 @@ macro_rules! announced {
 announced! { once
     // Names of hosts.
     fn getaddrinfo(
-        name: *const c_char,
-        service: *const c_char,
-        hints: *const libc::addrinfo,
+        name: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
         answer: *mut *mut libc::addrinfo,
     ) -> c_int;
     fn getnameinfo(
-        address: *const libc::sockaddr,
-        length: socklen_t,
-        host: *mut c_char,
-        host_length: socklen_t,
-        service: *mut c_char,
-        service_length: socklen_t,
-        flags: c_int,
+        address: *const libc::sockaddr, length: socklen_t, host: *mut c_char,
+        host_length: socklen_t, service: *mut c_char, service_length: socklen_t, flags: c_int,
     ) -> c_int;
     fn gethostbyname(name: *const c_char) -> *mut c_void;
     // Other programs.
@@ -65,7 +58,9 @@ announced! { once
 announced! { again
     // Queues of System V and of POSIX.
     fn msgsnd(queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
-    fn msgrcv(queue: c_int, message: *mut c_void, length: usize, kind: c_long, flags: c_int) -> isize;
+    fn msgrcv(
+        queue: c_int, message: *mut c_void, length: usize, kind: c_long, flags: c_int,
+    ) -> isize;
     fn semop(set: c_int, operations: *mut c_void, count: usize) -> c_int;
     fn mq_send(queue: c_int, message: *const c_char, length: usize, priority: u32) -> c_int;
     fn mq_receive(queue: c_int, message: *mut c_char, length: usize, priority: *mut u32) -> isize;
@@ -160,11 +155,13 @@ fn wait_for(child: pid_t, options: c_int, real: impl Fn(c_int) -> pid_t) -> pid_
 }
 
 hooked! {
-    fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, time: *const timespec) -> c_int where real(time) {
+    fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, time: *const timespec) -> c_int
+    where real(time) {
         for_time(time, real, |deadline, real| block(deadline, real))
     }
 
-    fn semtimedop(set: c_int, operations: *mut c_void, count: usize, time: *const timespec) -> c_int where real(time) {
+    fn semtimedop(set: c_int, operations: *mut c_void, count: usize, time: *const timespec) -> c_int
+    where real(time) {
         for_time(time, real, |deadline, real| block(deadline, real))
     }
 
@@ -193,7 +190,8 @@ hooked! {
         wait_for(child, options, real)
     }
 
-    fn wait4(child: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t where real(options) {
+    fn wait4(child: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t
+    where real(options) {
         wait_for(child, options, real)
     }
 
@@ -201,7 +199,8 @@ hooked! {
         wait_for(-1, options, real)
     }
 
-    fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int where real(id, info, options) {
+    fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int
+    where real(id, info, options) {
         if options & libc::WNOHANG != 0 || kind == libc::P_PIDFD && is_nonblocking(id as c_int) {
             return real(id, info, options);
         }

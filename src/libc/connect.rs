@@ -49,7 +49,8 @@ hooked! {
         accepted(fd, real)
     }
 
-    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int where real(fd) {
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int
+    where real(fd) {
         match flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             0 => accepted(fd, real),
             _ => real(fd), // which refuses them

@@ -44,7 +44,7 @@ use crate::engine::facade::{
 };
 
 /// The threads that wait on words.
-static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
+pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 static FUTEX: WaitKind = WaitKind::inside("futex", |address, facts| {
@@ -58,13 +58,7 @@ type Answer = Result<usize, c_int>;
 
 exported! {
     fn syscall(
-        number: c_long,
-        a: usize,
-        b: usize,
-        c: usize,
-        d: usize,
-        e: usize,
-        f: usize,
+        number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
     ) -> c_long {
         // SAFETY: the caller's arguments, for the same system call.
         unsafe { call(number, [a, b, c, d, e, f]) }

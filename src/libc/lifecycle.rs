@@ -39,13 +39,8 @@ interposed! {
 
     // libc's has three arguments that need not be there; then they are not looked at.
     fn clone(
-        start: Start,
-        stack: *mut c_void,
-        flags: c_int,
-        argument: *mut c_void,
-        parent: *mut libc::pid_t,
-        thread_pointer: *mut c_void,
-        child: *mut libc::pid_t,
+        start: Start, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+        parent: *mut libc::pid_t, thread_pointer: *mut c_void, child: *mut libc::pid_t,
     ) -> c_int where real(start, argument) {
         if flags & libc::CLONE_VM == 0 {
             // The child has a copy of this.

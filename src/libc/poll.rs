@@ -126,10 +126,7 @@ hooked! {
     }
 
     fn ppoll(
-        records: *mut pollfd,
-        count: c_ulong,
-        time: *const timespec,
-        mask: *const sigset_t,
+        records: *mut pollfd, count: c_ulong, time: *const timespec, mask: *const sigset_t,
     ) -> c_int where real(time) {
         for_time(time, real, |deadline, real| polling(records, count, deadline, mask, real))
     }
@@ -141,10 +138,7 @@ fortified! {
     }
 
     fn __ppoll_chk(
-        records: *mut pollfd,
-        count: c_ulong,
-        time: *const timespec,
-        mask: *const sigset_t,
+        records: *mut pollfd, count: c_ulong, time: *const timespec, mask: *const sigset_t,
         size: usize,
     ) -> c_int {
         size / size_of::<pollfd>() >= count as usize => ppoll(records, count, time, mask)
@@ -245,10 +239,7 @@ fn timeval(nanos: u64) -> timeval {
 
 hooked! {
     fn select(
-        count: c_int,
-        read: *mut fd_set,
-        write: *mut fd_set,
-        except: *mut fd_set,
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         time: *mut timeval,
     ) -> c_int where real(time) {
         let asked = value_at(time);
@@ -270,12 +261,8 @@ hooked! {
     }
 
     fn pselect(
-        count: c_int,
-        read: *mut fd_set,
-        write: *mut fd_set,
-        except: *mut fd_set,
-        time: *const timespec,
-        mask: *const sigset_t,
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        time: *const timespec, mask: *const sigset_t,
     ) -> c_int where real(time) {
         for_time(time, real, |deadline, real| {
             selecting(count, [read, write, except], deadline, mask, real)
@@ -300,25 +287,19 @@ fn collecting(
 }
 
 hooked! {
-    fn epoll_wait(epoll: c_int, events: *mut epoll_event, size: c_int, timeout: c_int) -> c_int where real(timeout) {
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, size: c_int, timeout: c_int) -> c_int
+    where real(timeout) {
         collecting(epoll, (events, size), in_millis(timeout), null(), |left| real(millis(left)))
     }
 
     fn epoll_pwait(
-        epoll: c_int,
-        events: *mut epoll_event,
-        size: c_int,
-        timeout: c_int,
-        mask: *const sigset_t,
+        epoll: c_int, events: *mut epoll_event, size: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int where real(timeout) {
         collecting(epoll, (events, size), in_millis(timeout), mask, |left| real(millis(left)))
     }
 
     fn epoll_pwait2(
-        epoll: c_int,
-        events: *mut epoll_event,
-        size: c_int,
-        time: *const timespec,
+        epoll: c_int, events: *mut epoll_event, size: c_int, time: *const timespec,
         mask: *const sigset_t,
     ) -> c_int where real(time) {
         for_time(time, real, |deadline, real| {

@@ -49,7 +49,9 @@ hooked! {
         }
     }
 
-    fn clock_nanosleep(clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int where real(time, left) {
+    fn clock_nanosleep(
+        clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec,
+    ) -> c_int where real(time, left) {
         let is_known = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME | CLOCK_BOOTTIME | CLOCK_TAI);
         let is_absolute = flags & TIMER_ABSTIME != 0;
         if let Some(time) = value_at(time).and_then(nanos)

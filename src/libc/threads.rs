@@ -83,7 +83,8 @@ unsafe fn change(
 }
 
 interposed! {
-    fn pthread_getattr_np(thread: pthread_t, attributes: *mut pthread_attr_t) -> c_int where real() {
+    fn pthread_getattr_np(thread: pthread_t, attributes: *mut pthread_attr_t) -> c_int
+    where real() {
         let Some(bounds) = Who::is(thread).green().and_then(|green| green.bounds()) else {
             return real();
         };
@@ -96,7 +97,8 @@ interposed! {
         }
     }
 
-    fn pthread_getname_np(thread: pthread_t, buffer: *mut c_char, length: usize) -> c_int where real() {
+    fn pthread_getname_np(thread: pthread_t, buffer: *mut c_char, length: usize) -> c_int
+    where real() {
         Who::is(thread).tell_name(buffer.addr(), length).unwrap_or_else(real)
     }
 
@@ -135,7 +137,8 @@ interposed! {
         send(thread, signal, raise, real)
     }
 
-    fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: libc::sigval) -> c_int where real() {
+    fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: libc::sigval) -> c_int
+    where real() {
         let queue = || {
             let _off = preemption_off();
             queue_to_self(signal, value).err().unwrap_or(0)
@@ -144,8 +147,7 @@ interposed! {
     }
 
     fn pthread_mutexattr_setprotocol(
-        attributes: *mut libc::pthread_mutexattr_t,
-        protocol: c_int,
+        attributes: *mut libc::pthread_mutexattr_t, protocol: c_int,
     ) -> c_int where real() {
         match protocol != libc::PTHREAD_PRIO_NONE && owner().is_some() {
             true => libc::ENOTSUP,
@@ -153,15 +155,14 @@ interposed! {
         }
     }
 
-    fn pthread_setaffinity_np(thread: pthread_t, size: usize, cpus: *const cpu_set_t) -> c_int where real() {
+    fn pthread_setaffinity_np(thread: pthread_t, size: usize, cpus: *const cpu_set_t) -> c_int
+    where real() {
         // SAFETY: the caller's set is of that size.
         unsafe { change(thread, libc::SYS_sched_setaffinity, [size, cpus as usize], real) }
     }
 
     fn pthread_setschedparam(
-        thread: pthread_t,
-        policy: c_int,
-        parameter: *const sched_param,
+        thread: pthread_t, policy: c_int, parameter: *const sched_param,
     ) -> c_int where real() {
         let arguments = [policy as usize, parameter as usize];
         // SAFETY: the caller's parameter.
@@ -174,7 +175,8 @@ interposed! {
         unsafe { change(thread, libc::SYS_sched_setparam, [&raw const parameter as usize, 0], real) }
     }
 
-    fn pthread_getaffinity_np(thread: pthread_t, size: usize, cpus: *mut cpu_set_t) -> c_int where real() {
+    fn pthread_getaffinity_np(thread: pthread_t, size: usize, cpus: *mut cpu_set_t) -> c_int
+    where real() {
         let Some(asked) = Who::is(thread).kernel_thread() else {
             return real();
         };
@@ -190,9 +192,7 @@ interposed! {
     }
 
     fn pthread_getschedparam(
-        thread: pthread_t,
-        policy: *mut c_int,
-        parameter: *mut sched_param,
+        thread: pthread_t, policy: *mut c_int, parameter: *mut sched_param,
     ) -> c_int where real() {
         let Some(asked) = Who::is(thread).kernel_thread() else {
             return real();

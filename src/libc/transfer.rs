@@ -190,18 +190,15 @@ fn received(
 }
 
 hooked! {
-    fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize where real(fd, buffer, length, flags) {
+    fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize
+    where real(fd, buffer, length, flags) {
         received(fd, flags, length, |fd, done, flags| {
             real(fd, buffer.wrapping_byte_add(done), length - done, flags)
         })
     }
 
     fn recvfrom(
-        fd: c_int,
-        buffer: *mut c_void,
-        length: usize,
-        flags: c_int,
-        address: *mut sockaddr,
+        fd: c_int, buffer: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr,
         address_length: *mut socklen_t,
     ) -> isize where real(fd, buffer, length, flags) {
         received(fd, flags, length, |fd, done, flags| {
@@ -265,18 +262,15 @@ fn sent(
 }
 
 hooked! {
-    fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize where real(fd, buffer, length, flags) {
+    fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize
+    where real(fd, buffer, length, flags) {
         sent(fd, flags, length, |fd, done, flags| {
             real(fd, buffer.wrapping_byte_add(done), length - done, flags)
         })
     }
 
     fn sendto(
-        fd: c_int,
-        buffer: *const c_void,
-        length: usize,
-        flags: c_int,
-        address: *const sockaddr,
+        fd: c_int, buffer: *const c_void, length: usize, flags: c_int, address: *const sockaddr,
         address_length: socklen_t,
     ) -> isize where real(fd, buffer, length, flags) {
         sent(fd, flags, length, |fd, done, flags| {
@@ -309,18 +303,15 @@ fortified! {
         length <= size => read(fd, buffer, length)
     }
 
-    fn __recv_chk(fd: c_int, buffer: *mut c_void, length: usize, size: usize, flags: c_int) -> isize {
+    fn __recv_chk(
+        fd: c_int, buffer: *mut c_void, length: usize, size: usize, flags: c_int,
+    ) -> isize {
         length <= size => recv(fd, buffer, length, flags)
     }
 
     fn __recvfrom_chk(
-        fd: c_int,
-        buffer: *mut c_void,
-        length: usize,
-        size: usize,
-        flags: c_int,
-        address: *mut sockaddr,
-        address_length: *mut socklen_t,
+        fd: c_int, buffer: *mut c_void, length: usize, size: usize, flags: c_int,
+        address: *mut sockaddr, address_length: *mut socklen_t,
     ) -> isize {
         length <= size => recvfrom(fd, buffer, length, flags, address, address_length)
     }
@@ -364,20 +355,18 @@ fn send_file(to: c_int, from: c_int, count: usize, real: impl Fn(c_int, usize) -
 }
 
 hooked! {
-    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize where real(to, count) {
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize
+    where real(to, count) {
         send_file(to, from, count, real)
     }
 
-    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, count: usize) -> isize where real(to, count) {
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, count: usize) -> isize
+    where real(to, count) {
         send_file(to, from, count, real)
     }
 
     fn splice(
-        from: c_int,
-        from_offset: *mut off64_t,
-        to: c_int,
-        to_offset: *mut off64_t,
-        length: usize,
+        from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, length: usize,
         flags: c_uint,
     ) -> isize where real(flags) {
         if flags & libc::SPLICE_F_NONBLOCK != 0 {

@@ -50,9 +50,7 @@ impl Object<pthread_barrier_t> {
 
 interposed! {
     fn pthread_barrier_init(
-        barrier: Object<pthread_barrier_t>,
-        attributes: *const pthread_barrierattr_t,
-        count: c_uint,
+        barrier: Object<pthread_barrier_t>, attributes: *const pthread_barrierattr_t, count: c_uint,
     ) -> c_int where real() {
         let mut shared = PTHREAD_PROCESS_PRIVATE;
         if !attributes.is_null() {

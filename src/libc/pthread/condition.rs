@@ -152,7 +152,8 @@ interposed! {
         answer
     }
 
-    fn pthread_cond_broadcast["GLIBC_2.3.2"](condition: Object<pthread_cond_t>) -> c_int where real() {
+    fn pthread_cond_broadcast["GLIBC_2.3.2"](condition: Object<pthread_cond_t>) -> c_int
+    where real() {
         let answer = real();
         wake(condition.address(), SIGNAL, usize::MAX);
         answer

@@ -49,7 +49,7 @@ use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 
 /// The green threads that wait for locks, semaphores and conditions.
-static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
+pub(super) static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 /// For reports.

@@ -93,14 +93,13 @@ hooked! {
         lock_or(mutex, FOR_EVER, real)
     }
 
-    fn pthread_mutex_timedlock(mutex: Object<pthread_mutex_t>, time: *const timespec) -> c_int where real() {
+    fn pthread_mutex_timedlock(mutex: Object<pthread_mutex_t>, time: *const timespec) -> c_int
+    where real() {
         lock_or(mutex, real_time(time), real)
     }
 
     fn pthread_mutex_clocklock(
-        mutex: Object<pthread_mutex_t>,
-        clock: clockid_t,
-        time: *const timespec,
+        mutex: Object<pthread_mutex_t>, clock: clockid_t, time: *const timespec,
     ) -> c_int where real() {
         lock_or(mutex, Limit(clock, Some(time)), real)
     }

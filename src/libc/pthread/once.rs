@@ -40,7 +40,9 @@ extern "C" fn unwound(word: usize) {
 }
 
 around! {
-    fn pthread_once(control: Object<pthread_once_t>, initialise: unsafe extern "C-unwind" fn()) -> c_int {
+    fn pthread_once(
+        control: Object<pthread_once_t>, initialise: unsafe extern "C-unwind" fn(),
+    ) -> c_int {
         before {
             let word = control.word(0);
             // Acquire: partner is the Release in `end`.

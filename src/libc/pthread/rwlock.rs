@@ -98,28 +98,26 @@ hooked! {
         lock_or(lock, WRITE, FOR_EVER, real)
     }
 
-    fn pthread_rwlock_timedrdlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int where real() {
+    fn pthread_rwlock_timedrdlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int
+    where real() {
         lock_or(lock, READ, real_time(time), real)
     }
 
     fn pthread_rwlock_clockrdlock(
-        lock: Object<pthread_rwlock_t>,
-        clock: clockid_t,
-        time: *const timespec,
+        lock: Object<pthread_rwlock_t>, clock: clockid_t, time: *const timespec,
     ) -> c_int where real() {
         lock_or(lock, READ, Limit(clock, Some(time)), real)
     }
 }
 
 interposed! {
-    fn pthread_rwlock_timedwrlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int where real() {
+    fn pthread_rwlock_timedwrlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int
+    where real() {
         write_or(lock, real_time(time), real)
     }
 
     fn pthread_rwlock_clockwrlock(
-        lock: Object<pthread_rwlock_t>,
-        clock: clockid_t,
-        time: *const timespec,
+        lock: Object<pthread_rwlock_t>, clock: clockid_t, time: *const timespec,
     ) -> c_int where real() {
         write_or(lock, Limit(clock, Some(time)), real)
     }

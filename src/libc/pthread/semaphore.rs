@@ -49,7 +49,8 @@ hooked! {
         take_or(semaphore, real_time(time), real)
     }
 
-    fn sem_clockwait(semaphore: Object<sem_t>, clock: clockid_t, time: *const timespec) -> c_int where real() {
+    fn sem_clockwait(semaphore: Object<sem_t>, clock: clockid_t, time: *const timespec) -> c_int
+    where real() {
         take_or(semaphore, Limit(clock, Some(time)), real)
     }
 }
