@@ -41,7 +41,7 @@ use crate::engine::sched::list::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
@@ -126,7 +126,7 @@ pub(super) fn below(bound: usize, random: u32) -> usize {
 impl Lanes {
     fn new() -> Lanes {
         Lanes {
-            lanes: Table::with_segments(),
+            lanes: Table::new(),
             used: Table::new(),
             in_use: AtomicUsize::new(0),
         }

@@ -30,7 +30,7 @@ use core::ops::Deref;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::current;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::table::{MAX, Table};
+use crate::engine::sys::statics::{MAX, Table};
 
 /// The right to act as one of a runtime's processors.
 ///

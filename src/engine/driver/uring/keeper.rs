@@ -75,7 +75,8 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::driver::Limit;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sched::{self, current, fork, helper};
+use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
+use crate::engine::sched::{self, current, fork};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{self, clock, perturb};
 use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter, reason};
@@ -213,7 +214,7 @@ impl Keeper {
                 service.go_round();
             }
         };
-        helper::spawn("gt-ring", helper::STACK, Box::new(live))?;
+        spawn_helper("gt-ring", HELPER_STACK, Box::new(live))?;
         Ok(keeper)
     }
 

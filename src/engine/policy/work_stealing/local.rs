@@ -67,9 +67,9 @@ use crate::engine::policy::tuning::{
 };
 use crate::engine::sched::Green;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::perturb;
+use crate::engine::sys::statics::AtomicStatic;
 
 // ---- the next slot ----
 
