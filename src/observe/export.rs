@@ -94,8 +94,7 @@ pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
             }
         });
     }
-    page.processors();
-    page.blocked_calls();
+    page.others();
     // One call of `out`, which may be a socket.
     out.write_all(page.text.as_bytes())?;
     out.flush()
@@ -126,7 +125,8 @@ impl Page {
         }
     }
 
-    fn processors(&mut self) {
+    /// Writes what the table does not have.
+    fn others(&mut self) {
         let help = "1, with the mode of the runtime as a label.";
         self.family("greenthread_mode", "gauge", help, &|runtime, _| {
             let is_green = runtime.backend.mode() == Mode::Green;
@@ -143,9 +143,6 @@ impl Page {
         self.family(name, "counter", help, &|_, metrics| {
             of_processors(metrics, |one| one.switches)
         });
-    }
-
-    fn blocked_calls(&mut self) {
         let (name, help) = (BLOCKED_CALLS, BLOCKED_CALLS_HELP);
         self.family(name, "counter", help, &|_, metrics| {
             let label = |name| format!(",call=\"{}\"", escaped(name));

@@ -206,18 +206,13 @@ fn is_in_call(observer: &mut Observer, kernel_thread: i32) -> bool {
 }
 
 /// The processors of a runtime that are in use; kernel threads have none.
-fn processors_of(
-    runtime: &Running,
-) -> impl Iterator<Item = (&'static Cluster, &'static Processor)> {
+fn processors_of(runtime: &Running) -> impl Iterator<Item = &'static Processor> {
     let cluster = match runtime.backend {
         Backend::Green(cluster) => Some(cluster),
         Backend::Kernel(_) => None,
     };
-    let all = cluster.into_iter().flat_map(|cluster| {
-        let all = cluster.processors();
-        all.map(move |processor| (cluster, processor))
-    });
-    all.filter(|(_, processor)| !processor.is_retired())
+    let all = cluster.into_iter().flat_map(Cluster::processors);
+    all.filter(|processor| !processor.is_retired())
 }
 
 /// Looks since the last question.
@@ -237,7 +232,7 @@ impl Looks {
     /// Looks once.
     pub(super) fn look(&mut self, runtimes: &[Running], observer: &mut Observer) {
         self.count += 1;
-        for (_, processor) in runtimes.iter().flat_map(processors_of) {
+        for processor in runtimes.iter().flat_map(processors_of) {
             // In a call, the thread's processor may not have been taken yet.
             if let Activity::Running(green, id) = processor.activity()
                 && !is_in_call(observer, id)
@@ -253,7 +248,7 @@ impl Looks {
 
     /// The processors of a runtime now, and how busy they were.
     fn at_processors(&self, runtime: &Running, observer: &mut Observer) -> Vec<OfProcessor> {
-        let of = |(cluster, processor): (&'static Cluster, &'static Processor)| {
+        let of = |processor: &'static Processor| {
             let (state, seen) = match processor.activity() {
                 Activity::Idle => ("idle", None),
                 Activity::Scheduling => ("scheduling", None),
@@ -267,7 +262,7 @@ impl Looks {
             OfProcessor {
                 index: processor.index,
                 state,
-                queue: cluster.policy.len(Some(processor.index)),
+                queue: processor.cluster().policy.len(Some(processor.index)),
                 switches: processor.switches.get(),
                 busy: ran * 1000 / self.count.max(1),
                 thread: None,

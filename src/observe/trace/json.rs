@@ -63,7 +63,7 @@ impl Writer<'_> {
                 last = track.runtime;
                 self.describe(pid, tid, "process_name", &format!("runtime {last}"))?;
             }
-            self.describe(pid, tid, "thread_name", &track.name)?;
+            self.describe(pid, tid, "thread_name", &self.timeline.name_of(track))?;
         }
         Ok(())
     }

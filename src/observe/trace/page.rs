@@ -35,7 +35,7 @@ impl Timeline {
         }
         let tracks = self.tracks.iter().map(|track| {
             let told = Object::default().with("runtime", track.runtime);
-            told.with("name", Quoted(&track.name))
+            told.with("name", Quoted(self.name_of(track)))
         });
         let mut names = Object::default();
         for (number, name) in self.names.iter().filter(|(_, name)| !name.is_empty()) {

@@ -69,7 +69,6 @@ pub(super) struct Track {
     pub(super) runtime: u32,
     /// The processor's index, or the kernel thread's number.
     pub(super) index: u32,
-    pub(super) name: String,
 }
 
 /// All that a trace has recorded.
@@ -100,8 +99,7 @@ impl Timeline {
         let of_runtimes = reels.chunk_by(|one, next| one.runtime == next.runtime);
         for (runtime, reels) in (1..).zip(of_runtimes) {
             for reel in reels {
-                let name = format!("processor {}", reel.index);
-                let track = decoder.add_track(runtime, reel.index, name);
+                let track = decoder.add_track(runtime, reel.index);
                 decoder.processor(track, reel);
             }
         }
@@ -123,17 +121,19 @@ impl Timeline {
             .iter()
             .map(|(&number, name)| (number, text(name)))
             .collect();
-        for at in 0..timeline.tracks.len() {
-            let (runtime, index) = (timeline.tracks[at].runtime, timeline.tracks[at].index);
-            if runtime == 0 {
-                timeline.tracks[at].name = timeline.label(index);
-            }
-        }
         (timeline.length, timeline.lost) = (clock.length, lost);
         // A wake-up comes before the run that it leads to.
         let order = |item: &Item| (item.start, item.kind.stopped().is_some());
         timeline.items.sort_by_key(order);
         timeline
+    }
+
+    /// A track, for people.
+    pub(super) fn name_of(&self, track: &Track) -> String {
+        match track.runtime {
+            0 => self.label(track.index),
+            _ => format!("processor {}", track.index),
+        }
     }
 
     /// A thread, for people.
@@ -169,13 +169,8 @@ struct Processor {
 }
 
 impl Decoder {
-    fn add_track(&mut self, runtime: u32, index: u32, name: String) -> u32 {
-        let track = Track {
-            runtime,
-            index,
-            name,
-        };
-        self.timeline.tracks.push(track);
+    fn add_track(&mut self, runtime: u32, index: u32) -> u32 {
+        self.timeline.tracks.push(Track { runtime, index });
         self.timeline.tracks.len() as u32 - 1
     }
 
@@ -350,7 +345,7 @@ impl Decoder {
         if let Some(&track) = self.kernel_tracks.get(&number) {
             return track;
         }
-        let track = self.add_track(0, number, String::new());
+        let track = self.add_track(0, number);
         self.kernel_tracks.insert(number, track);
         track
     }
