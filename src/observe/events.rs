@@ -159,7 +159,7 @@ mod publish {
         let name = name[..length as usize].utf8_chunks().next();
         let name = name.map_or("", |name| name.valid());
         let place = core::ptr::with_exposed_provenance::<Location<'static>>(place as usize);
-        // SAFETY: `put` has written it: null, or a static location.
+        // SAFETY: `put` has written the word: null, or the address of a static location.
         let spawned_at = unsafe { place.as_ref() }.map(tracing::field::display);
         match what {
             SPAWNED => {

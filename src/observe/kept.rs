@@ -13,7 +13,7 @@ use crate::engine::facade::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::facade::{AtomicStatic, mm};
 use crate::engine::probe::{Processor, Seen};
 
-/// The entry of one processor. Zero bytes are a value of every field but the first.
+/// The entry of one processor. Zero bytes are a value of every field but `processor`.
 pub(super) struct Kept {
     pub(super) processor: Seen,
     before: AtomicStatic<Kept>,
@@ -37,7 +37,7 @@ fn mapped<T>() -> Option<*mut T> {
 }
 
 impl Kept {
-    /// The entry of `processor`, whose first call makes it. `None`: there is no memory.
+    /// The entry of `processor`. The first call makes the entry. `None`: there is no memory.
     #[inline]
     pub(super) fn of(processor: &Processor<'_>) -> Option<&'static Kept> {
         match ptr::with_exposed_provenance::<Kept>(processor.word().load(Relaxed)) {
@@ -51,8 +51,8 @@ impl Kept {
     #[inline(never)]
     fn make(processor: &Processor<'_>) -> Option<&'static Kept> {
         let memory: *mut Kept = mapped()?;
-        // SAFETY: the memory is new, large enough and aligned to a page, and it stays. It gets a processor, and zero bytes
-        // are numbers and addresses that are null.
+        // SAFETY: the memory is new, large enough and aligned to a page, and stays. The processor is written before there is a
+        // reference; in the other fields zero bytes are numbers, and addresses that are null.
         let kept = unsafe {
             (&raw mut (*memory).processor).write(processor.seen());
             &*memory.cast_const()
@@ -69,7 +69,7 @@ impl Kept {
         }
     }
 
-    /// The ring of the processor, whose owner calls. The first call makes it.
+    /// The ring of the processor. The owner of the processor calls; the first call makes the ring.
     #[inline]
     pub(super) fn ring(&self) -> Option<&'static Ring> {
         self.ring.load(Relaxed).or_else(|| {

@@ -3,8 +3,8 @@
 //!
 //! | what is measured | from | to |
 //! |---|---|---|
-//! | a wait | a thread is made ready (woken, spawned, has yielded, was preempted) | a processor takes it to run it |
-//! | a run | a processor takes it | it has left its stack, or its processor was taken |
+//! | a wait | a thread is made ready (woken, spawned, has yielded, was preempted) | a processor takes the thread |
+//! | a run | a processor takes the thread | the thread has left its stack, or its processor was taken |
 //! | a hold | the processor of a blocked thread is taken | the thread comes back to the runtime |
 //!
 //! A switch reads the clock once: a thread begins when the one before it has left, unless the processor had
@@ -16,7 +16,7 @@
 //! from before measuring was last switched on ([`SINCE`]) is not used.
 //!
 //! # Invariants
-//! 1. Only the owner of a processor, or whoever has it in hand, adds to the processor's waits and runs: plain stores.
+//! 1. Only the owner of a processor, or the thread that gives the processor away, adds to its waits and runs: plain stores.
 //!    Those of holds have many writers.
 //! 2. A processor's histograms are mapped at its first run that is measured, and are never freed (`kept`).
 //!
@@ -104,8 +104,8 @@ mod gather {
     /// How long ticks are compared with the clock, in nanoseconds, before measuring begins.
     const COMPARED_FOR: u64 = 1_000_000;
 
-    /// In the second word of a worker whose processor is taken: its thread computes; it is blocked somewhere. Any other
-    /// value is the address of the place.
+    /// The second word of a worker whose processor is taken: its thread computes, or is blocked in an unknown place. Any
+    /// other value is the address of the place.
     const COMPUTES: u64 = 0;
     const SOMEWHERE: u64 = 1;
 

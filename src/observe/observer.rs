@@ -15,7 +15,7 @@ use crate::engine::probe::{self, Kernel, Observer};
 #[cfg(green)]
 use crate::engine::probe::{Lost, OfThreads, Stop};
 
-/// Picks of every switch are told to it alone.
+/// The probe tells the picks of every switch only if this bit is set.
 pub(super) const MEASURE: u32 = probe::PICKS;
 pub(super) const TRACE: u32 = 2;
 /// No bit where nobody can subscribe.

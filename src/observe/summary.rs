@@ -48,9 +48,9 @@ pub(super) struct OfProcessor {
     pub(super) state: &'static str,
     pub(super) queue: usize,
     pub(super) switches: u64,
-    /// In how many thousandths of the looks it ran a thread.
+    /// In how many thousandths of the looks the processor ran a thread.
     pub(super) busy: u32,
-    /// The thread that it runs: its place in the snapshot.
+    /// The place of the thread that the processor runs, in the snapshot.
     pub(super) thread: Option<usize>,
     seen: Option<Thread>,
 }
@@ -63,7 +63,7 @@ pub(super) struct Summary {
     pub(super) busiest: Vec<(usize, u32)>,
     pub(super) longest: Vec<usize>,
     pub(super) snapshot: Snapshot,
-    /// How long it took, in nanoseconds.
+    /// How long the summary took, in nanoseconds.
     pub(super) took: u64,
 }
 
@@ -159,7 +159,7 @@ impl Counts {
         longest.into_iter().map(|(_, thread)| thread).collect()
     }
 
-    /// Counts a thread. Whether it waits.
+    /// Counts a thread. Returns whether the thread waits.
     fn add(
         &mut self,
         seen: &ThreadSnapshot,
@@ -223,7 +223,7 @@ pub(super) struct Looks {
     by_thread: HashMap<(usize, usize), (Thread, u32)>,
     /// In how many of them a processor ran a thread: by its address.
     by_processor: HashMap<usize, u32>,
-    /// The CPU time of each kernel thread when it was last asked for, and when that was.
+    /// The CPU time of each kernel thread at the last question, and when that was.
     cpu_times: HashMap<usize, u64>,
     asked_at: u64,
 }
@@ -272,8 +272,8 @@ impl Looks {
         processors_of(runtime).map(of).collect()
     }
 
-    /// The `most` busiest threads since the last time, the busiest first, and how busy: in thousandths of a processor. It
-    /// begins anew.
+    /// The `most` busiest threads since the last question, the busiest first, and how busy they were, in thousandths of a
+    /// processor. The count of looks begins anew.
     fn take(&mut self, most: usize) -> Vec<(Thread, u32)> {
         let count = core::mem::take(&mut self.count).max(1);
         self.by_processor.clear();

@@ -20,7 +20,8 @@
 //! *Numbers.* A thread is known by a number of 28 bits, in whose upper bit kernel threads differ from others. A green thread,
 //! or a thread of kernel-thread mode, has that of its `ThreadId`; another kernel thread takes one at its first event. The
 //! first event of a thread in a trace is preceded by its name: a word has no room for one. A trace has a number, too, and
-//! each thread keeps that of the trace with its own ([`numbered`]), so the next trace knows that it must be introduced again.
+//! each thread keeps the trace's number beside its own ([`numbered`]), so the next trace knows that the thread must be
+//! introduced again.
 //!
 //! Invariant: nothing here allocates, or takes a lock.
 
@@ -101,7 +102,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is the end of a run: why the thread stopped.
+    /// Why the thread stopped, if this is the end of a run.
     pub(super) fn stopped(self) -> Option<&'static str> {
         let place = (self as usize).checked_sub(Kind::Yielded as usize)?;
         STOPS.get(place).copied()
@@ -157,14 +158,14 @@ pub(super) fn text(text: &'static str) -> u64 {
     )
 }
 
-/// The text behind such a word; of any other word it is empty.
+/// The text that such a word names; any other word names an empty one.
 pub(super) fn text_of(word: u64) -> &'static str {
     if Kind::of(word) != Kind::Text {
         return "";
     }
     let address = (value(word) & ((1 << 48) - 1)) as usize;
-    // SAFETY: `text` has made the word of a static string's address and length, or of its first
-    // bytes; a character that is cut makes it no text.
+    // SAFETY: `text` has made the word from the address of a static string, and from its length or a smaller one. (If a
+    // character was cut, the bytes are no text.)
     let bytes = unsafe {
         let start = core::ptr::with_exposed_provenance::<u8>(address);
         core::slice::from_raw_parts(start, (value(word) >> 48) as usize)

@@ -8,7 +8,7 @@
 //! | count | meaning |
 //! |---|---|
 //! | `head` | words that the reader may copy |
-//! | `written` | words that are written; it is ahead while an event is being written |
+//! | `written` | words that are written; this count is ahead while an event is being written |
 //!
 //! *What it costs.* A thread that yields, ends or hands over costs two stores, without a clock: the processor's clock is
 //! read for one of [`SPARSE`] such events while they follow each other quickly, and for each of them
@@ -24,7 +24,7 @@
 //! - the reader's second look: if it has read a word of the next round, it must see the `head` that was
 //!   published before that word was written. Release where a word is stored and the Acquire fence in
 //!   `copy` are partners. (On x86-64 all of these are plain moves.)
-//! - what the writer alone uses is Relaxed: it goes from owner to owner with the processor (`engine::probe`).
+//! - what the writer alone uses is Relaxed: the processor's next owner has it with the processor (`engine::probe`).
 
 use core::ptr;
 
@@ -187,7 +187,7 @@ fn write(ring: Option<&Ring>, kind: Kind, number: u32, more: u64) {
     ring.publish();
 }
 
-/// The number of `thread`, which is introduced if the trace does not know it yet. 0: the thread is past its last
+/// The number of `thread`. A thread that the trace does not know yet is introduced. 0: the thread is past its last
 /// instructions.
 #[inline]
 fn number_of(ring: Option<&Ring>, thread: Thread<'_>) -> u32 {
@@ -281,7 +281,7 @@ fn stopped_otherwise(ring: Option<&Ring>, thread: Thread<'_>, why: Stop<'_>) {
     write(ring, kind, number, more);
 }
 
-/// The thread that has lost `processor` may go on at any moment: it is named only if it is known.
+/// The thread that has lost `processor` may go on at any moment: only a thread that is known already is named.
 pub(in crate::observe) fn blocked(processor: &Processor<'_>, [numbered, _]: Words) {
     let number = introduced(numbered.load(Relaxed));
     write(Ring::of(processor), Kind::HandedOff, number, 0);
@@ -350,7 +350,7 @@ impl Copies {
         self.0.iter().map(running).collect()
     }
 
-    /// The trace is over, since it was `at_end` as `running` has told.
+    /// The trace is over. `at_end`: what `running` told when it ended.
     pub(super) fn finish(self, at_end: Vec<(u64, u32)>) -> Vec<Reel> {
         let mut at_end = at_end.into_iter();
         let finish = |copied: Copied| {

@@ -4,8 +4,8 @@
 //! memory, until the trace is over. What is copied beyond [`MOST_WORDS`] is counted and not kept, so a trace shows the
 //! beginning of a long run. At the end the collector makes a timeline of it.
 //!
-//! *`GREENTHREAD_TRACE`*: a trace from the start of the first runtime to the end of the process. It is written by a handler
-//! that libc calls at exit. If the process ends otherwise (a signal, `_exit`, `abort`), nothing is written; a forked child
+//! *`GREENTHREAD_TRACE`*: a trace from the start of the first runtime to the end of the process. The file is written by a
+//! handler that libc calls at exit. If the process ends otherwise (a signal, `_exit`, `abort`), nothing is written; a forked child
 //! writes nothing.
 
 use std::fs::File;
@@ -72,7 +72,7 @@ impl Session {
     fn end(&mut self) -> io::Result<Timeline> {
         let collector = self.collector.take();
         if is_forked_child() {
-            // The collector is the parent's, and so is the trace. It may have been sending at the fork.
+            // The collector is the parent's, and so is the trace. The collector may have been sending at the fork.
             core::mem::forget(collector);
             return Err(io::Error::other("the trace is the parent's"));
         }

@@ -1,6 +1,6 @@
 //! The order of all events of a trace: from words (`record`) to runs, sleeps and points in time.
 //!
-//! *On a processor.* A run is known by its end, when its thread leaves its stack. It began when the run before it ended, or
+//! *On a processor.* A run is known by its end, when its thread leaves its stack. The run began when the one before ended, or
 //! when the processor found the thread. Between two words with times, events are spread evenly.
 //!
 //! *Outside*, kernel threads have a track each. Green threads that have lost their processors have none: the time until
