@@ -29,15 +29,14 @@ pub(crate) use super::driver::{
 };
 pub(crate) use super::policy::{Policy, Priority};
 #[cfg(feature = "observe")]
-pub(crate) use super::runtime::options::read as read_variable;
+pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub use super::runtime::scope::Scope;
 pub(crate) use super::runtime::scope::in_scope;
 #[cfg(green)]
 pub(crate) use super::runtime::{BUCKETS, bucket};
 pub(crate) use super::runtime::{
-    Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes, check_stack_size, handle,
-    runtimes,
+    Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes, check_stack_size, handle, runtimes,
 };
 pub use super::runtime::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,

@@ -43,7 +43,7 @@ pub(crate) use self::histogram::{BUCKETS, bucket};
 pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
-pub(crate) use self::metrics::{FIGURES, Figure, Figures, Value};
+pub(crate) use self::metrics::{FIGURES, Figure, Value};
 pub(crate) use self::options::{Knobs, check_stack_size};
 pub(crate) use self::spawn::Wishes;
 use crate::engine::atomic::Ordering;

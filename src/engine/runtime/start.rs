@@ -81,8 +81,8 @@ impl Knobs {
                 green::start(plan, policy, is_users)?
             }
         };
-        runtimes::add(backend);
-        observers.watch(backend, policy_name)?;
+        runtimes::add(backend, policy_name);
+        observers.watch(backend)?;
         Ok(backend)
     }
 

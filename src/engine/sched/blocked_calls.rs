@@ -174,12 +174,10 @@ impl Place {
     }
 
     /// The number of the call.
-    #[cfg(feature = "tracing")]
     pub(crate) fn call(&self) -> u64 {
         self.key.load(Relaxed) - 1
     }
 
-    #[cfg(feature = "tracing")]
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
         self.spawned_at.load(Relaxed)
     }
