@@ -34,8 +34,8 @@ use libc::{
 use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use super::descriptor::{Record, value_at};
 use super::{
-    after, close, count_parked, deadline_on, exported, fail, is_hooked, is_on, nanos, repeated,
-    threads,
+    after, count_parked, deadline_on, descriptor, exported, fail, is_hooked, is_on, nanos,
+    repeated, threads,
 };
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::word::{self, Fault};
@@ -80,8 +80,7 @@ unsafe fn call(number: c_long, arguments: [usize; 6]) -> c_long {
         let is_cut = |answer: &_| *answer == Err(libc::EINTR) && number != libc::SYS_close;
         own.unwrap_or_else(|| threads::guard(number, &arguments, || repeated(once, is_cut)))
     };
-    // SAFETY: the same.
-    if let Some(answer) = unsafe { close::by_number(number, a, b, c) } {
+    if let Some(answer) = descriptor::by_number(number, a, b, c) {
         return answer.into();
     }
     let answer = match number {

@@ -22,8 +22,7 @@
 //! | `transfer` | `read`, `write`, `recv`, `send` and their kin, `sendfile`, `splice` |
 //! | `connect` | `connect`, `accept` |
 //! | `announced` | what no descriptor's event ends: `waitpid` and its kin, locks on files, syncing, `getaddrinfo` and others |
-//! | `close` | `close` and its kin: a descriptor for which threads wait |
-//! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
+//! | `descriptor` | a call on a descriptor: try, wait, try again; `close` and its kin: a descriptor for which threads wait |
 //! | `addresses` | (none) threads that wait at addresses, for the futexes and locks of code that is not ours |
 //! | `inside` | (none) a signal handler that has interrupted its thread in there leaves it a note |
 //! | `macros` | (none) declaring a function of libc's, and ours of the same name |
@@ -44,8 +43,6 @@
 mod addresses;
 #[cfg(hooks)]
 mod announced;
-#[cfg(hooks)]
-mod close;
 #[cfg(hooks)]
 mod connect;
 #[cfg(hooks)]
