@@ -115,7 +115,7 @@ fn wait_or(
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     if condition.has(IS_SHARED) || mutex.is_special() {
-        return unlocking(mutex, || blocking(real));
+        return ended(raise(mutex), blocking(real));
     }
     count_parked();
     if !limit.is_valid() {
@@ -164,11 +164,11 @@ macro_rules! waits {
                     }
                     match is_hooked() {
                         true => Next::call(parking as *const (), 0),
-                        false => begin($mutex, $name::target()),
+                        false => Next::call($name::target(), raise($mutex)),
                     }
                 }
                 after ended,
-                unwound cancelled,
+                unwound lower,
             })*
         }
     };
@@ -209,62 +209,32 @@ fn slot(mutex: usize, owner: u32) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % SLOTS
 }
 
-/// The counters that a thread raises while it waits.
-#[derive(Clone, Copy)]
-struct Raised([usize; 2]);
-
-impl Raised {
-    /// The calling thread has the mutex.
-    fn new(mutex: Object<pthread_mutex_t>) -> Raised {
-        let address = mutex.address();
-        let raised = Raised([slot(address, 0), slot(address, mutex.owner())]);
-        raised.0.iter().for_each(|&slot| {
-            WAITS[slot].fetch_add(1, Relaxed);
-        });
-        if !is_forked_child() {
-            // The one who is woken stands for the others.
-            TABLE.wake(address, LOCK, 1);
-        }
-        raised
+/// The calling thread, which has the mutex, raises the counters. The number names them for [`lower`]; it is not 0.
+fn raise(mutex: Object<pthread_mutex_t>) -> usize {
+    let address = mutex.address();
+    let slots = [slot(address, 0), slot(address, mutex.owner())];
+    for slot in slots {
+        WAITS[slot].fetch_add(1, Relaxed);
     }
+    if !is_forked_child() {
+        // The one who is woken stands for the others.
+        TABLE.wake(address, LOCK, 1);
+    }
+    1 + slots[0] + slots[1] * SLOTS
+}
 
-    fn lower(self) {
-        self.0.iter().for_each(|&slot| {
+/// Lowers the counters; 0: none were raised.
+extern "C" fn lower(number: usize) {
+    if let Some(both) = number.checked_sub(1) {
+        for slot in [both % SLOTS, both / SLOTS] {
             WAITS[slot].fetch_sub(1, Relaxed);
-        });
-    }
-
-    /// As a number that is not 0.
-    fn number(self) -> usize {
-        1 + self.0[0] + self.0[1] * SLOTS
-    }
-
-    fn of(number: usize) -> Option<Raised> {
-        let both = number.checked_sub(1)?;
-        Some(Raised([both % SLOTS, both / SLOTS]))
+        }
     }
 }
 
-/// A kernel thread is to call `target`, libc's wait with this mutex, which it has. [`ended`] comes after it, or
-/// [`cancelled`]: it has the mutex again by then.
-fn begin(mutex: Object<pthread_mutex_t>, target: *const ()) -> Next {
-    Next::call(target, Raised::new(mutex).number())
-}
-
+/// Comes after a wait of libc's, as [`lower`] if a thread is cancelled there; the thread has the mutex again by then.
 extern "C" fn ended(number: usize, answer: c_int) -> c_int {
-    cancelled(number);
-    answer
-}
-
-extern "C" fn cancelled(number: usize) {
-    Raised::of(number).into_iter().for_each(Raised::lower);
-}
-
-/// Runs `wait`, libc's wait with this mutex on a green thread, which is not cancelled.
-fn unlocking<T>(mutex: Object<pthread_mutex_t>, wait: impl FnOnce() -> T) -> T {
-    let raised = Raised::new(mutex);
-    let answer = wait();
-    raised.lower();
+    lower(number);
     answer
 }
 

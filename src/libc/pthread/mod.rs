@@ -5,7 +5,6 @@
 //! | `locks` | mutexes, reader-writer locks, semaphores: the lock is libc's; a green thread that finds it taken waits in [`TABLE`] |
 //! | `condition` | green threads wait in [`TABLE`], kernel threads in libc; and the one place where libc unlocks a mutex and we do not see it |
 //! | `own` | barriers, once: ours for all threads, built on futexes, which park |
-//! | `join` | a green thread waits for the descriptor of the thread that it joins |
 //! | `mod` | what they share; C11's names for the same |
 //!
 //! A hooked thread first calls libc's function that tries. If the lock is taken, the thread queues in
@@ -28,7 +27,6 @@
 //! A forked child has one thread, and does not look into the table: those that wait there are the parent's.
 
 mod condition;
-mod join;
 mod locks;
 mod own;
 
@@ -40,7 +38,7 @@ use libc::{
     timespec,
 };
 
-use super::{around, deadline_on, errno, exported, nanos, read, set_errno};
+use super::{around, deadline_on, errno, nanos, read, set_errno};
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::unwinding::Next;
 use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
@@ -183,7 +181,7 @@ fn futex(word: *const AtomicU32, operation: c_int, value: u32) {
 
 /// What C11's functions answer, by threads.h: success, busy, no memory, timed out, error. glibc's types are those of its
 /// pthreads.
-fn answer(errno: c_int) -> c_int {
+extern "C" fn answered(_: usize, errno: c_int) -> c_int {
     match errno {
         0 => 0,
         libc::EBUSY => 1,
@@ -193,34 +191,10 @@ fn answer(errno: c_int) -> c_int {
     }
 }
 
-/// Declares C11's names.
-macro_rules! names {
-    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
-        exported! {
-            $(fn $name($($argument: $Type),*) -> c_int {
-                // SAFETY: the caller's arguments, unchanged.
-                answer(unsafe { $file::$as_pthread($($argument),*) })
-            })*
-        }
-    };
-}
-
-names! {
-    mtx_lock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_lock;
-    mtx_timedlock(lock: Object<pthread_mutex_t>, time: *const timespec) is locks::pthread_mutex_timedlock;
-    mtx_unlock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_unlock;
-    cnd_signal(condition: Object<pthread_cond_t>) is condition::pthread_cond_signal;
-    cnd_broadcast(condition: Object<pthread_cond_t>) is condition::pthread_cond_broadcast;
-}
-
-extern "C" fn answered(_: usize, errno: c_int) -> c_int {
-    answer(errno)
-}
-
 extern "C" fn unwound(_: usize) {}
 
-/// The same for functions in which a thread may be cancelled, or which unwind.
-macro_rules! names_around {
+/// Declares C11's names. (A thread may be cancelled in some of these functions, or they unwind.)
+macro_rules! names {
     ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
         around! {
             $(fn $name($($argument: $Type),*) -> c_int {
@@ -234,7 +208,12 @@ macro_rules! names_around {
     };
 }
 
-names_around! {
+names! {
+    mtx_lock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_lock;
+    mtx_timedlock(lock: Object<pthread_mutex_t>, time: *const timespec) is locks::pthread_mutex_timedlock;
+    mtx_unlock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_unlock;
+    cnd_signal(condition: Object<pthread_cond_t>) is condition::pthread_cond_signal;
+    cnd_broadcast(condition: Object<pthread_cond_t>) is condition::pthread_cond_broadcast;
     cnd_wait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>) is condition::pthread_cond_wait;
     cnd_timedwait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>, time: *const timespec)
         is condition::pthread_cond_timedwait;
