@@ -74,8 +74,6 @@ pub(crate) mod identity;
 pub(crate) mod list;
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
-#[path = "../engine/sched/places.rs"]
-pub(crate) mod places;
 /// For tests of policies, which do without records in kernel-thread mode.
 #[cfg(test)]
 pub(crate) mod records {
@@ -192,14 +190,15 @@ pub(crate) mod locked {
     pub(crate) fn unlock() {}
 }
 
-pub(crate) mod helper {
+pub(crate) mod spawner {
     use std::io;
 
     use crate::engine::inspect::kernel::KernelThread;
 
+    pub(crate) const HELPER_STACK: usize = 256 << 10;
     pub(crate) const OBSERVER_STACK: usize = 2 << 20;
 
-    pub(crate) fn spawn(
+    pub(crate) fn spawn_helper(
         name: &str,
         stack_size: usize,
         work: Box<dyn FnOnce() + Send>,

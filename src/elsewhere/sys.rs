@@ -1,7 +1,5 @@
 //! The stand-in for `sys`: it asks the system by way of std.
 
-#[path = "../engine/sys/atomic_static.rs"]
-pub(crate) mod atomic_static;
 #[path = "../engine/sys/backoff.rs"]
 pub(crate) mod backoff;
 /// The monotonic clock, in nanoseconds since the first use.
@@ -35,8 +33,6 @@ pub(crate) mod clock {
         after(deadline.saturating_duration_since(Instant::now()))
     }
 }
-#[path = "../engine/sys/fence.rs"]
-pub(crate) mod fence;
 /// Blocking a kernel thread on a word of memory, by std's means: words share condition variables.
 ///
 /// | waiter | waker |
@@ -146,8 +142,8 @@ pub(crate) mod sanitizer {
     #[inline(always)]
     pub(crate) fn observe<T>(_: &T) {}
 }
-#[path = "../engine/sys/table.rs"]
-pub(crate) mod table;
+#[path = "../engine/sys/statics.rs"]
+pub(crate) mod statics;
 
 pub(crate) mod variable {
     use std::ffi::OsString;
@@ -218,24 +214,17 @@ pub(crate) mod kernel_thread {
 
     pub(crate) fn barrier() {}
 
+    pub(crate) use std::thread::yield_now as give_way;
+
+    pub(crate) fn rest(nanos: u64) {
+        std::thread::sleep(std::time::Duration::from_nanos(nanos));
+    }
+
     pub(crate) const NAME: usize = 16;
 
     /// Returns no name: only the system knows it.
     pub(crate) fn own_name(_: &mut [u8; NAME]) -> &str {
         ""
-    }
-}
-
-/// The patience of a thread that looks at a word that another kernel thread is about to change.
-pub(crate) struct Patience(());
-
-impl Patience {
-    pub(crate) const fn new() -> Patience {
-        Patience(())
-    }
-
-    pub(crate) fn pause(&mut self) {
-        std::thread::yield_now();
     }
 }
 

@@ -259,7 +259,7 @@ fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
         return None;
     }
     // If the id is still the thread's, the descriptor is, too.
-    let descriptor = calls::pidfd_of_thread(id).ok();
+    let descriptor = calls::pidfd(id, calls::PIDFD_THREAD).ok();
     descriptor.filter(|_| name() == Some(id))
 }
 

@@ -13,7 +13,7 @@
 //!
 //! `dlsym(RTLD_NEXT)` finds libc's functions: those of [`interposed`] when the program is loaded, and not in a child of
 //! `_Fork`, where the loader's lock may be held for ever; the others at their first use. Where ours are not found before
-//! libc's (`sys::names`), and in a static program, which has no `dlsym`, there are no green threads. Beside a sanitizer
+//! libc's (`sys::libraries`), and in a static program, which has no `dlsym`, there are no green threads. Beside a sanitizer
 //! that learns from calls of libc's functions, it is the sanitizer's that are called.
 //!
 //! Orderings: an address is all that there is to see, so Relaxed.

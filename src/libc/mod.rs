@@ -67,7 +67,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::facade;
 use crate::engine::facade::handlers::begun;
-use crate::engine::facade::{clock, count_parked, names, variable};
+use crate::engine::facade::{clock, count_parked, libraries, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -81,7 +81,7 @@ fn is_on() -> bool {
             let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
             // A sanitizer that lets the threads be kernel threads is to see all that they do.
             let is_on = is_off != Some(true)
-                && names::lead_here()
+                && libraries::libcs_names_lead_here()
                 && facade::sanitizer::stranger().is_none();
             STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
             is_on
