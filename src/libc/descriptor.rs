@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use libc::iovec;
 
-use super::{around, errno, in_kernel, interposed, set_errno, uninterrupted};
+use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::unwinding::Next;
 use crate::engine::facade::watch::{self, Call, Purpose};
 use crate::engine::facade::{is_forked_child, may_block, signal, word};
@@ -124,22 +124,22 @@ fn polled(fd: c_int, events: i16) -> (c_int, i16) {
     (super::poll::now(&mut asked, 1), asked.revents)
 }
 
+/// What `poll` calls this, and which option has a time-out for this.
+fn names_of(purpose: Purpose) -> (i16, c_int) {
+    match purpose {
+        Purpose::Read => (libc::POLLIN, libc::SO_RCVTIMEO),
+        Purpose::Write => (libc::POLLOUT, libc::SO_SNDTIMEO),
+    }
+}
+
 /// Whether `poll` says at this moment that `fd` is ready for this, or that it has an error.
 pub(super) fn is_ready(fd: c_int, purpose: Purpose) -> bool {
-    let events = match purpose {
-        Purpose::Read => libc::POLLIN,
-        _ => libc::POLLOUT,
-    };
-    polled(fd, events).0 != 0
+    polled(fd, names_of(purpose).0).0 != 0
 }
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
 pub(super) fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
-    let name = match purpose {
-        Purpose::Read => libc::SO_RCVTIMEO,
-        _ => libc::SO_SNDTIMEO,
-    };
-    let [seconds, micros] = option::<[u64; 2]>(fd, name)?;
+    let [seconds, micros] = option::<[u64; 2]>(fd, names_of(purpose).1)?;
     let nanos = super::sum(seconds, micros * 1_000);
     (nanos != 0).then_some(nanos)
 }

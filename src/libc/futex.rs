@@ -34,8 +34,7 @@ use libc::{
 use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use super::descriptor::{Record, value_at};
 use super::{
-    after, count_parked, deadline_on, descriptor, exported, fail, is_hooked, is_on, nanos,
-    repeated, threads,
+    after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated, threads,
 };
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::word::{self, Fault};

@@ -38,6 +38,9 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+#[macro_use]
+mod macros;
+
 #[cfg(hooks)]
 mod addresses;
 #[cfg(hooks)]
@@ -48,7 +51,6 @@ mod descriptor;
 mod futex;
 #[cfg(hooks)]
 mod inside;
-mod macros;
 #[cfg(hooks)]
 mod poll;
 #[cfg(hooks)]
@@ -61,7 +63,6 @@ mod threads;
 #[cfg(hooks)]
 mod transfer;
 
-use self::macros::{around, exported, fortified, hooked, interposed};
 use core::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -16,7 +16,7 @@ use std::io;
 use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 
 use super::descriptor::{is_there, until, value_at};
-use super::{after, fortified, hooked, in_kernel, nanos, sum, uninterrupted};
+use super::{after, in_kernel, nanos, sum, uninterrupted};
 use crate::engine::facade::watch::{self, Call, Interest, Purpose};
 use crate::engine::facade::{self, clock, signal};
 

@@ -33,7 +33,6 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, timespec};
 
-use super::macros::{exported, interposed, libc_functions, when_loaded};
 use super::{answered, errno, fail, set_errno};
 use crate::engine::facade::{
     GUARD_SIZE, Who, after_vfork, before_vfork, clock, for_good, is_forked_child, kernel_call,

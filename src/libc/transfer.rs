@@ -38,7 +38,7 @@ use super::descriptor::{
     Buffers, Nature, can_be_written, flags_of, is_nonblocking, is_ready, is_stream, not_ready,
     option, own_time_out, queued, ready_then, run, run_all, value_at,
 };
-use super::{errno, fortified, hooked, in_kernel, set_errno, uninterrupted};
+use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::watch::Purpose;
 use crate::engine::facade::{Operation, blocking, may_block};
 
@@ -129,7 +129,7 @@ unsafe fn transfer(
     let is_other = result == -1 && nature == Nature::Socket && errno() == libc::ENOTSOCK;
     // The number is another file's now.
     match is_other && Nature::ask(fd).is_some_and(|nature| nature != Nature::Socket) {
-        // SAFETY: the caller's arguments.
+        // SAFETY: the buffers of this call, which are as valid for the same call on another file.
         true => unsafe { transfer(fd, way, at, count, real) },
         false => result,
     }

@@ -58,8 +58,7 @@ use crate::engine::facade::queue::Position;
 use crate::engine::facade::unwinding::Next;
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
-use crate::libc::macros::when_loaded;
-use crate::libc::{around, count_parked, interposed, is_hooked};
+use crate::libc::{count_parked, is_hooked};
 
 const IS_SHARED: u32 = 1;
 const IS_MONOTONIC: u32 = 2;
@@ -217,7 +216,7 @@ fn raise(mutex: Object<pthread_mutex_t>) -> usize {
         WAITS[slot].fetch_add(1, Relaxed);
     }
     if !is_forked_child() {
-        // The one who is woken stands for the others.
+        // The thread that is woken stands for the others.
         TABLE.wake(address, LOCK, 1);
     }
     1 + slots[0] + slots[1] * SLOTS

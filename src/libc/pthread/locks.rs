@@ -41,7 +41,7 @@ use super::{
 };
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::Events;
-use crate::libc::{count_parked, errno, fail, hooked, in_kernel, interposed, is_hooked, set_errno};
+use crate::libc::{count_parked, errno, fail, in_kernel, is_hooked, set_errno};
 
 /// Declares the three forms of a function that waits for an object: for ever, until the real clock shows a time, and until some
 /// clock does.

@@ -38,7 +38,7 @@ use libc::{
     timespec,
 };
 
-use super::{around, deadline_on, errno, nanos, read, set_errno};
+use super::{deadline_on, errno, nanos, read, set_errno};
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::unwinding::Next;
 use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
@@ -62,9 +62,9 @@ const SIGNAL: Events = 16;
 /// instruction. Returns how many.
 #[inline]
 fn wake(address: usize, events: Events, most: usize) -> usize {
-    match is_forked_child() {
-        true => 0,
-        false => TABLE.wake_after_locked(address, events, most),
+    match !is_forked_child() && TABLE.may_have_after_locked(address) {
+        true => TABLE.wake(address, events, most),
+        false => 0,
     }
 }
 
