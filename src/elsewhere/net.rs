@@ -17,8 +17,6 @@ use std::io;
 use std::iter::FusedIterator;
 use std::net as system;
 use std::ops::Deref;
-#[cfg(unix)]
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,44 +178,45 @@ impl Iterator for Incoming<'_> {
 impl FusedIterator for Incoming<'_> {}
 
 #[cfg(unix)]
-impl AsFd for TcpListener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
+mod descriptors {
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-#[cfg(unix)]
-impl AsRawFd for TcpListener {
-    fn as_raw_fd(&self) -> RawFd {
-        self.listener.as_raw_fd()
-    }
-}
+    use super::{TcpListener, system};
 
-#[cfg(unix)]
-impl IntoRawFd for TcpListener {
-    fn into_raw_fd(self) -> RawFd {
-        self.listener.into_raw_fd()
+    impl AsFd for TcpListener {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.listener.as_fd()
+        }
     }
-}
 
-#[cfg(unix)]
-impl FromRawFd for TcpListener {
-    unsafe fn from_raw_fd(fd: RawFd) -> TcpListener {
-        // SAFETY: the caller's promise.
-        unsafe { system::TcpListener::from_raw_fd(fd) }.into()
+    impl AsRawFd for TcpListener {
+        fn as_raw_fd(&self) -> RawFd {
+            self.listener.as_raw_fd()
+        }
     }
-}
 
-#[cfg(unix)]
-impl From<OwnedFd> for TcpListener {
-    fn from(fd: OwnedFd) -> TcpListener {
-        system::TcpListener::from(fd).into()
+    impl IntoRawFd for TcpListener {
+        fn into_raw_fd(self) -> RawFd {
+            self.listener.into_raw_fd()
+        }
     }
-}
 
-#[cfg(unix)]
-impl From<TcpListener> for OwnedFd {
-    fn from(listener: TcpListener) -> OwnedFd {
-        listener.listener.into()
+    impl FromRawFd for TcpListener {
+        unsafe fn from_raw_fd(fd: RawFd) -> TcpListener {
+            // SAFETY: the caller owns the descriptor, which is a listener's.
+            unsafe { system::TcpListener::from_raw_fd(fd) }.into()
+        }
+    }
+
+    impl From<OwnedFd> for TcpListener {
+        fn from(fd: OwnedFd) -> TcpListener {
+            system::TcpListener::from(fd).into()
+        }
+    }
+
+    impl From<TcpListener> for OwnedFd {
+        fn from(listener: TcpListener) -> OwnedFd {
+            listener.listener.into()
+        }
     }
 }

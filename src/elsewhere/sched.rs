@@ -81,61 +81,52 @@ pub(crate) mod records {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 }
-/// A record that no code can make.
-mod thread {
-    use core::cell::Cell;
-    use core::convert::Infallible;
-
-    use super::list::Links;
-    use super::park::Parking;
-    use super::{Cluster, Identity};
-    use crate::engine::atomic::{AtomicPtr, AtomicU64};
-
-    pub(crate) struct Green {
-        pub(crate) next: Cell<Option<&'static Green>>,
-        pub(crate) unhooked: Cell<bool>,
-        pub(crate) identity: AtomicPtr<Identity>,
-        pub(crate) priority: AtomicU64,
-        pub(crate) heap: Links,
-        /// The value that cannot exist, so that no record can.
-        pub(super) never: Infallible,
-    }
-
-    // SAFETY: there is no record.
-    unsafe impl Sync for Green {}
-
-    impl Green {
-        pub(crate) fn cluster(&self) -> &'static Cluster {
-            match self.never {}
-        }
-
-        pub(crate) fn expect(&self, _: *const Parking) {
-            match self.never {}
-        }
-
-        pub(crate) fn expect_on_stack(&self, _: *const Parking) {
-            match self.never {}
-        }
-
-        pub(crate) fn goes_on(&self) {
-            match self.never {}
-        }
-
-        pub(crate) fn prefetch_record(&self) {
-            match self.never {}
-        }
-
-        pub(crate) fn prefetch_two(next: &Green, _: &Green) {
-            match next.never {}
-        }
-    }
-}
+use core::cell::Cell;
+use core::convert::Infallible;
+use std::io;
 
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;
-pub(crate) use self::thread::Green;
-use core::convert::Infallible;
-use std::io;
+use self::list::Links;
+use self::park::Parking;
+use crate::engine::atomic::{AtomicPtr, AtomicU64};
+
+/// Declares methods of things that cannot exist.
+macro_rules! never {
+    ($(fn $name:ident(&$this:ident $(, $Type:ty)*) -> $Result:ty;)*) => {
+        $(pub(crate) fn $name(&$this $(, _: $Type)*) -> $Result {
+            match $this.never {}
+        })*
+    };
+}
+
+/// A record that no code can make.
+pub(crate) struct Green {
+    pub(crate) next: Cell<Option<&'static Green>>,
+    pub(crate) unhooked: Cell<bool>,
+    pub(crate) identity: AtomicPtr<Identity>,
+    pub(crate) priority: AtomicU64,
+    pub(crate) heap: Links,
+    /// The value that cannot exist, so that no record can.
+    never: Infallible,
+}
+
+// SAFETY: there is no record.
+unsafe impl Sync for Green {}
+
+impl Green {
+    never! {
+        fn cluster(&self) -> &'static Cluster;
+        fn expect(&self, *const Parking) -> ();
+        fn expect_on_stack(&self, *const Parking) -> ();
+        fn goes_on(&self) -> ();
+        fn prefetch_record(&self) -> ();
+    }
+
+    pub(crate) fn prefetch_two(next: &Green, _: &Green) {
+        next.goes_on();
+    }
+}
 
 pub(crate) mod switch {
     /// The action that a green thread would ask of the run loop.
@@ -157,20 +148,11 @@ pub(crate) struct Config {
 }
 
 impl Cluster {
-    pub(crate) fn never(&self) -> ! {
-        match self.never {}
-    }
-
-    pub(crate) fn active(&self) -> usize {
-        self.never()
-    }
-
-    pub(crate) fn wish(&self, _: usize) -> io::Result<()> {
-        self.never()
-    }
-
-    pub(crate) fn close(&self) {
-        self.never()
+    never! {
+        fn never(&self) -> !;
+        fn active(&self) -> usize;
+        fn wish(&self, usize) -> io::Result<()>;
+        fn close(&self) -> ();
     }
 }
 

@@ -273,15 +273,6 @@ impl Addresses {
         }
     }
 
-    /// [`Addresses::wake`] by a caller of [`Addresses::may_have_after_locked`].
-    #[inline]
-    pub(crate) fn wake_after_locked(&self, address: usize, events: Events, most: usize) -> usize {
-        match self.may_have_after_locked(address) {
-            true => self.wake_some(address, events, most),
-            false => 0,
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn wake_some(&self, address: usize, events: Events, most: usize) -> usize {
@@ -433,7 +424,7 @@ impl Bucket {
         self.stamp.set(self.stamp.get() + 1);
         waiting.stamp.set(self.stamp.get());
         let first = Bucket::first(locked, waiting.address()).map(ptr::from_ref);
-        // SAFETY: the caller's promise; what is in the list is alive.
+        // SAFETY: `waiting` is in no list and stays alive while it is in this one; what is in the list is alive.
         unsafe {
             let Some(first) = first.map(|first| &*first) else {
                 waiting.last.set(waiting);

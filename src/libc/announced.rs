@@ -1,9 +1,10 @@
-//! Calls that no event of a descriptor ends. Some the ring makes in the kernel's own way, where there is a ring. The others
+//! Calls that are not about a descriptor, or that no event of one ends. Some the ring makes in the kernel's own way, where there is a ring. The others
 //! block inside libc or the kernel: they are announced, so that the processor goes to other threads at once.
 //!
 //! | calls | |
 //! |---|---|
 //! | `waitpid`, `wait`, `wait4`, `wait3`, `waitid` | asked without waiting, again whenever the ring says that there is something to ask for |
+//! | `pthread_join` | the kernel thread's descriptor says that it has ended, where the kernel has such descriptors (since Linux 6.9) |
 //! | `fsync`, `fdatasync` | the ring syncs |
 //! | `flock`, `fcntl(F_SETLKW)` | a free lock is taken at once; nothing tells when a lock becomes free, so the wait is announced |
 //! | names of hosts, other programs, queues of System V and of POSIX, signals | announced |
@@ -15,14 +16,16 @@
 //! has none (before Linux 6.7); and so is a wait with `__WNOTHREAD`, which is about the kernel thread that calls.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
-use std::os::fd::BorrowedFd;
+use core::ptr::null;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t, sigset_t, socklen_t, timespec};
+use libc::{id_t, idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, socklen_t, timespec};
 
-use super::descriptor::{can_be_written, is_nonblocking, until};
-use super::poll::{block, for_time};
-use super::{count_parked, errno, exported, fail, hooked, in_kernel, set_errno};
-use crate::engine::facade::{Operation, blocking, operate};
+use super::descriptor::{can_be_written, is_nonblocking, not_ready, run, until};
+use super::poll::for_time;
+use super::{count_parked, errno, fail, in_kernel, set_errno};
+use crate::engine::facade::watch::Purpose;
+use crate::engine::facade::{Operation, blocking, calls, operate, thread_id};
 
 /// Declares calls that are announced. Those that do all or nothing are made `again` if a signal of the runtime's cuts them
 /// short.
@@ -157,12 +160,12 @@ fn wait_for(child: pid_t, options: c_int, real: impl Fn(c_int) -> pid_t) -> pid_
 hooked! {
     fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, time: *const timespec) -> c_int
     where real(time) {
-        for_time(time, real, |deadline, real| block(deadline, real))
+        for_time(time, null(), real, |limit| limit.block())
     }
 
     fn semtimedop(set: c_int, operations: *mut c_void, count: usize, time: *const timespec) -> c_int
     where real(time) {
-        for_time(time, real, |deadline, real| block(deadline, real))
+        for_time(time, null(), real, |limit| limit.block())
     }
 
     fn fsync(fd: c_int) -> c_int where real() {
@@ -242,5 +245,43 @@ exported! {
     fn wait(status: *mut c_int) -> pid_t {
         // SAFETY: the caller's place.
         unsafe { waitpid(-1, status, 0) }
+    }
+}
+
+/// A descriptor that is readable when `thread` has ended, whose control block is there still. `None`: the kernel has none to
+/// give.
+fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
+    // SAFETY: the caller's thread, which nobody has joined yet, so its control block is there.
+    let name = || unsafe { thread_id(thread as usize) };
+    let id = name().filter(|&id| id != 0)?;
+    // The first thread of a process ends otherwise than the others.
+    if id == std::process::id() {
+        return None;
+    }
+    // If the id is still the thread's, the descriptor is, too.
+    let descriptor = calls::pidfd(id, calls::PIDFD_THREAD).ok();
+    descriptor.filter(|_| name() == Some(id))
+}
+
+hooked! {
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int where real() {
+        // SAFETY: it takes nothing.
+        if thread == unsafe { libc::pthread_self() } {
+            return real(); // it says that this would wait for ever
+        }
+        // SAFETY: the caller's thread and place.
+        let attempt = || unsafe { libc::pthread_tryjoin_np(thread, result) };
+        let first = attempt();
+        if first != libc::EBUSY {
+            return first;
+        }
+        let Some(descriptor) = descriptor(thread) else {
+            return blocking(real);
+        };
+        let attempt = |_| match attempt() {
+            libc::EBUSY => not_ready(),
+            answer => answer as isize,
+        };
+        run(descriptor.as_raw_fd(), Purpose::Read, attempt, |_| real() as isize) as c_int
     }
 }

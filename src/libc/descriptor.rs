@@ -10,17 +10,23 @@
 //! Nothing is remembered that a program could change unseen, but for the nature. That is forgotten
 //! when the descriptor is closed. If it is wrong all the same, the call fails in a way that shows
 //! it, or blocks the kernel thread.
+//!
+//! And the calls by which a number gets another meaning: `close`, `dup2`, `dup3`, `close_range`; and `shutdown`, as not every
+//! socket tells those that wait for it. Threads that wait for the descriptor go on with a duplicate, as threads that are
+//! blocked in the kernel keep the file open; and what is remembered about the number is forgotten. These functions do so on any
+//! thread.
 
 use core::cell::Cell;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_long, c_uint};
 use core::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use libc::iovec;
 
 use super::{errno, in_kernel, set_errno, uninterrupted};
-use crate::engine::facade::watch::{Call, Purpose};
-use crate::engine::facade::{may_block, signal, word};
+use crate::engine::facade::unwinding::Next;
+use crate::engine::facade::watch::{self, Call, Purpose};
+use crate::engine::facade::{is_forked_child, may_block, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,22 +124,22 @@ fn polled(fd: c_int, events: i16) -> (c_int, i16) {
     (super::poll::now(&mut asked, 1), asked.revents)
 }
 
+/// What `poll` calls this, and which option has a time-out for this.
+fn names_of(purpose: Purpose) -> (i16, c_int) {
+    match purpose {
+        Purpose::Read => (libc::POLLIN, libc::SO_RCVTIMEO),
+        Purpose::Write => (libc::POLLOUT, libc::SO_SNDTIMEO),
+    }
+}
+
 /// Whether `poll` says at this moment that `fd` is ready for this, or that it has an error.
 pub(super) fn is_ready(fd: c_int, purpose: Purpose) -> bool {
-    let events = match purpose {
-        Purpose::Read => libc::POLLIN,
-        _ => libc::POLLOUT,
-    };
-    polled(fd, events).0 != 0
+    polled(fd, names_of(purpose).0).0 != 0
 }
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
 pub(super) fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
-    let name = match purpose {
-        Purpose::Read => libc::SO_RCVTIMEO,
-        _ => libc::SO_SNDTIMEO,
-    };
-    let [seconds, micros] = option::<[u64; 2]>(fd, name)?;
+    let [seconds, micros] = option::<[u64; 2]>(fd, names_of(purpose).1)?;
     let nanos = super::sum(seconds, micros * 1_000);
     (nanos != 0).then_some(nanos)
 }
@@ -379,5 +385,100 @@ impl Buffers {
             }
         }
         f(rest.as_ptr(), rest.len())
+    }
+}
+
+/// `fd` is about to be closed.
+#[inline]
+fn will_close(fd: c_int) {
+    if !is_forked_child() {
+        watch::closing(fd);
+    }
+    Nature::forget(fd);
+}
+
+/// It was closed, or shut down.
+#[inline]
+fn has_closed(fd: c_int) {
+    if !is_forked_child() {
+        watch::look_again(fd);
+    }
+}
+
+/// Makes `call`, which closes `fd`.
+#[inline]
+fn closing(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    will_close(fd);
+    let answer = call();
+    has_closed(fd);
+    answer
+}
+
+/// What closes or shuts down, by `syscall(2)`; `None` for other calls.
+pub(super) fn by_number(number: c_long, a: usize, b: usize, c: usize) -> Option<c_int> {
+    // SAFETY: numbers, which the program means.
+    unsafe {
+        Some(match number {
+            libc::SYS_close => close(a as c_int),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => dup2(a as c_int, b as c_int),
+            libc::SYS_dup3 => dup3(a as c_int, b as c_int, c as c_int),
+            libc::SYS_shutdown => shutdown(a as c_int, b as c_int),
+            libc::SYS_close_range => close_range(a as c_uint, b as c_uint, c as c_int),
+            _ => return None,
+        })
+    }
+}
+
+extern "C" fn closed(fd: usize, answer: c_int) -> c_int {
+    has_closed(fd as c_int);
+    answer
+}
+
+/// It may have been closed, or not.
+extern "C" fn cancelled(fd: usize) {
+    has_closed(fd as c_int);
+}
+
+around! {
+    fn close(fd: c_int) -> c_int {
+        before {
+            will_close(fd);
+            Next::call(close::target(), fd as usize)
+        }
+        after closed,
+        unwound cancelled,
+    }
+}
+
+interposed! {
+    fn dup2(from: c_int, to: c_int) -> c_int where real() {
+        if from == to { real() } else { closing(to, real) }
+    }
+
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int where real() {
+        if from == to { real() } else { closing(to, real) }
+    }
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int where real() {
+        if flags != 0 {
+            return real();
+        }
+        let watches = !is_forked_child();
+        if watches {
+            watch::watched_from(first, last).for_each(watch::closing);
+        }
+        Nature::forget_all(first, last);
+        let answer = real();
+        if watches {
+            watch::watched_from(first, last).for_each(watch::look_again);
+        }
+        answer
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> c_int where real() {
+        let answer = real();
+        has_closed(fd);
+        answer
     }
 }

@@ -34,8 +34,7 @@ use libc::{
 use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use super::descriptor::{Record, value_at};
 use super::{
-    after, close, count_parked, deadline_on, exported, fail, is_hooked, is_on, nanos, repeated,
-    threads,
+    after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated, threads,
 };
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::word::{self, Fault};
@@ -57,56 +56,47 @@ static FUTEX: WaitKind = WaitKind::inside("futex", |address, facts| {
 type Answer = Result<usize, c_int>;
 
 exported! {
+    // A number that is not listed here goes to the kernel as it is.
     fn syscall(
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
     ) -> c_long {
-        // SAFETY: the caller's arguments, for the same system call.
-        unsafe { call(number, [a, b, c, d, e, f]) }
-    }
-}
-
-/// Makes a system call. A number that is not listed here goes to the kernel as it is.
-///
-/// # Safety
-/// As the system call demands.
-unsafe fn call(number: c_long, arguments: [usize; 6]) -> c_long {
-    let [a, b, c, ..] = arguments;
-    let kernels = || {
-        // SAFETY: the caller vouches for the arguments of this system call.
-        let own = unsafe { thread_clock(number, &arguments) };
-        // SAFETY: the same.
-        let once = || unsafe { kernel_call(number, &arguments) };
-        // An interrupted `close` has closed: the descriptor may be another's by now.
-        let is_cut = |answer: &_| *answer == Err(libc::EINTR) && number != libc::SYS_close;
-        own.unwrap_or_else(|| threads::guard(number, &arguments, || repeated(once, is_cut)))
-    };
-    // SAFETY: the same.
-    if let Some(answer) = unsafe { close::by_number(number, a, b, c) } {
-        return answer.into();
-    }
-    let answer = match number {
-        libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
-        libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels),
-        // The preemption signals' actions are the crate's.
-        libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => Err(libc::EINVAL),
-        libc::SYS_rt_sigaction => {
-            let answer = kernels();
-            handlers::adopt();
-            answer
+        let arguments = [a, b, c, d, e, f];
+        let kernels = || {
+            // SAFETY: the caller's arguments, of this system call.
+            let own = unsafe { thread_clock(number, &arguments) };
+            // SAFETY: the same.
+            let once = || unsafe { kernel_call(number, &arguments) };
+            // An interrupted `close` has closed: the descriptor may be another's by now.
+            let is_cut = |answer: &_| *answer == Err(libc::EINTR) && number != libc::SYS_close;
+            own.unwrap_or_else(|| threads::guard(number, &arguments, || repeated(once, is_cut)))
+        };
+        if let Some(answer) = descriptor::by_number(number, a, b, c) {
+            return answer.into();
         }
-        libc::SYS_rt_sigprocmask => {
-            let answer = kernels();
-            mask_changed();
-            answer
+        let answer = match number {
+            libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
+            libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels),
+            // The preemption signals' actions are the crate's.
+            libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => Err(libc::EINVAL),
+            libc::SYS_rt_sigaction => {
+                let answer = kernels();
+                handlers::adopt();
+                answer
+            }
+            libc::SYS_rt_sigprocmask => {
+                let answer = kernels();
+                mask_changed();
+                answer
+            }
+            WAITV | NEW_WAKE | NEW_WAIT | NEW_REQUEUE => {
+                newer(number, arguments).unwrap_or_else(kernels)
+            }
+            _ => kernels(),
+        };
+        match answer {
+            Ok(result) => result as c_long,
+            Err(errno) => fail(errno).into(),
         }
-        WAITV | NEW_WAKE | NEW_WAIT | NEW_REQUEUE => {
-            newer(number, arguments).unwrap_or_else(kernels)
-        }
-        _ => kernels(),
-    };
-    match answer {
-        Ok(result) => result as c_long,
-        Err(errno) => fail(errno).into(),
     }
 }
 

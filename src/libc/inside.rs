@@ -31,19 +31,10 @@ static TABLES: [&Addresses; 2] = [&FUTEXES, &TABLE];
 /// Wake-ups at as many addresses can wait at a time, in the short while that threads are inside.
 static NOTES: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// What a thread and its handlers know.
-struct Flags {
-    is_inside: AtomicBool,
-    has_notes: AtomicBool,
-}
-
+// What a thread and its handlers know.
 thread_local! {
-    static THREAD: Flags = const {
-        Flags {
-            is_inside: AtomicBool::new(false),
-            has_notes: AtomicBool::new(false),
-        }
-    };
+    static IS_INSIDE: AtomicBool = const { AtomicBool::new(false) };
+    static HAS_NOTES: AtomicBool = const { AtomicBool::new(false) };
 }
 
 /// The thread is in a table, until this is dropped.
@@ -53,24 +44,25 @@ impl Inside {
     /// `None`: the caller is a handler, and has interrupted a thread that is.
     #[inline]
     pub(super) fn enter() -> Option<Inside> {
-        THREAD.with(|thread| {
-            let is_inside = thread.is_inside.load(Relaxed);
-            thread.is_inside.store(true, Relaxed);
-            compiler_fence(SeqCst);
-            (!is_inside).then(|| Inside(()))
-        })
+        let was_inside = IS_INSIDE.with(|flag| {
+            let was_inside = flag.load(Relaxed);
+            flag.store(true, Relaxed);
+            was_inside
+        });
+        compiler_fence(SeqCst);
+        (!was_inside).then(|| Inside(()))
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        THREAD.with(|thread| {
-            compiler_fence(SeqCst);
-            thread.is_inside.store(false, Relaxed);
-            compiler_fence(SeqCst);
-            if thread.has_notes.load(Relaxed) {
-                thread.has_notes.store(false, Relaxed);
+        compiler_fence(SeqCst);
+        IS_INSIDE.with(|flag| flag.store(false, Relaxed));
+        compiler_fence(SeqCst);
+        HAS_NOTES.with(|flag| {
+            if flag.load(Relaxed) {
+                flag.store(false, Relaxed);
                 heed();
             }
         });
@@ -83,7 +75,7 @@ impl Drop for Inside {
 pub(super) fn wake_later(table: &Addresses, address: usize) {
     let number = TABLES.iter().position(|other| core::ptr::eq(*other, table));
     let note = address | number.unwrap_or(0);
-    THREAD.with(|thread| thread.has_notes.store(true, Relaxed));
+    HAS_NOTES.with(|flag| flag.store(true, Relaxed));
     let is_left = |before: usize| {
         // Release: what the handler has done; partner: Acquire in `heed`.
         let leave = |place: &AtomicUsize| place.compare_exchange(before, note, Release, Relaxed);

@@ -2,16 +2,16 @@
 //!
 //! | macro | its functions |
 //! |---|---|
-//! | [`libc_functions`] | libc's: for each a module of its name, with `real`, which calls it |
-//! | [`exported`] | ours, with no use for libc's |
-//! | [`interposed`] | ours, on every thread, and libc's |
-//! | [`hooked`] | ours, on a green thread that may be parked; any other thread goes on in libc's |
-//! | [`around`] | ours, which leave no frame below what they call, and libc's |
+//! | `libc_functions!` | libc's: for each a module of its name, with `real`, which calls it |
+//! | `exported!` | ours, with no use for libc's |
+//! | `interposed!` | ours, on every thread, and libc's |
+//! | `hooked!` | ours, on a green thread that may be parked; any other thread goes on in libc's |
+//! | `around!` | ours, which leave no frame below what they call, and libc's |
 //!
-//! A function of [`interposed`] or [`hooked`] may be declared `where real(fd)`: in its body `real(fd)` calls libc's function
+//! A function of `interposed!` or `hooked!` may be declared `where real(fd)`: in its body `real(fd)` calls libc's function
 //! with that `fd`, and with the arguments of the caller for all others.
 //!
-//! `dlsym(RTLD_NEXT)` finds libc's functions: those of [`interposed`] when the program is loaded, and not in a child of
+//! `dlsym(RTLD_NEXT)` finds libc's functions: those of `interposed!` when the program is loaded, and not in a child of
 //! `_Fork`, where the loader's lock may be held for ever; the others at their first use. Where ours are not found before
 //! libc's (`sys::libraries`), and in a static program, which has no `dlsym`, there are no green threads. Beside a sanitizer
 //! that learns from calls of libc's functions, it is the sanitizer's that are called.
@@ -94,7 +94,7 @@ const fn text(literal: &'static str) -> &'static CStr {
 /// Declares functions of libc: for each a module of its name, with `real`, which calls it.
 ///
 /// One that has versions is written `fn name["GLIBC_2.3.2"](…)`. All may unwind: libc's do when a kernel thread is
-/// cancelled in them. A kernel thread comes there from [`hooked`] or [`around`], which know libc's function by its
+/// cancelled in them. A kernel thread comes there from `hooked!` or `around!`, which know libc's function by its
 /// address, `target`: `real` is a frame of Rust's.
 macro_rules! libc_functions {
     ($(
@@ -131,7 +131,6 @@ macro_rules! libc_functions {
         }
     )*};
 }
-pub(super) use libc_functions;
 
 /// Declares `$real`, a closure for a body: it calls libc's function `$name`, with new values for the arguments in its own
 /// brackets, and the caller's for the others.
@@ -143,7 +142,6 @@ macro_rules! real {
         let $real = move |$($new),*| unsafe { $name::real($($argument),*) };
     };
 }
-pub(super) use real;
 
 /// Runs `$find` when the program, or the library that the crate is in, is loaded.
 macro_rules! when_loaded {
@@ -159,7 +157,6 @@ macro_rules! when_loaded {
         };
     };
 }
-pub(super) use when_loaded;
 
 /// Declares functions that have the names of libc's, and take their place.
 macro_rules! exported {
@@ -170,29 +167,27 @@ macro_rules! exported {
         pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result $body
     )*};
 }
-pub(super) use exported;
 
-/// [`exported`], with libc's functions behind them. A thread must not be cancelled in the body.
+/// `exported!`, with libc's functions behind them. A thread must not be cancelled in the body.
 macro_rules! interposed {
     ($(
         fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
             $(where $real:ident($($new:ident),*))? $body:block
     )*) => {
-        $crate::libc::macros::libc_functions! {
+        libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
         }
-        $crate::libc::macros::exported! {
+        exported! {
             $(fn $name($($argument: $Type),*) -> $Result {
-                $crate::libc::macros::real!($name($($argument),*) $($real($($new),*))?);
+                real!($name($($argument),*) $($real($($new),*))?);
                 $body
             })*
         }
-        $crate::libc::macros::when_loaded!(for real in [$(&$name::REAL),*] {
+        when_loaded!(for real in [$(&$name::REAL),*] {
             real.find();
         });
     };
 }
-pub(super) use interposed;
 
 /// Declares functions that have the names of libc's, and libc's behind them.
 ///
@@ -203,7 +198,7 @@ macro_rules! hooked {
         fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
             $(where $real:ident($($new:ident),*))? $body:block
     )*) => {
-        $crate::libc::macros::libc_functions! {
+        libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
         }
         $(
@@ -211,7 +206,7 @@ macro_rules! hooked {
             #[unsafe(naked)]
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
                 extern "C-unwind" fn parking($($argument: $Type),*) -> $Result {
-                    $crate::libc::macros::real!($name($($argument),*) $($real($($new),*))?);
+                    real!($name($($argument),*) $($real($($new),*))?);
                     $body
                 }
                 extern "C" fn way() -> *const () {
@@ -225,7 +220,6 @@ macro_rules! hooked {
         )*
     };
 }
-pub(super) use hooked;
 
 /// Declares functions that have the names of libc's, and call another function: `before` gets the arguments, and says
 /// which (`unwinding`). Any thread may be cancelled there, or unwind.
@@ -237,7 +231,7 @@ macro_rules! around {
             unwound $unwound:path,
         }
     )*) => {
-        $crate::libc::macros::libc_functions! {
+        libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
         }
         $(
@@ -253,7 +247,6 @@ macro_rules! around {
         )*
     };
 }
-pub(super) use around;
 
 /// Declares what fortified C calls in the place of another function of this file: it has checked nothing yet. If what it asks
 /// does not hold, the program ends.
@@ -263,13 +256,12 @@ macro_rules! fortified {
             $must:expr => $function:ident($($given:ident),*)
         }
     )*) => {
-        $crate::libc::macros::hooked! {
+        hooked! {
             $(fn $name($($argument: $Type),*) -> $Result {
                 $crate::libc::must_hold($must);
-                // SAFETY: the caller's arguments. There is as much room as was found now.
+                // SAFETY: the caller's arguments, for the function that they are meant for; the places are as long as was found now.
                 unsafe { self::$function($($given),*) }
             })*
         }
     };
 }
-pub(super) use fortified;

@@ -6,8 +6,8 @@
 //! | file | functions | where |
 //! |---|---|---|
 //! | `signals` | signal handlers, signal masks, alternate stacks | `cfg(interposes)` |
-//! | `lifecycle` | `dlclose`; `vfork`, `_Fork`, `clone` | the same; `cfg(answers)` |
-//! | `threads` | questions about a pthread; calls that change the kernel thread, `prctl`; CPU time | `cfg(answers)` |
+//! | `mod` | `dlclose` | the same |
+//! | `threads` | questions about a pthread; calls that change the kernel thread, `prctl`; CPU time; `vfork`, `_Fork`, `clone` | `cfg(answers)` |
 //!
 //! The others (`cfg(hooks)`: with the feature `unmodified`) block, and park the green thread that makes them, in code that
 //! knows nothing of green threads. Each asks first whether the calling thread is a green
@@ -17,13 +17,11 @@
 //! |---|---|
 //! | `futex` | `syscall` |
 //! | `sleep` | `nanosleep`, `sleep` and their kin |
-//! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
+//! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once |
 //! | `poll` | `poll`, `select`, `epoll_wait` and their kin: waiting for one of several descriptors |
-//! | `transfer` | `read`, `write`, `recv`, `send` and their kin, `sendfile`, `splice` |
-//! | `connect` | `connect`, `accept` |
-//! | `announced` | what no descriptor's event ends: `waitpid` and its kin, locks on files, syncing, `getaddrinfo` and others |
-//! | `close` | `close` and its kin: a descriptor for which threads wait |
-//! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
+//! | `transfer` | `read`, `write`, `recv`, `send` and their kin, `sendfile`, `splice`; `connect`, `accept` |
+//! | `announced` | what no descriptor's event ends: `waitpid` and its kin, `pthread_join`, locks on files, syncing, `getaddrinfo` and others |
+//! | `descriptor` | a call on a descriptor: try, wait, try again; `close` and its kin: a descriptor for which threads wait |
 //! | `addresses` | (none) threads that wait at addresses, for the futexes and locks of code that is not ours |
 //! | `inside` | (none) a signal handler that has interrupted its thread in there leaves it a note |
 //! | `macros` | (none) declaring a function of libc's, and ours of the same name |
@@ -40,22 +38,19 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+#[macro_use]
+mod macros;
+
 #[cfg(hooks)]
 mod addresses;
 #[cfg(hooks)]
 mod announced;
-#[cfg(hooks)]
-mod close;
-#[cfg(hooks)]
-mod connect;
 #[cfg(hooks)]
 mod descriptor;
 #[cfg(hooks)]
 mod futex;
 #[cfg(hooks)]
 mod inside;
-mod lifecycle;
-mod macros;
 #[cfg(hooks)]
 mod poll;
 #[cfg(hooks)]
@@ -68,8 +63,7 @@ mod threads;
 #[cfg(hooks)]
 mod transfer;
 
-use self::macros::{around, exported, fortified, hooked, interposed};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::facade;
@@ -101,6 +95,13 @@ fn is_on() -> bool {
 #[inline]
 fn is_hooked() -> bool {
     facade::is_hooked() && is_on()
+}
+
+interposed! {
+    // Green threads that resolve symbols are waited for, too (`sched::unload`).
+    fn dlclose(library: *mut c_void) -> c_int where real() {
+        facade::unloaded_by(real)
+    }
 }
 
 /// Sets `errno`, and returns what a function returns that fails.
@@ -185,7 +186,9 @@ fn after(nanos: u64) -> u64 {
 fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
     match clock {
         libc::CLOCK_MONOTONIC => time,
-        _ => clock::now().saturating_add(time.saturating_sub(read(clock))),
+        _ => time
+            .saturating_sub(read(clock))
+            .saturating_add(clock::now()),
     }
 }
 

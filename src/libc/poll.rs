@@ -16,7 +16,7 @@ use std::io;
 use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 
 use super::descriptor::{is_there, until, value_at};
-use super::{after, fortified, hooked, in_kernel, nanos, sum, uninterrupted};
+use super::{after, in_kernel, nanos, sum, uninterrupted};
 use crate::engine::facade::watch::{self, Call, Interest, Purpose};
 use crate::engine::facade::{self, clock, signal};
 
@@ -26,31 +26,80 @@ pub(super) fn now(records: *mut pollfd, count: c_ulong) -> c_int {
     uninterrupted(|| unsafe { poll::real(records, count, 0) })
 }
 
-/// Makes the call that blocks until `deadline`; it gets the time that is left.
-pub(super) fn block(deadline: Option<u64>, real: impl Fn(Option<u64>) -> c_int) -> c_int {
-    let left = || deadline.map(|deadline| deadline.saturating_sub(clock::now()));
-    in_kernel(|| real(left()))
-}
-
-/// A call that waits until `deadline`, with a mask or none. `look` asks without waiting, and its answer is not 0 if there is
-/// something to tell; `wait` waits in between, as in [`until`]. If it cannot, or the mask is not the thread's, `real` makes
-/// libc's call.
-fn waiting<E>(
+/// Until when a call waits, with which signal mask or none, and how libc's call is made for the time that is left.
+#[derive(Clone, Copy)]
+pub(super) struct Limit<'a> {
     deadline: Option<u64>,
     mask: *const sigset_t,
-    mut look: impl FnMut() -> c_int,
-    wait: impl FnMut(u32) -> Result<bool, E>,
-    real: impl Fn(Option<u64>) -> c_int,
+    real: &'a dyn Fn(Option<u64>) -> c_int,
+}
+
+/// Runs `call`, which has a time-out of so many milliseconds. (Negative: for ever.)
+fn for_millis(
+    millis: c_int,
+    mask: *const sigset_t,
+    real: impl Fn(c_int) -> c_int,
+    call: impl FnOnce(Limit<'_>) -> c_int,
 ) -> c_int {
-    let look = || match look() {
-        0 if deadline.is_none_or(|deadline| deadline > clock::now()) => None,
-        answer => Some(answer),
-    };
-    // A set begins with the kernel's mask.
-    let waits = mask.is_null() || value_at(mask.cast::<signal::Mask>()) == Some(signal::mask());
-    match waits.then(|| until(look, wait)) {
-        Some(Ok(answer)) => answer.unwrap_or(0),
-        _ => block(deadline, real),
+    let limit = u64::try_from(millis).ok();
+    let millis = |left: u64| left.div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX);
+    call(Limit {
+        deadline: limit.map(|limit| after(limit * 1_000_000)),
+        mask,
+        real: &|left| real(left.map_or(-1, millis)),
+    })
+}
+
+/// Runs `call`, which has a time-out in a record.
+pub(super) fn for_time(
+    time: *const timespec,
+    mask: *const sigset_t,
+    real: impl Fn(*const timespec) -> c_int,
+    call: impl FnOnce(Limit<'_>) -> c_int,
+) -> c_int {
+    let limit = value_at(time).and_then(nanos);
+    if limit.is_none() && !time.is_null() {
+        return real(time); // which refuses it
+    }
+    call(Limit {
+        deadline: limit.map(after),
+        mask,
+        real: &|left| {
+            let left = left.map(clock::timespec);
+            real(left.as_ref().map_or(null(), ptr::from_ref))
+        },
+    })
+}
+
+impl Limit<'_> {
+    fn left(self) -> Option<u64> {
+        let left = |deadline: u64| deadline.saturating_sub(clock::now());
+        self.deadline.map(left)
+    }
+
+    /// Makes libc's call.
+    pub(super) fn block(self) -> c_int {
+        in_kernel(|| (self.real)(self.left()))
+    }
+
+    /// Makes a call that waits. `look` asks without waiting, and its answer is not 0 if there is something to tell; `wait`
+    /// waits in between, as in [`until`]. If it cannot, or the mask is not the thread's, libc's call is made.
+    fn wait<E>(
+        self,
+        mut look: impl FnMut() -> c_int,
+        wait: impl FnMut(u32) -> Result<bool, E>,
+    ) -> c_int {
+        let look = || match look() {
+            0 if self.left() != Some(0) => None,
+            answer => Some(answer),
+        };
+        // A set begins with the kernel's mask.
+        let mask = self.mask.cast::<signal::Mask>();
+        let waits = mask.is_null() || value_at(mask) == Some(signal::mask());
+        match waits.then(|| until(look, wait)) {
+            Some(Ok(answer)) => answer.unwrap_or(0),
+            _ => self.block(),
+        }
     }
 }
 
@@ -72,41 +121,8 @@ fn any(
     }
 }
 
-/// Until when a call waits that has a time-out of so many milliseconds. (Negative: for ever.)
-fn in_millis(millis: c_int) -> Option<u64> {
-    let millis = u64::try_from(millis).ok()?;
-    Some(after(millis * 1_000_000))
-}
-
-fn millis(left: Option<u64>) -> c_int {
-    let millis = |left: u64| left.div_ceil(1_000_000).try_into();
-    left.map_or(-1, |left| millis(left).unwrap_or(c_int::MAX))
-}
-
-/// A call with a time-out in a record: `call` gets the deadline, and how to make libc's call for the time that is left.
-pub(super) fn for_time(
-    time: *const timespec,
-    real: impl Fn(*const timespec) -> c_int,
-    call: impl FnOnce(Option<u64>, &dyn Fn(Option<u64>) -> c_int) -> c_int,
-) -> c_int {
-    let limit = value_at(time).and_then(nanos);
-    if limit.is_none() && !time.is_null() {
-        return real(time); // which refuses it
-    }
-    call(limit.map(after), &|left| {
-        let left = left.map(clock::timespec);
-        real(left.as_ref().map_or(null(), ptr::from_ref))
-    })
-}
-
 /// `poll` and `ppoll`.
-fn polling(
-    records: *mut pollfd,
-    count: c_ulong,
-    deadline: Option<u64>,
-    mask: *const sigset_t,
-    real: impl Fn(Option<u64>) -> c_int,
-) -> c_int {
+fn polling(records: *mut pollfd, count: c_ulong, limit: Limit<'_>) -> c_int {
     let interest = |i| {
         // SAFETY: the kernel has read and written the records when the call looked, before it waits.
         let record = unsafe { records.add(i).read() };
@@ -116,19 +132,18 @@ fn polling(
         })
     };
     let interests = || (0..count as usize).filter_map(interest).collect();
-    let wait = any(deadline, interests);
-    waiting(deadline, mask, || now(records, count), wait, real)
+    limit.wait(|| now(records, count), any(limit.deadline, interests))
 }
 
 hooked! {
     fn poll(records: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int where real(timeout) {
-        polling(records, count, in_millis(timeout), null(), |left| real(millis(left)))
+        for_millis(timeout, null(), real, |limit| polling(records, count, limit))
     }
 
     fn ppoll(
         records: *mut pollfd, count: c_ulong, time: *const timespec, mask: *const sigset_t,
     ) -> c_int where real(time) {
-        for_time(time, real, |deadline, real| polling(records, count, deadline, mask, real))
+        for_time(time, mask, real, |limit| polling(records, count, limit))
     }
 }
 
@@ -201,15 +216,9 @@ impl Sets<'_> {
 }
 
 /// `select` and `pselect`.
-fn selecting(
-    count: c_int,
-    at: [*mut fd_set; 3],
-    deadline: Option<u64>,
-    mask: *const sigset_t,
-    real: impl Fn(Option<u64>) -> c_int,
-) -> c_int {
+fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
     let Some(sets) = Sets::new(count, at) else {
-        return block(deadline, real);
+        return limit.block();
     };
     // The first look finds them as they are, and fails if the kernel cannot write to them.
     let has_looked = Cell::new(false);
@@ -221,13 +230,18 @@ fn selecting(
         // SAFETY: the caller's sets.
         uninterrupted(|| unsafe { select::real(count, read, write, except, &mut timeval(0)) })
     };
-    let wait = any(deadline, || sets.interests(count));
-    waiting(deadline, mask, look, wait, |left| {
+    let real = |left| {
         if has_looked.get() {
             sets.restore();
         }
-        real(left)
-    })
+        (limit.real)(left)
+    };
+    let wait = any(limit.deadline, || sets.interests(count));
+    Limit {
+        real: &real,
+        ..limit
+    }
+    .wait(look, wait)
 }
 
 fn timeval(nanos: u64) -> timeval {
@@ -249,10 +263,12 @@ hooked! {
         let deadline = asked.map(|asked| {
             after(sum(asked.tv_sec as u64, (asked.tv_usec as u64).saturating_mul(1_000)))
         });
-        let answer = selecting(count, [read, write, except], deadline, null(), |left| {
+        let real = |left: Option<u64>| {
             let mut left = left.map(timeval);
             real(left.as_mut().map_or(null_mut(), ptr::from_mut))
-        });
+        };
+        let limit = Limit { deadline, mask: null(), real: &real };
+        let answer = selecting(count, [read, write, except], limit);
         if let Some(deadline) = deadline {
             // SAFETY: the caller's place, which could be read, and which libc's function writes to.
             unsafe { *time = timeval(deadline.saturating_sub(clock::now())) };
@@ -264,46 +280,35 @@ hooked! {
         count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         time: *const timespec, mask: *const sigset_t,
     ) -> c_int where real(time) {
-        for_time(time, real, |deadline, real| {
-            selecting(count, [read, write, except], deadline, mask, real)
-        })
+        for_time(time, mask, real, |limit| selecting(count, [read, write, except], limit))
     }
 }
 
 /// `epoll_wait` and its kin.
-fn collecting(
-    epoll: c_int,
-    (events, size): (*mut epoll_event, c_int),
-    deadline: Option<u64>,
-    mask: *const sigset_t,
-    real: impl Fn(Option<u64>) -> c_int,
-) -> c_int {
+fn collecting(epoll: c_int, events: *mut epoll_event, size: c_int, limit: Limit<'_>) -> c_int {
     let call = pin!(Call::new(epoll));
     let call = call.as_ref();
     // SAFETY: the caller's place for events.
     let look = || uninterrupted(|| unsafe { epoll_wait::real(call.fd(), events, size, 0) });
-    let wait = |_| call.wait(Purpose::Read, deadline);
-    waiting(deadline, mask, look, wait, real)
+    limit.wait(look, |_| call.wait(Purpose::Read, limit.deadline))
 }
 
 hooked! {
     fn epoll_wait(epoll: c_int, events: *mut epoll_event, size: c_int, timeout: c_int) -> c_int
     where real(timeout) {
-        collecting(epoll, (events, size), in_millis(timeout), null(), |left| real(millis(left)))
+        for_millis(timeout, null(), real, |limit| collecting(epoll, events, size, limit))
     }
 
     fn epoll_pwait(
         epoll: c_int, events: *mut epoll_event, size: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int where real(timeout) {
-        collecting(epoll, (events, size), in_millis(timeout), mask, |left| real(millis(left)))
+        for_millis(timeout, mask, real, |limit| collecting(epoll, events, size, limit))
     }
 
     fn epoll_pwait2(
         epoll: c_int, events: *mut epoll_event, size: c_int, time: *const timespec,
         mask: *const sigset_t,
     ) -> c_int where real(time) {
-        for_time(time, real, |deadline, real| {
-            collecting(epoll, (events, size), deadline, mask, real)
-        })
+        for_time(time, mask, real, |limit| collecting(epoll, events, size, limit))
     }
 }

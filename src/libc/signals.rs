@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use libc::{SIG_ERR, sighandler_t, sigset_t};
 
 use super::fail;
-use super::macros::{Real, exported, interposed, libc_functions, when_loaded};
+use super::macros::Real;
 use crate::engine::facade::handlers::{is_reserved, set_action};
 use crate::engine::facade::mask_changed;
 use crate::engine::facade::signal::{bit, is_own};

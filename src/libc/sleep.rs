@@ -12,7 +12,7 @@ use libc::{
 };
 
 use super::descriptor::value_at;
-use super::{after, count_parked, deadline_on, hooked, nanos, read, repeated};
+use super::{after, count_parked, deadline_on, nanos, read, repeated};
 use crate::engine::facade::{sleep_until, yield_now};
 
 /// Sleeps until `clock` shows `time`.

@@ -22,6 +22,9 @@
 //! others come by `syscall(2)`, which the feature `unmodified` interposes. Calls for another thread or process go through as
 //! they are, and so do those that set nothing. The name of a thread is the green thread's own.
 //!
+//! **Children**: `vfork`, `_Fork`, `clone`. A child with a copy of the memory is told that it has one thread, and in a child that
+//! shares the memory the thread is hidden (`sched::fork`). `fork` calls the handlers of `pthread_atfork`, so it is libc's own.
+//!
 //! **CPU time** of a green thread: `clock_gettime`, `clock_getres`, `getrusage`. How it is measured: `sched::cpu_time`.
 //! `clock_gettime` is on the way of every `Instant`: for another clock than a thread's, ours compares the number and goes on to
 //! libc's (`sys::clock`), which the runtime's own questions come to at once.
@@ -30,11 +33,11 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, timespec};
 
-use super::macros::{exported, interposed, libc_functions, when_loaded};
 use super::{answered, errno, fail, set_errno};
 use crate::engine::facade::{
-    GUARD_SIZE, Who, clock, for_good, kernel_call, kernel_thread_id, name, owner, preemption_off,
-    signal::queue_to_self, thread_clock, word,
+    GUARD_SIZE, Who, after_vfork, before_vfork, clock, for_good, is_forked_child, kernel_call,
+    kernel_thread_id, name, owner, preemption_off, reveal_all, signal::queue_to_self, thread_clock,
+    word,
 };
 
 /// Sends a signal: to the calling green thread by `to_self`, to a kernel thread by `real`.
@@ -420,4 +423,50 @@ exported! {
         // SAFETY: the caller's place.
         unsafe { time_of(libc::SYS_getrusage, whose, usage as usize) }
     }
+}
+
+type Start = extern "C" fn(*mut c_void) -> c_int;
+
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+extern "C" fn vfork() -> libc::pid_t {
+    crate::engine::facade::vfork!(before_vfork, after_vfork)
+}
+
+interposed! {
+    fn _Fork() -> libc::pid_t where real() {
+        let pid = real();
+        if pid == 0 {
+            is_forked_child();
+        }
+        pid
+    }
+
+    // libc's has three arguments that need not be there; then they are not looked at.
+    fn clone(
+        start: Start, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+        parent: *mut libc::pid_t, thread_pointer: *mut c_void, child: *mut libc::pid_t,
+    ) -> c_int where real(start, argument) {
+        if flags & libc::CLONE_VM == 0 {
+            // The child has a copy of this.
+            let mut begin = (start, argument);
+            return real(begin_copy, (&raw mut begin).cast());
+        }
+        if flags & (libc::CLONE_THREAD | libc::CLONE_SETTLS) != 0 {
+            return real(start, argument);
+        }
+        let was_seen = before_vfork();
+        let pid = real(start, argument);
+        if was_seen && (pid < 0 || flags & libc::CLONE_VFORK != 0) {
+            reveal_all();
+        }
+        pid
+    }
+}
+
+extern "C" fn begin_copy(begin: *mut c_void) -> c_int {
+    is_forked_child();
+    // SAFETY: the child's copy of what `clone` has put there.
+    let (start, argument) = unsafe { *begin.cast::<(Start, *mut c_void)>() };
+    start(argument)
 }

@@ -1,4 +1,4 @@
-//! Transfers: `read`, `write` and their kin on any descriptor; `recv`, `send` and their kin; `sendfile`, `splice`.
+//! Calls on one descriptor: `read`, `write` and their kin; `recv`, `send` and their kin; `sendfile`, `splice`; `connect`, `accept`.
 //!
 //! | descriptor | `read`, `readv` | `write`, `writev` |
 //! |---|---|---|
@@ -20,19 +20,27 @@
 //!
 //! `sendfile` and `splice` are made when both ends are ready. `splice` is asked not to wait for pipes. `sendfile` is given, for
 //! a socket, no more at a time than the socket has space for; otherwise a slow peer would hold a kernel thread.
+//!
+//! `accept` has no form that does not block: `poll` says whether a connection is there. Nor has `connect`, on a socket in
+//! blocking mode; but most often it ends at once. So a few threads at a time make libc's call. While those are blocked, the
+//! ring connects the others, where there is one; it costs two switches of kernel threads. A Unix socket's connect waits only
+//! while the listener's queue is full; it is libc's, as is one with a time-out of its own.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use libc::{iovec, msghdr, off_t, off64_t, sockaddr, socklen_t};
+use libc::{iovec, msghdr, off_t, off64_t, sa_family_t, sockaddr, socklen_t};
 
+use super::announced::by_ring;
 use super::descriptor::{
     Buffers, Nature, can_be_written, flags_of, is_nonblocking, is_ready, is_stream, not_ready,
-    option, queued, ready_then, run, run_all, value_at,
+    option, own_time_out, queued, ready_then, run, run_all, value_at,
 };
-use super::{errno, fortified, hooked, in_kernel, set_errno};
+use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::watch::Purpose;
-use crate::engine::facade::{blocking, may_block};
+use crate::engine::facade::{Operation, blocking, may_block};
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Receiving calls with one of these flags do not wait, as a rule.
@@ -121,7 +129,7 @@ unsafe fn transfer(
     let is_other = result == -1 && nature == Nature::Socket && errno() == libc::ENOTSOCK;
     // The number is another file's now.
     match is_other && Nature::ask(fd).is_some_and(|nature| nature != Nature::Socket) {
-        // SAFETY: the caller's arguments.
+        // SAFETY: the buffers of this call, which are as valid for the same call on another file.
         true => unsafe { transfer(fd, way, at, count, real) },
         false => result,
     }
@@ -404,5 +412,61 @@ hooked! {
                 result => return result,
             }
         }
+    }
+}
+
+/// Makes libc's call, `real`, if few threads are in one.
+fn directly(real: impl FnOnce() -> c_int) -> Option<c_int> {
+    /// How many threads may be blocked in libc's `connect` at a time, where there is a ring.
+    const FEW: usize = 4;
+    /// How many are. Relaxed: the count guards nothing.
+    static CONNECTING: AtomicUsize = AtomicUsize::new(0);
+    let is_one_of_few = CONNECTING.fetch_add(1, Relaxed) < FEW;
+    let answer = is_one_of_few.then(|| may_block(real));
+    CONNECTING.fetch_sub(1, Relaxed);
+    answer
+}
+
+/// `accept` or `accept4`; `real` makes libc's call.
+fn accepted(fd: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
+    let attempt = |fd| match is_ready(fd, Purpose::Read) {
+        true => may_block(|| real(fd)) as isize,
+        // A socket that does not listen is an error at once.
+        false if option::<c_int>(fd, libc::SO_ACCEPTCONN) != Some(1) => real(fd) as isize,
+        false => not_ready(),
+    };
+    run(fd, Purpose::Read, attempt, |fd| real(fd) as isize) as c_int
+}
+
+hooked! {
+    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int where real(fd) {
+        accepted(fd, real)
+    }
+
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int
+    where real(fd) {
+        match flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            0 => accepted(fd, real),
+            _ => real(fd), // which refuses them
+        }
+    }
+
+    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int where real() {
+        let real = || uninterrupted(real);
+        if fd < 0 || is_nonblocking(fd) {
+            return real();
+        }
+        let family = match length as usize >= size_of::<sa_family_t>() {
+            true => value_at(address.cast::<sa_family_t>()).map(c_int::from),
+            false => None,
+        };
+        let is_internet = matches!(family, Some(libc::AF_INET | libc::AF_INET6));
+        if !is_stream(fd) || !is_internet || own_time_out(fd, Purpose::Write).is_some() {
+            return may_block(real);
+        }
+        // SAFETY: the descriptor is open, or the operation fails.
+        let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+        let operation = Operation::Connect(socket, address, length);
+        directly(real).unwrap_or_else(|| by_ring(operation, || may_block(real)))
     }
 }

@@ -261,7 +261,7 @@ pub(crate) fn payload(info: &libc::siginfo_t) -> Option<Payload> {
 /// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the
 /// processor's saved state.
 pub(crate) fn give_alternate_stack() -> io::Result<()> {
-    // Programs that ask find it large enough, and green threads get no other (`libc::masks`).
+    // Programs that ask find it large enough, and green threads get no other (`libc::signals`).
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(page());

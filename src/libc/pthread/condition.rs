@@ -9,20 +9,56 @@
 //!
 //! Condition variables say in a word of flags which clock they go by, and whether they are process-shared. Where the
 //! word lies differs between versions of glibc, so one is made to look at when the program is loaded ([`FLAGS`]).
+//!
+//! # Mutexes that libc unlocks without a word
+//!
+//! In `pthread_cond_wait` of a kernel thread libc unlocks the mutex, and none of our functions hears of it. Around
+//! that call the kernel thread raises counters, which a table has for mutexes, and for mutexes with their owners. A
+//! green thread that finds the mutex taken looks at them under its bucket's lock, before it is parked. If its owner may
+//! be such a kernel thread, one green thread *stands* for all others that wait for this mutex: it makes libc's call, on
+//! a kernel thread that it blocks. The others are parked: when the standing thread has the mutex
+//! and gives it back, it does so by our function, which wakes the next.
+//!
+//! | | |
+//! |---|---|
+//! | [`WAITS`] of a mutex, and of a mutex and an owner | how many kernel threads may unlock it without a word; who owned it then |
+//! | [`STANDING`] of a mutex | the mutex for which a green thread stands; 0: none |
+//!
+//! The owner, which libc notes in the mutex, tells a kernel thread that is about to unlock it from one that has done so,
+//! and may wait for hours. If there is none, the holder has just locked it or is about to unlock it, or libc does not note
+//! it: then it may be anybody.
+//!
+//! No wake-up is lost. Let a green thread G be parked for a mutex. It took the bucket's lock, made a fence, and saw the
+//! mutex taken, by a thread H. Let R be that H gives it back.
+//! 1. Who locks the mutex after R makes a fence when it gives the mutex back in its turn, or before it does so without
+//!    a word, and looks at the bucket then. This fence comes after G's, for otherwise G would have seen the mutex as
+//!    it was then. So that thread finds the bucket not empty, and wakes G or one that is before G. That one takes the mutex,
+//!    or stands for it, or queues again because the next holder came first, to which all this applies.
+//! 2. The same holds of H, if R is a call of our function. So let R be without a word. H has raised the counters, made a
+//!    fence, looked at the bucket, and made R. If G's fence comes before H's, H has found G.
+//! 3. If H's fence comes before G's, G sees what H did before it, or what was done later. As the owner G saw H; or nobody,
+//!    since R had begun; or one that locked the mutex after R, which finds G by 1. In the first two cases G saw
+//!    the counters raised, and stands, or saw another that stands; or it saw them lowered. H lowers them after it has
+//!    locked the mutex again, after R: again 1.
+//! 4. A thread that stands ends with the mutex, which it gives back by our function, or without it (its time is up): then
+//!    it clears `STANDING`, makes a fence, and wakes another. G saw it before it was cleared, so
+//!    G's fence came first, and G is found.
+//!
+//! Orderings: all accesses are Relaxed. The fences are those of `addresses`.
 
 use core::convert::Infallible;
 use core::ffi::c_int;
 use core::mem::zeroed;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{FOR_EVER, Limit, Object, SIGNAL, TABLE, mutex, silent, wake};
-use crate::engine::facade::blocking;
+use super::{FOR_EVER, LOCK, Limit, Object, SIGNAL, TABLE, locks, wake};
 use crate::engine::facade::queue::Position;
+use crate::engine::facade::unwinding::Next;
+use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
-use crate::libc::macros::when_loaded;
-use crate::libc::{around, count_parked, interposed, is_hooked};
+use crate::libc::{count_parked, is_hooked};
 
 const IS_SHARED: u32 = 1;
 const IS_MONOTONIC: u32 = 2;
@@ -78,7 +114,7 @@ fn wait_or(
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     if condition.has(IS_SHARED) || mutex.is_special() {
-        return silent::unlocking(mutex, || blocking(real));
+        return ended(raise(mutex), blocking(real));
     }
     count_parked();
     if !limit.is_valid() {
@@ -91,12 +127,12 @@ fn wait_or(
     let refuse = |_, _: Beside<'_>| Ok::<(), Infallible>(());
     let unlock = || {
         // SAFETY: a mutex that the caller has locked.
-        unsafe { mutex::pthread_mutex_unlock(mutex) };
+        unsafe { locks::pthread_mutex_unlock(mutex) };
     };
     let deadline = limit.deadline();
     let Ok(ended) = TABLE.wait(&place, How::Park, Position::Back, deadline, refuse, unlock);
     // SAFETY: a mutex, which the caller keeps.
-    match unsafe { mutex::pthread_mutex_lock(mutex) } {
+    match unsafe { locks::pthread_mutex_lock(mutex) } {
         // If the clock was set back meanwhile, the wait ends without a signal.
         0 if ended == Waited::TimedOut && limit.has_come() => libc::ETIMEDOUT,
         answer => answer,
@@ -126,12 +162,12 @@ macro_rules! waits {
                         wait_or($condition, $mutex, $limit, real)
                     }
                     match is_hooked() {
-                        true => silent::not(parking as *const ()),
-                        false => silent::begin($mutex, $name::target()),
+                        true => Next::call(parking as *const (), 0),
+                        false => Next::call($name::target(), raise($mutex)),
                     }
                 }
-                after silent::ended,
-                unwound silent::cancelled,
+                after ended,
+                unwound lower,
             })*
         }
     };
@@ -156,6 +192,86 @@ interposed! {
     where real() {
         let answer = real();
         wake(condition.address(), SIGNAL, usize::MAX);
+        answer
+    }
+}
+
+/// Of so many that threads which wait seldom meet by chance: a thread stands in vain where two counters are raised by
+/// others.
+const SLOTS: usize = 4096;
+
+static WAITS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+static STANDING: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+
+fn slot(mutex: usize, owner: u32) -> usize {
+    let key = (mutex as u64 >> 3) ^ u64::from(owner) << 32;
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % SLOTS
+}
+
+/// The calling thread, which has the mutex, raises the counters. The number names them for [`lower`]; it is not 0.
+fn raise(mutex: Object<pthread_mutex_t>) -> usize {
+    let address = mutex.address();
+    let slots = [slot(address, 0), slot(address, mutex.owner())];
+    for slot in slots {
+        WAITS[slot].fetch_add(1, Relaxed);
+    }
+    if !is_forked_child() {
+        // The thread that is woken stands for the others.
+        TABLE.wake(address, LOCK, 1);
+    }
+    1 + slots[0] + slots[1] * SLOTS
+}
+
+/// Lowers the counters; 0: none were raised.
+extern "C" fn lower(number: usize) {
+    if let Some(both) = number.checked_sub(1) {
+        for slot in [both % SLOTS, both / SLOTS] {
+            WAITS[slot].fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Comes after a wait of libc's, as [`lower`] if a thread is cancelled there; the thread has the mutex again by then.
+extern "C" fn ended(number: usize, answer: c_int) -> c_int {
+    lower(number);
+    answer
+}
+
+/// How a green thread waits for a mutex that may be unlocked without a word.
+pub(super) enum Stand {
+    /// As the one that stands for all.
+    ForAll,
+    /// As one more: the slot's thread stands for another mutex.
+    Alone,
+}
+
+/// Asks whether the caller, which has found the mutex taken and holds its bucket's lock, may be parked. If not, it
+/// calls [`Stand::waiting`].
+pub(super) fn must_stand(mutex: Object<pthread_mutex_t>) -> Option<Stand> {
+    let address = mutex.address();
+    let may_be = |owner| WAITS[slot(address, owner)].load(Relaxed) != 0;
+    if !may_be(0) || !may_be(mutex.owner()) {
+        return None;
+    }
+    let stand = STANDING[slot(address, 0)].compare_exchange(0, address, Relaxed, Relaxed);
+    match stand {
+        Ok(_) => Some(Stand::ForAll),
+        Err(standing) if standing == address => None,
+        Err(_) => Some(Stand::Alone),
+    }
+}
+
+impl Stand {
+    /// Runs `lock`, libc's call, which returns whether the caller has the mutex now.
+    pub(super) fn waiting(self, mutex: usize, lock: impl FnOnce() -> i32) -> i32 {
+        let answer = lock();
+        if matches!(self, Stand::ForAll) {
+            STANDING[slot(mutex, 0)].store(0, Relaxed);
+        }
+        if answer != 0 {
+            // Another takes its place.
+            TABLE.wake(mutex, LOCK, 1);
+        }
         answer
     }
 }

@@ -2,12 +2,10 @@
 //!
 //! | file | what is whose |
 //! |---|---|
-//! | `mutex`, `rwlock`, `semaphore` | the lock is libc's; a green thread that finds it taken waits in [`TABLE`] |
-//! | `condition` | green threads wait in [`TABLE`], kernel threads in libc |
-//! | `silent` | the one place where libc unlocks a mutex and we do not see it |
-//! | `barrier`, `once` | ours for all threads, built on futexes, which park |
-//! | `join` | a green thread waits for the descriptor of the thread that it joins |
-//! | `c11` | other names for the same |
+//! | `locks` | mutexes, reader-writer locks, semaphores: the lock is libc's; a green thread that finds it taken waits in [`TABLE`] |
+//! | `condition` | green threads wait in [`TABLE`], kernel threads in libc; and the one place where libc unlocks a mutex and we do not see it |
+//! | `own` | barriers, once: ours for all threads, built on futexes, which park |
+//! | `mod` | what they share; C11's names for the same |
 //!
 //! A hooked thread first calls libc's function that tries. If the lock is taken, the thread queues in
 //! the table, tries once more under the bucket's lock, and is parked. Every thread that gives a lock back does so by
@@ -17,7 +15,7 @@
 //! Invariants:
 //! 1. *No wake-up is lost* (invariant 1 of `addresses`): the condition is libc's word, which the
 //!    waiter looks at under its bucket's lock, after a fence. All that gives back a lock is in these files, or is
-//!    a locked instruction of libc's on x86-64, or (a wait on a condition variable) is told by `silent`.
+//!    a locked instruction of libc's on x86-64, or (a wait on a condition variable) is told by `condition`.
 //! 2. A thread that was woken for a lock either takes it, or queues again, or wakes another. So a lock that is
 //!    free has no thread that waits for it, but for those on their way.
 //! 3. After libc's function has given a lock back, its memory is not touched: another thread
@@ -28,23 +26,21 @@
 //!
 //! A forked child has one thread, and does not look into the table: those that wait there are the parent's.
 
-mod barrier;
-mod c11;
 mod condition;
-mod join;
-mod mutex;
-mod once;
-mod rwlock;
-mod semaphore;
-mod silent;
+mod locks;
+mod own;
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
+use libc::{
+    CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_once_t,
+    timespec,
+};
 
 use super::{deadline_on, errno, nanos, read, set_errno};
 use crate::engine::facade::queue::Position;
+use crate::engine::facade::unwinding::Next;
 use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 
@@ -66,9 +62,9 @@ const SIGNAL: Events = 16;
 /// instruction. Returns how many.
 #[inline]
 fn wake(address: usize, events: Events, most: usize) -> usize {
-    match is_forked_child() {
-        true => 0,
-        false => TABLE.wake_after_locked(address, events, most),
+    match !is_forked_child() && TABLE.may_have_after_locked(address) {
+        true => TABLE.wake(address, events, most),
+        false => 0,
     }
 }
 
@@ -181,4 +177,45 @@ fn futex(word: *const AtomicU32, operation: c_int, value: u32) {
     // SAFETY: a valid word, or one that is only named.
     unsafe { libc::syscall(libc::SYS_futex, word, operation, value, for_ever) };
     set_errno(before);
+}
+
+/// What C11's functions answer, by threads.h: success, busy, no memory, timed out, error. glibc's types are those of its
+/// pthreads.
+extern "C" fn answered(_: usize, errno: c_int) -> c_int {
+    match errno {
+        0 => 0,
+        libc::EBUSY => 1,
+        libc::ENOMEM => 3,
+        libc::ETIMEDOUT => 4,
+        _ => 2,
+    }
+}
+
+extern "C" fn unwound(_: usize) {}
+
+/// Declares C11's names. (A thread may be cancelled in some of these functions, or they unwind.)
+macro_rules! names {
+    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
+        around! {
+            $(fn $name($($argument: $Type),*) -> c_int {
+                before {
+                    Next::call($file::$as_pthread as *const (), 0)
+                }
+                after answered,
+                unwound unwound,
+            })*
+        }
+    };
+}
+
+names! {
+    mtx_lock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_lock;
+    mtx_timedlock(lock: Object<pthread_mutex_t>, time: *const timespec) is locks::pthread_mutex_timedlock;
+    mtx_unlock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_unlock;
+    cnd_signal(condition: Object<pthread_cond_t>) is condition::pthread_cond_signal;
+    cnd_broadcast(condition: Object<pthread_cond_t>) is condition::pthread_cond_broadcast;
+    cnd_wait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>) is condition::pthread_cond_wait;
+    cnd_timedwait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>, time: *const timespec)
+        is condition::pthread_cond_timedwait;
+    call_once(control: Object<pthread_once_t>, initialise: unsafe extern "C-unwind" fn()) is own::pthread_once;
 }
