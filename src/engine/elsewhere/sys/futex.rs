@@ -39,27 +39,19 @@ fn bucket(word: *const AtomicU32) -> &'static Bucket {
     &TABLE[(hash >> 56) as usize % BUCKETS]
 }
 
-/// A signal's handler has run on the kernel thread: std does not tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interrupted;
-
 /// Blocks while `word` holds `expected`, at most until `deadline` (nanoseconds of [`clock`]). May
 /// return early.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-    let _ = try_wait(word, expected, deadline);
+    is_interrupted_wait(word, expected, deadline);
 }
 
-/// [`wait`]; it never fails.
-pub(crate) fn try_wait(
-    word: &AtomicU32,
-    expected: u32,
-    deadline: Option<u64>,
-) -> Result<(), Interrupted> {
+/// [`wait`]. False: std does not tell whether a signal's handler has run on the kernel thread.
+pub(crate) fn is_interrupted_wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
     let bucket = bucket(word);
     let guard = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
     // Relaxed: the lock orders the load after the waker's change, if that has come already.
     if word.load(Ordering::Relaxed) != expected {
-        return Ok(());
+        return false;
     }
     match deadline.filter(|&deadline| deadline != clock::NEVER) {
         None => drop(bucket.changed.wait(guard)),
@@ -68,7 +60,7 @@ pub(crate) fn try_wait(
             drop(bucket.changed.wait_timeout(guard, rest));
         }
     }
-    Ok(())
+    false
 }
 
 /// Wakes the threads that wait on `word`, and maybe others. The word may be gone by now.
