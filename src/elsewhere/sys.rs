@@ -74,27 +74,23 @@ pub(crate) mod futex {
         &TABLE[(hash >> 56) as usize % BUCKETS]
     }
 
-    /// A signal's handler has run on the kernel thread: std does not tell.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Interrupted;
-
     /// Blocks while `word` holds `expected`, at most until `deadline` (nanoseconds of [`clock`]). May
     /// return early.
     pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        let _ = try_wait(word, expected, deadline);
+        is_interrupted_wait(word, expected, deadline);
     }
 
-    /// [`wait`]; it never fails.
-    pub(crate) fn try_wait(
+    /// [`wait`]. False: std does not tell whether a signal's handler has run on the kernel thread.
+    pub(crate) fn is_interrupted_wait(
         word: &AtomicU32,
         expected: u32,
         deadline: Option<u64>,
-    ) -> Result<(), Interrupted> {
+    ) -> bool {
         let bucket = bucket(word);
         let guard = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: the lock orders the load after the waker's change, if that has come already.
         if word.load(Ordering::Relaxed) != expected {
-            return Ok(());
+            return false;
         }
         match deadline.filter(|&deadline| deadline != clock::NEVER) {
             None => drop(bucket.changed.wait(guard)),
@@ -103,7 +99,7 @@ pub(crate) mod futex {
                 drop(bucket.changed.wait_timeout(guard, rest));
             }
         }
-        Ok(())
+        false
     }
 
     /// Wakes the threads that wait on `word`, and maybe others. The word may be gone by now.

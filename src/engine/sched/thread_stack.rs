@@ -129,7 +129,7 @@ impl ThreadStack {
         // SAFETY: its thread has ended, nobody sees the stack or can get it, and it has no cache.
         unsafe { tls::destroy(stack.thread_pointer) };
         // SAFETY: as above, and the block was all that was of use.
-        unsafe { stack::vacate(slot) };
+        unsafe { stack::decommit(slot) };
         Ok(())
     }
 

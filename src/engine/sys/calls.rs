@@ -93,7 +93,7 @@ macro_rules! from_raw_fd {
         #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
         impl std::os::fd::FromRawFd for $Type {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $Type {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: the descriptor is open and nobody else's, the caller says, which is all that std asks.
                 unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
             }
         }

@@ -22,7 +22,7 @@ pub(crate) unsafe fn start(
 ) -> Result<libc::pthread_t, i32> {
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::uninit();
-    // SAFETY: the attributes are initialised first and destroyed last; the caller's promise.
+    // SAFETY: the attributes are initialised first and destroyed last; `main` may be called so.
     unsafe {
         let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
         libc::pthread_attr_init(attributes);

@@ -131,27 +131,34 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it is the owner's, who gives it up.
+        // SAFETY: the mapping is the value's alone, and the value goes.
         let _ = unsafe { unmap(self.start, self.length) };
     }
 }
 
-/// For each page from `address` on, whether it is in memory.
-#[cfg(test)]
-pub(crate) fn resident(address: usize, pages: &mut [bool]) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    const PRESENT: u64 = 1 << 63;
-    // A word for each page of the process.
-    let map = std::fs::File::open("/proc/self/pagemap")?;
-    let mut words = vec![0; pages.len() * size_of::<u64>()];
-    map.read_exact_at(&mut words, (address / page() * size_of::<u64>()) as u64)?;
-    for (page, word) in pages.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
-        let word = word.try_into().map_err(io::Error::other)?;
-        *page = u64::from_ne_bytes(word) & PRESENT != 0;
-    }
-    Ok(())
-}
-
 fn done(result: Result<usize, i32>) -> io::Result<()> {
     result.map(drop).map_err(io::Error::from_raw_os_error)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io;
+
+    /// For each page from `address` on, whether it is in memory.
+    pub(crate) fn resident(address: usize, pages: &mut [bool]) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        const PRESENT: u64 = 1 << 63;
+        // A word for each page of the process.
+        let map = std::fs::File::open("/proc/self/pagemap")?;
+        let mut words = vec![0; pages.len() * size_of::<u64>()];
+        map.read_exact_at(
+            &mut words,
+            (address / super::page() * size_of::<u64>()) as u64,
+        )?;
+        for (page, word) in pages.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
+            let word = word.try_into().map_err(io::Error::other)?;
+            *page = u64::from_ne_bytes(word) & PRESENT != 0;
+        }
+        Ok(())
+    }
 }

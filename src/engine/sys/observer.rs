@@ -31,7 +31,7 @@ use super::{Plain, call, kernel_thread, plain};
 
 /// As much of a file as tells all: of `syscall`, a number and eight words; of `stat`, the id, the name, and one letter.
 const ENOUGH: usize = 192;
-/// The descriptors of so many threads are kept.
+/// How many threads' descriptors an observer keeps.
 const KEPT: usize = 8;
 
 /// What a kernel thread does, as far as can be told.
@@ -118,7 +118,7 @@ impl File {
     fn read(&self) -> Result<Option<(bool, Doing)>, Foreign> {
         let mut text = [0; ENOUGH];
         let (place, start) = (text.as_mut_ptr() as usize, 0);
-        // SAFETY: the kernel writes to the text, which has so many bytes.
+        // SAFETY: the kernel writes at most `ENOUGH` bytes, which the text has.
         match unsafe { call(libc::SYS_pread64, &[self.descriptor, place, ENOUGH, start]) } {
             Ok(length) => self.understand(&text[..length]).ok_or(Foreign).map(Some),
             Err(libc::ESRCH) => Ok(None),
@@ -315,7 +315,7 @@ fn is_of_our_namespace() -> bool {
     let mut target = [0; 32];
     let (here, link) = (libc::AT_FDCWD as usize, c"/proc/self".as_ptr() as usize);
     let arguments = [here, link, target.as_mut_ptr() as usize, target.len()];
-    // SAFETY: the path is a string, and the kernel writes to the target, which has so many bytes.
+    // SAFETY: the path is a string, and the kernel writes to the target, which has the bytes that are offered.
     unsafe { call(libc::SYS_readlinkat, &arguments) }.is_ok() && target == id
 }
 

@@ -45,7 +45,7 @@ const STILL: u64 = 0;
 
 /// The number of hits in a season, as a power of 2.
 const SEASON: u32 = 16;
-/// A point with less than one of so many hits is a point where few threads come.
+/// Few threads come to a point that has less than one of this many hits.
 const FEW: u64 = 1000;
 const MOST_SPINS: u64 = 1 << 10;
 const LONGEST_SLEEP: u64 = 512_000;

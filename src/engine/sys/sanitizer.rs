@@ -223,7 +223,7 @@ mod tsan {
         fn AnnotateIgnoreSyncEnd(file: *const u8, line: i32);
     }
 
-    /// Who is switched to has not waited for who is left.
+    /// The thread that is switched to has not waited for the one that is left.
     const NO_SYNC: u32 = 1;
 
     /// From the thread pointer to the word that leads to a thread's state.

@@ -163,12 +163,8 @@ pub(crate) struct KernelAction {
 pub(crate) fn exchange_action(signal: i32, new: Option<&KernelAction>) -> Option<KernelAction> {
     let mut old = KernelAction::default();
     let new = new.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
-    let arguments = [
-        signal as usize,
-        new,
-        &raw mut old as usize,
-        size_of::<Mask>(),
-    ];
+    let former = &raw mut old as usize;
+    let arguments = [signal as usize, new, former, size_of::<Mask>()];
     // SAFETY: the kernel reads a record, or none, and writes another.
     let answer = unsafe { call(libc::SYS_rt_sigaction, &arguments) };
     answer.ok().map(|_| old)

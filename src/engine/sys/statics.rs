@@ -171,7 +171,7 @@ impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
             let len = rest.min(capacity);
             rest -= len;
             if !pointer.is_null() {
-                // SAFETY: the memory of a vector that `grow_to` made with this capacity; so many of
+                // SAFETY: the memory of a vector that `grow_to` made with this capacity; `len` of
                 // its entries exist, and nobody has a reference to a table that is dropped.
                 drop(unsafe { Vec::from_raw_parts(pointer, len, capacity) });
             }

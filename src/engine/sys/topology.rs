@@ -66,7 +66,8 @@ impl Topology {
                 continue;
             }
             let package = text(&folder.join("topology/physical_package_id"));
-            let sharers = sharers_of_last_level(&folder).unwrap_or_default();
+            // The third level's cache, wherever data and instructions have caches of their own on the first.
+            let sharers = text(&folder.join("cache/index3/shared_cpu_list")).unwrap_or_default();
             let place = Place {
                 cache: list(&sharers).next().unwrap_or_default(),
                 package: package.and_then(|id| id.parse().ok()).unwrap_or_default(),
@@ -104,14 +105,6 @@ impl Topology {
             (false, false) => 3,
         }
     }
-}
-
-/// The CPUs that share the cache of level 3, as the kernel lists them. That cache is `index3` wherever data and
-/// instructions have caches of their own on level 1.
-fn sharers_of_last_level(cpu: &Path) -> Option<String> {
-    let caches = [3, 2, 1, 0, 4].map(|index| cpu.join(format!("cache/index{index}")));
-    let is_third = |cache: &&PathBuf| text(&cache.join("level")).is_some_and(|level| level == "3");
-    text(&caches.iter().find(is_third)?.join("shared_cpu_list"))
 }
 
 /// The entries of a folder that are named `prefix` and a number.

@@ -41,7 +41,7 @@
 //! The lowest bit of an entry says that the mutex inherits priorities.
 
 use super::glibc::{self, Words};
-use super::layout::{Keys, WORD, layout};
+use super::layout::{Layout, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{call, sanitizer, word};
@@ -253,64 +253,52 @@ pub(crate) unsafe fn exit() {
 
 /// The pthread keys of the calling thread, which ends: only [`exit`] makes such a value.
 struct Ending {
-    keys: &'static Keys,
+    layout: &'static Layout,
     control: Words<'static>,
 }
 
 impl Ending {
     fn new() -> Ending {
-        Ending {
-            keys: &layout().keys,
-            control: layout().sizes.own_control_block(),
-        }
+        let layout = layout();
+        let control = layout.sizes.own_control_block();
+        Ending { layout, control }
     }
 
     /// Whether the thread set a value since the last [`forget_values`](Ending::forget_values). True if that cannot be
     /// told.
     fn has_values(&self) -> bool {
         let is_set = |used| self.control.byte(used).load(Relaxed) != 0;
-        self.keys.used.is_none_or(is_set)
+        self.layout.probe.keys_used.is_none_or(is_set)
     }
 
-    /// The `block`th block of values, if the thread has that many.
-    fn values(&self, block: usize) -> Option<Words<'static>> {
-        let start = self.control.word(self.keys.blocks + block * WORD);
-        let start = start.load(Relaxed) as *const u8;
-        let size = self.keys.values_per_block * self.keys.value_size;
-        // SAFETY: where the layout finds such a pointer, glibc has as many values. They are there until
-        // `forget_values`, which is the last to read them.
-        (!start.is_null()).then(|| unsafe { Words::new(start, size) })
-    }
-
-    /// The destructor of key number `key`, unless the key was deleted since `sequence`, or has none.
-    ///
-    /// Other threads create and delete keys meanwhile. POSIX leaves it to the program that a key is not
-    /// deleted while its destructor is due.
-    fn destructor(&self, key: usize, sequence: usize) -> Option<usize> {
-        let keys = self.keys;
-        let word = |offset| keys.table.word(key * keys.key_size + offset).load(Relaxed);
-        let destructor = word(keys.key_destructor);
-        (word(keys.key_sequence) == sequence && destructor != 0).then_some(destructor)
+    /// The pointers to blocks of values; such a block is absent until the thread sets one of its values.
+    fn blocks(&self) -> impl Iterator<Item = &AtomicUsize> {
+        let places = self.layout.values.clone().step_by(WORD);
+        places.map(|place| self.control.word(place))
     }
 
     /// Runs the destructor of every key that has a value. True if there was one: it may have set values again.
+    ///
+    /// Other threads create and delete keys meanwhile. POSIX leaves it to the program that a key is not deleted while its
+    /// destructor is due.
     fn run_destructors(&self) -> bool {
-        let keys = self.keys;
         let mut any = false;
-        for block in 0..keys.block_count {
-            // A destructor may add blocks, hence the pointer is read anew for each; it never removes one.
-            let Some(values) = self.values(block) else {
+        for (block, keys) in self.blocks().zip(self.layout.keys.chunks(VALUES)) {
+            // SAFETY: where the layout finds such a pointer, glibc has as many values. They are there until
+            // `forget_values`, which is the last to read them. (A destructor may add blocks; it never removes one.)
+            let Some(values) = (unsafe { (block.load(Relaxed) as *const Values).as_ref() }) else {
                 continue;
             };
-            for i in 0..keys.values_per_block {
-                let word = |offset| values.word(i * keys.value_size + offset);
-                let data = word(keys.value_data);
-                if data.load(Relaxed) == 0 {
+            for (value, key) in values.iter().zip(keys) {
+                let data = value.data.load(Relaxed);
+                if data == 0 {
                     continue;
                 }
-                let sequence = word(keys.value_sequence).load(Relaxed);
-                let (key, data) = (block * keys.values_per_block + i, data.swap(0, Relaxed));
-                if let Some(destructor) = self.destructor(key, sequence) {
+                value.data.store(0, Relaxed);
+                let destructor = key.destructor.load(Relaxed);
+                // A key that was deleted since has another sequence number.
+                let is_due = key.sequence.load(Relaxed) == value.sequence.load(Relaxed);
+                if destructor != 0 && is_due {
                     any = true;
                     type Destructor = unsafe extern "C" fn(*mut c_void);
                     // SAFETY: the key's destructor, called with the key's value by a thread that ends, as when a
@@ -327,25 +315,18 @@ impl Ending {
 
     /// Forgets all values: a value that a destructor set again in the last round leaks, as with pthreads.
     fn forget_values(&self) {
-        let keys = self.keys;
-        for block in 0..keys.block_count {
-            let Some(values) = self.values(block) else {
-                continue;
-            };
-            // SAFETY: the thread's own values, which nothing reads any more: the thread ends. The first block is a part
-            // of the control block, the others are malloc's.
-            unsafe {
-                if block == 0 {
-                    let size = keys.values_per_block * keys.value_size;
-                    values.start().write_bytes(0, size);
-                } else {
-                    let pointer = self.control.word(keys.blocks + block * WORD);
-                    pointer.store(0, Relaxed);
-                    libc::free(values.start().cast());
-                }
+        for (i, block) in self.blocks().enumerate() {
+            let values = block.load(Relaxed) as *mut Values;
+            if i == 0 {
+                // SAFETY: the thread's own values, in the control block, which nothing reads any more: the thread ends.
+                unsafe { values.write_bytes(0, 1) };
+            } else {
+                block.store(0, Relaxed);
+                // SAFETY: the thread's own values, which are malloc's, or absent.
+                unsafe { libc::free(values.cast()) };
             }
         }
-        if let Some(used) = keys.used {
+        if let Some(used) = self.layout.probe.keys_used {
             self.control.byte(used).store(0, Relaxed);
         }
     }

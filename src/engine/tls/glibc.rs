@@ -49,7 +49,7 @@ pub(crate) fn is_known() -> bool {
 /// libc's name for itself, as `glibc 2.36`; empty if it has none.
 fn name() -> String {
     let mut text = [0_u8; 64];
-    // SAFETY: the place has so many bytes. libc writes a text with a NUL at its end, or nothing.
+    // SAFETY: the text has the bytes that are offered. libc writes a text with a NUL at its end, or nothing.
     unsafe {
         libc::confstr(
             libc::_CS_GNU_LIBC_VERSION,
@@ -211,37 +211,6 @@ impl Drop for Key {
     fn drop(&mut self) {
         // SAFETY: a live key, which nobody has a reference to.
         unsafe { libc::pthread_key_delete(self.0) };
-    }
-}
-
-/// A library, loaded at least until the value is dropped.
-pub(super) struct Loaded(*mut c_void);
-
-impl Loaded {
-    /// Loads a library, or finds it loaded. `None`: it cannot be had, and `dlerror` says why.
-    ///
-    /// # Safety
-    /// Its constructors and destructors may run here and now.
-    pub(super) unsafe fn open(name: &CStr) -> Option<Loaded> {
-        // SAFETY: its constructors may run here, the caller says.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-        (!handle.is_null()).then(|| Loaded(handle))
-    }
-
-    /// The address of the variable or function of that name in the library.
-    #[cfg(test)]
-    pub(super) fn symbol(&self, name: &CStr) -> *mut u8 {
-        // SAFETY: a search by name in a library that is loaded.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        assert!(!address.is_null(), "the library has no {name:?}");
-        address.cast()
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        // SAFETY: opened by `open`, whose caller has made the promise for destructors as well.
-        unsafe { libc::dlclose(self.0) };
     }
 }
 

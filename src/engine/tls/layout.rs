@@ -4,7 +4,8 @@
 //!
 //! 1. `_dl_get_tls_static_info`: size and alignment of a thread's static block.
 //! 2. `_thread_db_*`: the descriptors that glibc exports for debuggers (libthread_db), one `[bits,
-//!    count, offset]` for each field, one number for each size.
+//!    count, offset]` for each field, one number for each size. Small structures that have been the same for 20 years are
+//!    types here, and the descriptors must agree (`STRUCTURES`).
 //! 3. A *probe thread*: a short-lived pthread on a stack we know. In its control block we search
 //!    for parts that we can recognise: the stack's bounds, the robust list (an empty ring), the
 //!    resolver's state, the first block of keys. A search must find exactly one place.
@@ -74,7 +75,11 @@ pub(super) struct Layout {
     /// From the thread pointer to the kernel's rseq area, where glibc has one.
     rseq: Option<isize>,
     pub(super) probe: Probe,
-    pub(super) keys: Keys,
+    /// The pthread keys of the process.
+    pub(super) keys: &'static [Key],
+    /// In the control block: pointers to blocks of values of pthread keys, the first of which lies in the control block
+    /// itself.
+    pub(super) values: Range<usize>,
     pub(super) loader: Loader,
     pub(super) functions: Functions,
 }
@@ -100,50 +105,84 @@ pub(super) struct Functions {
     static_info: unsafe extern "C" fn(&mut usize, &mut usize),
 }
 
-/// pthread keys: a table of keys for the process, a table of tables of values for each thread.
-pub(super) struct Keys {
-    pub(super) table: Words<'static>,
-    pub(super) key_size: usize,
-    pub(super) key_sequence: usize,
-    pub(super) key_destructor: usize,
-    /// In the control block: pointers to blocks of values.
-    pub(super) blocks: usize,
-    pub(super) block_count: usize,
-    /// In the control block: the first block itself.
-    pub(super) first_block: usize,
-    /// In the control block: a byte that says whether a value was ever set, where recognised.
-    pub(super) used: Option<usize>,
-    pub(super) values_per_block: usize,
-    pub(super) value_size: usize,
-    pub(super) value_sequence: usize,
-    pub(super) value_data: usize,
+/// A pthread key.
+#[repr(C)]
+pub(super) struct Key {
+    pub(super) sequence: AtomicUsize,
+    pub(super) destructor: AtomicUsize,
 }
 
-/// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the
-/// DTV).
+/// A thread's value of a pthread key. The values lie in blocks.
+#[repr(C)]
+pub(super) struct Value {
+    pub(super) sequence: AtomicUsize,
+    pub(super) data: AtomicUsize,
+}
+
+/// How many values a block has.
+pub(super) const VALUES: usize = 32;
+pub(super) type Values = [Value; VALUES];
+
+/// A node of the loader's list of modules with thread-locals. Its slots lie behind it.
+#[repr(C)]
+pub(super) struct Node {
+    pub(super) length: AtomicUsize,
+    pub(super) next: AtomicUsize,
+}
+
+/// A module's slot in that list.
+#[repr(C)]
+pub(super) struct Slot {
+    pub(super) generation: AtomicUsize,
+    /// The address of the module's link map.
+    pub(super) map: AtomicUsize,
+}
+
+/// An entry of a thread's vector of modules (the DTV): a number in its first two entries, else the address of a module's
+/// contents.
+#[repr(C)]
+pub(super) struct Entry {
+    pub(super) value: AtomicUsize,
+    to_free: usize,
+}
+
+/// What glibc says of these structures: the offsets of their fields, and their sizes.
+const STRUCTURES: [(&CStr, usize); 16] = [
+    (c"_thread_db_sizeof_pthread_key_struct", size_of::<Key>()),
+    (c"_thread_db_pthread_key_struct_seq", 0),
+    (c"_thread_db_pthread_key_struct_destr", WORD),
+    (c"_thread_db_sizeof_pthread_key_data", size_of::<Value>()),
+    (c"_thread_db_sizeof_pthread_key_data_level2", BLOCK),
+    (c"_thread_db_pthread_key_data_seq", 0),
+    (c"_thread_db_pthread_key_data_data", WORD),
+    (c"_thread_db_dtv_slotinfo_list_len", 0),
+    (c"_thread_db_dtv_slotinfo_list_next", WORD),
+    (c"_thread_db_dtv_slotinfo_list_slotinfo", size_of::<Node>()),
+    (c"_thread_db_sizeof_dtv_slotinfo", size_of::<Slot>()),
+    (c"_thread_db_dtv_slotinfo_gen", 0),
+    (c"_thread_db_dtv_slotinfo_map", WORD),
+    (c"_thread_db_dtv_dtv", 0),
+    (c"_thread_db_dtv_t_counter", 0),
+    (c"_thread_db_dtv_t_pointer_val", 0),
+];
+/// Bytes of a block of values.
+pub(super) const BLOCK: usize = size_of::<Values>();
+
+/// The loader's data.
 pub(super) struct Loader {
-    /// The loader's data, up to and with its pointer to the first node, and the words behind.
+    /// Up to and with the pointer to the first node of the list of modules, and the words behind.
     pub(super) global: Words<'static>,
+    /// Where that pointer lies.
     pub(super) first: usize,
-    pub(super) node_length: usize,
-    pub(super) node_next: usize,
-    pub(super) node_slots: usize,
-    pub(super) slot_size: usize,
-    pub(super) slot_generation: usize,
-    pub(super) slot_map: usize,
-    /// Bytes of a link map up to and with the fields below.
-    pub(super) map_size: usize,
+    /// In a link map.
     pub(super) map_module: usize,
     pub(super) map_offset: usize,
-    pub(super) vector_entry: usize,
-    pub(super) entry_counter: usize,
-    pub(super) entry_pointer: usize,
 }
 
 // SAFETY: the pointers lead to the loader's and libc's static data, which are read with atomic
 // loads only.
 unsafe impl Send for Layout {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: those loads are atomic, and nothing else in it changes.
 unsafe impl Sync for Layout {}
 
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
@@ -236,11 +275,23 @@ impl Layout {
     fn find() -> Result<Layout, String> {
         let functions = Functions::find()?;
         let sizes = Sizes::ask(&functions)?;
+        for (name, expected) in STRUCTURES {
+            let found = match name.to_bytes().starts_with(b"_thread_db_sizeof") {
+                true => number(name)?,
+                false => any_field(name)?.offset,
+            };
+            if found != expected {
+                return Err(format!("{name:?} is {found}, not {expected}"));
+            }
+        }
+        if any_field(c"_thread_db_dtv_dtv")?.bytes != size_of::<Entry>() {
+            return Err("odd entries in the vector of modules".into());
+        }
         let tid = field(c"_thread_db_pthread_tid", 4)?;
         let list = field(c"_thread_db_pthread_list", 2 * WORD)?;
-        let blocks = any_field(c"_thread_db_pthread_specific")?;
-        let pointers = blocks.offset..blocks.offset + blocks.bytes;
-        let ends = [tid + 4, list + 2 * WORD, pointers.end];
+        let values = any_field(c"_thread_db_pthread_specific")?;
+        let values = values.offset..values.offset + values.bytes;
+        let ends = [tid + 4, list + 2 * WORD, values.end];
         if let Some(end) = ends.into_iter().find(|&end| end > sizes.control) {
             return Err(format!(
                 "a field of the control block lies outside: up to {end:#x}"
@@ -250,25 +301,27 @@ impl Layout {
         if vector as isize != VECTOR - sizes.control_offset() {
             return Err("the vector of modules is not where the ABI has it".into());
         }
-        let value_size = number(c"_thread_db_sizeof_pthread_key_data")?;
-        let block_size = number(c"_thread_db_sizeof_pthread_key_data_level2")?;
-        if value_size < 2 * WORD || !(value_size..sizes.control).contains(&block_size) {
-            return Err("odd sizes of pthread keys".into());
+        let count = any_field(c"_thread_db___pthread_keys")?.count;
+        if values.len() / WORD * BLOCK != count * size_of::<Value>() {
+            return Err("the number of pthread keys does not add up".into());
         }
+        let keys = data(c"__pthread_keys", count * size_of::<Key>())?;
         let rseq = rseq_offset(sizes)?;
         let mut known = vec![tid..tid + 4, list..list + 2 * WORD];
         let in_control = |offset| usize::try_from(offset - sizes.control_offset()).ok();
         if let Some(area) = rseq.and_then(in_control) {
             known.push(area..area + RSEQ);
         }
-        let probe = Probe::run(sizes, pointers, block_size, known)?;
+        let probe = Probe::run(sizes, values.clone(), known)?;
         Ok(Layout {
             sizes,
             tid,
             list,
             rseq,
-            keys: Keys::find(blocks, value_size, block_size, &probe)?,
             probe,
+            // SAFETY: the table has `count` keys, which libc and other threads change as atomics.
+            keys: unsafe { std::slice::from_raw_parts(keys.start().cast(), count) },
+            values,
             loader: Loader::find()?,
             functions,
         })
@@ -288,7 +341,7 @@ impl Layout {
         // Alone in the list of threads: no search finds it there, and unlinking does no harm.
         set(self.list, address + self.list);
         set(self.list + WORD, address + self.list);
-        set(self.keys.blocks, address + self.keys.first_block);
+        set(self.values.start, address + self.probe.first_block);
         let ring = address + self.probe.robust + WORD;
         set(self.probe.robust, ring);
         set(self.probe.robust + WORD, ring);
@@ -384,72 +437,15 @@ impl Sizes {
     }
 }
 
-impl Keys {
-    fn find(
-        blocks: Field,
-        value_size: usize,
-        block_size: usize,
-        probe: &Probe,
-    ) -> Result<Keys, String> {
-        let count = any_field(c"_thread_db___pthread_keys")?.count;
-        let key_size = number(c"_thread_db_sizeof_pthread_key_struct")?;
-        let keys = Keys {
-            table: data(c"__pthread_keys", count * key_size)?,
-            key_size,
-            key_sequence: field(c"_thread_db_pthread_key_struct_seq", WORD)?,
-            key_destructor: field(c"_thread_db_pthread_key_struct_destr", WORD)?,
-            blocks: blocks.offset,
-            block_count: blocks.bytes / WORD,
-            first_block: probe.first_block,
-            used: probe.keys_used,
-            values_per_block: block_size / value_size,
-            value_size,
-            value_sequence: field(c"_thread_db_pthread_key_data_seq", WORD)?,
-            value_data: field(c"_thread_db_pthread_key_data_data", WORD)?,
-        };
-        if keys.block_count * keys.values_per_block != count {
-            return Err("the number of pthread keys does not add up".into());
-        }
-        if keys.key_sequence.max(keys.key_destructor) + WORD > key_size
-            || keys.value_sequence.max(keys.value_data) + WORD > value_size
-        {
-            return Err("odd fields of pthread keys".into());
-        }
-        Ok(keys)
-    }
-}
-
 impl Loader {
     fn find() -> Result<Loader, String> {
         let first = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?;
-        let map_module = field(c"_thread_db_link_map_l_tls_modid", WORD)?;
-        let map_offset = field(c"_thread_db_link_map_l_tls_offset", WORD)?;
-        let loader = Loader {
+        Ok(Loader {
             global: data(c"_rtld_global", first + WORD + BEHIND_LIST)?,
             first,
-            node_length: field(c"_thread_db_dtv_slotinfo_list_len", WORD)?,
-            node_next: field(c"_thread_db_dtv_slotinfo_list_next", WORD)?,
-            node_slots: any_field(c"_thread_db_dtv_slotinfo_list_slotinfo")?.offset,
-            slot_size: number(c"_thread_db_sizeof_dtv_slotinfo")?,
-            slot_generation: field(c"_thread_db_dtv_slotinfo_gen", WORD)?,
-            slot_map: field(c"_thread_db_dtv_slotinfo_map", WORD)?,
-            map_size: map_module.max(map_offset) + WORD,
-            map_module,
-            map_offset,
-            vector_entry: any_field(c"_thread_db_dtv_dtv")?.bytes,
-            entry_counter: field(c"_thread_db_dtv_t_counter", WORD)?,
-            entry_pointer: field(c"_thread_db_dtv_t_pointer_val", WORD)?,
-        };
-        if loader.vector_entry != 2 * WORD || loader.entry_counter.max(loader.entry_pointer) > WORD
-        {
-            return Err("odd entries in the vector of modules".into());
-        }
-        if loader.node_length.max(loader.node_next) + WORD > loader.node_slots
-            || loader.slot_generation.max(loader.slot_map) + WORD > loader.slot_size
-        {
-            return Err("odd nodes in the list of modules".into());
-        }
-        Ok(loader)
+            map_module: field(c"_thread_db_link_map_l_tls_modid", WORD)?,
+            map_offset: field(c"_thread_db_link_map_l_tls_offset", WORD)?,
+        })
     }
 
     /// An address in the loader's data.

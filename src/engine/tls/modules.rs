@@ -66,8 +66,8 @@
 //! library more is static.
 
 use super::block::Block;
-use super::glibc::{self, Loaded, Words};
-use super::layout::{IS_II, Layout, Loader, VECTOR, WORD, layout};
+use super::glibc::{self, Words};
+use super::layout::{Entry, IS_II, Layout, Loader, Node, Slot, VECTOR, WORD, layout};
 use crate::engine::sys;
 use crate::engine::sys::libraries::{self, Library};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -191,22 +191,17 @@ impl Loader {
     /// another module's is taken out of use.
     fn contents(&self, block: &Block, module: &Module) -> Option<*mut u8> {
         const UNALLOCATED: usize = usize::MAX;
-        let vector = block.local(VECTOR).load(Relaxed) as *const u8;
-        let entry = self.vector_entry;
+        let vector = block.local(VECTOR).load(Relaxed) as *const Entry;
         // SAFETY: the vector's entry -1 counts the entries, entry 0 is its generation, entry n is
-        // module n's. The block's thread does not run, so it stands still.
-        let (length, vector) = unsafe {
-            let count = Words::new(vector.sub(entry), entry).word(self.entry_counter);
-            let length = count.load(Relaxed);
-            (length, Words::new(vector, (length + 1) * entry))
+        // module n's. The block's thread does not run, so the vector stands still.
+        let vector = unsafe {
+            let length = (*vector.sub(1)).value.load(Relaxed);
+            std::slice::from_raw_parts(vector, length + 1)
         };
-        let generation = vector.word(self.entry_counter).load(Relaxed);
-        if module.id > length || generation < module.generation {
-            return None;
-        }
-        let place = vector.word(module.id * entry + self.entry_pointer);
+        let place = &vector.get(module.id)?.value;
         let contents = place.load(Relaxed);
-        if contents == 0 || contents == UNALLOCATED {
+        let is_older = vector[0].value.load(Relaxed) < module.generation;
+        if is_older || contents == 0 || contents == UNALLOCATED {
             return None;
         }
         let (generation, map) = self.slot(module.id);
@@ -227,23 +222,20 @@ impl Loader {
     fn slot(&self, id: usize) -> (usize, *const u8) {
         let mut next = self.global.word(self.first).load(Acquire);
         let mut first = 0;
-        while next != 0 {
-            let start = next as *const u8;
-            // SAFETY: a node of the loader's list: it has as many slots as it says, is never freed, and
-            // its words are written atomically.
-            let (length, node) = unsafe {
-                let head = Words::new(start, self.node_slots);
-                let length = head.word(self.node_length).load(Acquire);
-                let size = self.node_slots + length * self.slot_size;
-                (length, Words::new(start, size))
+        // SAFETY: a node of the loader's list, which is never freed, and whose words are written atomically.
+        while let Some(node) = unsafe { (next as *const Node).as_ref() } {
+            let length = node.length.load(Acquire);
+            // SAFETY: the node has as many slots behind it as it says.
+            let slots = unsafe {
+                let slots = (next as *const Node).add(1).cast::<Slot>();
+                std::slice::from_raw_parts(slots, length)
             };
-            if id < first + length {
-                let slot = self.node_slots + (id - first) * self.slot_size;
-                let word = |offset| node.word(slot + offset).load(Acquire);
-                return (word(self.slot_generation), word(self.slot_map) as *const u8);
+            if let Some(slot) = slots.get(id - first) {
+                let map = slot.map.load(Acquire) as *const u8;
+                return (slot.generation.load(Acquire), map);
             }
             first += length;
-            next = node.word(self.node_next).load(Acquire);
+            next = node.next.load(Acquire);
         }
         (0, std::ptr::null())
     }
@@ -350,7 +342,7 @@ fn find_module(
         return Err(Unfinished);
     }
     // SAFETY: the library is loaded, hence its link map is there, and its words are written atomically.
-    let map = unsafe { Words::new(map, loader.map_size) };
+    let map = unsafe { Words::new(map, loader.map_module.max(loader.map_offset) + WORD) };
     if map.word(loader.map_module).load(Relaxed) != id {
         return Err(Unfinished);
     }
@@ -425,13 +417,15 @@ fn find_counter(words: Words<'static>, count: usize) {
     };
     for name in [c"libutil.so.1", c"libanl.so.1", c"libBrokenLocale.so.1"] {
         let before = look();
-        // SAFETY: libraries of glibc's, without constructors.
-        let Some(library) = (unsafe { Loaded::open(name) }) else {
+        // SAFETY: a library of glibc's, without constructors.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        if handle.is_null() {
             glibc::forget_error();
             continue;
-        };
+        }
         let during = look();
-        drop(library);
+        // SAFETY: the handle from above, given back once; the library has no destructors.
+        unsafe { libc::dlclose(handle) };
         let looks = [before, during, look()];
         let mut found =
             (0..count).filter(|&i| looks.iter().all(|(count, words)| words[i] == *count));

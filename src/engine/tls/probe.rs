@@ -16,7 +16,7 @@
 //! that the crate does not know: then a glibc that was not tested is refused.
 
 use super::glibc::{Key, Words, data, is_known, run_on};
-use super::layout::{GUARDS, OWN_ADDRESS, SHARED, Sizes, WORD};
+use super::layout::{BLOCK, GUARDS, OWN_ADDRESS, SHARED, Sizes, WORD};
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::libraries;
 use crate::engine::sys::mm::{Mapping, page};
@@ -68,10 +68,8 @@ struct Task {
     /// Of the thread that asks.
     guards: Vec<usize>,
     sizes: Sizes,
-    /// Where the control block points to blocks of values of pthread keys; the size of such a
-    /// block.
-    blocks: Range<usize>,
-    block_size: usize,
+    /// Where the control block points to blocks of values of pthread keys.
+    values: Range<usize>,
     /// Other parts of the control block that the layout knows.
     known: Vec<Range<usize>>,
     key: Key,
@@ -82,8 +80,7 @@ struct Task {
 impl Probe {
     pub(super) fn run(
         sizes: Sizes,
-        blocks: Range<usize>,
-        block_size: usize,
+        values: Range<usize>,
         known: Vec<Range<usize>>,
     ) -> Result<Probe, String> {
         const STACK: usize = 1 << 20;
@@ -94,8 +91,7 @@ impl Probe {
             stack: stack.start()..stack.end(),
             guards: guards_of(own),
             sizes,
-            blocks,
-            block_size,
+            values,
             known,
             key: Key::new(None).ok_or("no pthread key for the probe thread")?,
             libc: libc_block(),
@@ -135,8 +131,8 @@ fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
     if !(-256..0).contains(&(robust_futex as isize)) {
         return Err("odd offset of the futex in a robust mutex".into());
     }
-    let first_block = words[task.blocks.start / WORD].wrapping_sub(address);
-    if first_block >= task.sizes.control - task.block_size {
+    let first_block = words[task.values.start / WORD].wrapping_sub(address);
+    if first_block >= task.sizes.control - BLOCK {
         return Err("the first block of keys lies elsewhere".into());
     }
     let pointer = data(c"__resp", WORD)?; // this thread's own
@@ -148,8 +144,8 @@ fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
         0..SHARED.end + WORD,
         stack..stack + 2 * WORD,
         robust..robust + 4 * WORD,
-        task.blocks.clone(),
-        first_block..first_block + task.block_size,
+        task.values.clone(),
+        first_block..first_block + BLOCK,
     ];
     let known = [&known, &*task.known].concat();
     let own = [task.stack.clone(), argument..argument + 1];
@@ -206,8 +202,8 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
     let before = copy(task.sizes);
     task.key.set(0x0202_0202_0202);
     let after = copy(task.sizes);
-    let values = first_block..first_block + task.block_size;
-    let is_value = |at: usize| values.contains(&at) || task.blocks.contains(&at);
+    let values = first_block..first_block + BLOCK;
+    let is_value = |at: usize| values.contains(&at) || task.values.contains(&at);
     let byte = |words: &[usize], at: usize| words[at / WORD].to_ne_bytes()[at % WORD];
     let mut found = (0..task.sizes.control)
         .filter(|&at| byte(&before, at) == 0 && byte(&after, at) == 1 && !is_value(at));
@@ -241,7 +237,7 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
         let allocate = || black_box(libc::malloc(black_box(size.get()))) as usize;
         let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
         let read = |address: usize| (address as *const usize).read_volatile();
-        // The first may bring so many others of its size that the cache is full; the second leaves a place.
+        // The first chunk may bring enough others of its size to fill the cache; the second one leaves a place.
         let (first, chunk) = (allocate(), allocate());
         // It is larger if the rest would have been too little for a chunk, and has its place among such.
         size.set(libc::malloc_usable_size(chunk as *mut c_void));

@@ -1,27 +1,24 @@
-//! The bodies of functions that leave no frame of Rust's (`sys::unwinding`).
+//! The bodies of functions with libc's names that leave no frame of Rust's (`sys::unwinding`), and of `vfork`.
+//!
+//! `vfork`: the child runs on the parent's stack, and the parent goes on when the child has called `exec` or ended.
+//!
+//! What lies on the stack at the call, the return address above all, may be something else when the parent goes on.
+//! So nothing is kept there: a system call leaves the registers in which it lies as they are.
 
 /// The body of a naked function that goes on at the address that `$way` returns, with its arguments.
 macro_rules! jump_where {
     ($way:path) => {
         core::arch::naked_asm!(
             ".cfi_startproc",
-            "sub rsp, 56",
-            ".cfi_adjust_cfa_offset 56",
-            "mov [rsp], rdi",
-            "mov [rsp + 8], rsi",
-            "mov [rsp + 16], rdx",
-            "mov [rsp + 24], rcx",
-            "mov [rsp + 32], r8",
-            "mov [rsp + 40], r9",
+            ".irp name, r9, r8, rcx, rdx, rsi, rdi, rax", // rax: for the alignment
+            "push \\name",
+            ".cfi_adjust_cfa_offset 8",
+            ".endr",
             "call {way}",
-            "mov rdi, [rsp]",
-            "mov rsi, [rsp + 8]",
-            "mov rdx, [rsp + 16]",
-            "mov rcx, [rsp + 24]",
-            "mov r8, [rsp + 32]",
-            "mov r9, [rsp + 40]",
-            "add rsp, 56",
-            ".cfi_adjust_cfa_offset -56",
+            ".irp name, r10, rdi, rsi, rdx, rcx, r8, r9",
+            "pop \\name",
+            ".cfi_adjust_cfa_offset -8",
+            ".endr",
             "jmp rax",
             ".cfi_endproc",
             way = sym $way,
@@ -76,3 +73,38 @@ macro_rules! call_around {
     };
 }
 pub(crate) use call_around;
+
+/// The body of a naked `vfork`. `$before` is called first, and returns a `bool`; the parent calls `$after` with the
+/// system call's result and that, and returns what it returns.
+macro_rules! vfork {
+    ($before:path, $after:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "call {before}",
+            "add rsp, 8",
+            ".cfi_adjust_cfa_offset -8",
+            "movzx esi, al",
+            "pop rdx",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_register rip, rdx",
+            "mov eax, {number}",
+            "syscall",
+            "push rdx",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rip, 0",
+            "test eax, eax",
+            "jz 2f",
+            "mov edi, eax",
+            "jmp {after}",
+            "2:",
+            "ret",
+            ".cfi_endproc",
+            number = const libc::SYS_vfork,
+            before = sym $before,
+            after = sym $after,
+        )
+    };
+}
+pub(crate) use vfork;
