@@ -48,20 +48,17 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
+#[cfg(green)]
+pub(crate) use super::sched::handlers;
 #[cfg(any(green, feature = "observe"))]
 pub(crate) use super::sched::helper;
-pub(crate) use super::sched::hooked::unhooked;
-#[cfg(green)]
-pub(crate) use super::sched::hooked::{count_parked, is_hooked};
 #[cfg(interposes)]
 pub(crate) use super::sched::locked::for_good;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(interposes)]
-pub(crate) use super::sched::pthreads::Who;
+pub(crate) use super::sched::thread::{Who, prctl as prctl_of_green};
 #[cfg(interposes)]
 pub(crate) use super::sched::unload::unloaded_by;
-#[cfg(green)]
-pub(crate) use super::sched::{handlers, name};
 #[cfg(interposes)]
 pub(crate) use super::stack::GUARD as GUARD_SIZE;
 pub(crate) use super::sys::{
@@ -79,11 +76,11 @@ pub(crate) use super::wait::{
     Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
 };
 pub(crate) use crate::engine::sched::Identity;
-#[cfg(green)]
-pub(crate) use crate::engine::sched::current::may_block;
 pub(crate) use crate::engine::sched::current::{
-    PreemptionOff, blocking, is_preemption_off, mark, preemption_off,
+    PreemptionOff, blocking, is_preemption_off, mark, preemption_off, unhooked,
 };
+#[cfg(green)]
+pub(crate) use crate::engine::sched::current::{count_parked, is_hooked, may_block};
 #[cfg(interposes)]
 pub(crate) use crate::engine::sched::current::{mask_changed, owner, reveal_all};
 

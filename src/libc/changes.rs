@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::macros::exported;
 use super::{answered, fail, set_errno};
-use crate::engine::facade::{for_good, kernel_call, kernel_thread_id, name, owner, word};
+use crate::engine::facade::{for_good, kernel_call, kernel_thread_id, owner, prctl_of_green, word};
 
 /// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.
 pub(super) fn guard<T, E>(
@@ -205,7 +205,7 @@ exported! {
     // libc's has any number of arguments, and hands on four after the first.
     fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
         let number = option as usize;
-        match name::prctl(number, a) {
+        match prctl_of_green(number, a) {
             Some(answer) => answered(answer),
             // SAFETY: the caller's arguments, of the system call that libc's function makes.
             None => unsafe { guarded(libc::SYS_prctl, &[number, a, b, c, d]) },

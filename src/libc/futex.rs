@@ -32,7 +32,7 @@ use crate::engine::facade::WaitKind;
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::word::{self, Fault};
 use crate::engine::facade::{
-    clock, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
+    clock, handlers, is_forked_child, kernel_call, mask_changed, prctl_of_green, thread_clock,
 };
 
 /// The threads that wait on words.
@@ -103,7 +103,7 @@ unsafe fn call(number: c_long, arguments: [usize; 6]) -> c_long {
     }
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
-        libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels).map_err(Errno),
+        libc::SYS_prctl => prctl_of_green(a, b).unwrap_or_else(kernels).map_err(Errno),
         // The preemption signals' actions are the crate's.
         libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => {
             Err(Errno(libc::EINVAL))
@@ -146,7 +146,7 @@ fn is_ours(operation: c_int) -> bool {
 
 /// Whether threads wait in the table: there are green threads, or have been.
 pub(super) fn waits_here() -> bool {
-    handlers::is_any_reserved()
+    handlers::reserved() != 0
 }
 
 fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Result<usize, Errno> {

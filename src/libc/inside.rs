@@ -2,7 +2,7 @@
 //!
 //! A handler may make a futex call, or post a semaphore. If it has interrupted its thread in the table of
 //! addresses it cannot have the lock that the thread holds. So it leaves a note, and the thread does what the
-//! note says as soon as it is out. (A handler that has interrupted the scheduler: `sched::deferred`.)
+//! note says as soon as it is out. (A handler that has interrupted the scheduler: `sched::handlers`.)
 //!
 //! | a note is | changed by |
 //! |---|---|

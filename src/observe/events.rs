@@ -103,7 +103,7 @@ pub(super) fn preempted(thread: Option<&Identity>) {
 /// A thread has lost its processor in a system call; only the place is known.
 #[cfg(green)]
 pub(super) fn blocked(place: &BlockedPlace) {
-    put(BLOCKED, 0, "", place.spawned_at(), place.call());
+    put(BLOCKED, 0, "", place.spawned_at(), place.call() as u64);
 }
 
 #[cfg(green)]

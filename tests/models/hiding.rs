@@ -10,7 +10,7 @@ use std::{
 
 use crate::atomic::interrupts;
 use crate::sched::Green;
-use crate::sched::hiding::{Hiding, VFORK};
+use crate::sched::current::{Hiding, VFORK};
 
 #[derive(Clone, Copy)]
 struct World {
@@ -93,7 +93,7 @@ fn try_one(is_green: bool, is_left: [bool; 2], accesses: [usize; 2]) -> usize {
     loom::model(move || {
         let hiding: &Hiding = Box::leak(Box::new(Hiding::new()));
         let green = is_green.then(Green::new);
-        green.into_iter().for_each(|green| hiding.begin(green));
+        hiding.belong_to(green);
         let world = World { hiding, green, is_left };
         WORLD.set(Some(world));
         BEGUN.set(0);

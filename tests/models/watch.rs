@@ -18,7 +18,7 @@ use crate::driver::watch::{Call, Interest, Purpose, closing, collect, look_again
 use crate::driver::watch::Purpose::{Read, Write};
 use crate::sched::current::in_handler;
 use crate::sched::list::Fifo;
-use crate::sched::{deferred, events};
+use crate::sched::{events, handlers};
 use crate::sched::events::events;
 use crate::sys::kernel;
 use crate::sys::kernel::File;
@@ -301,7 +301,7 @@ pub(crate) fn watched_and_closed_by_a_handler() {
         in_handler(|| close(N));
         assert_eq!(kernel::open(), N);
         kernel::put(G, 1, 0);
-        deferred::do_chore();
+        handlers::do_chore();
         kernel::put(F, 1, 0);
         assert_eq!(reader.join().unwrap(), From(F));
         world.end(&[(N, G)]);
@@ -316,7 +316,7 @@ pub(crate) fn watched_and_closed_by_a_handler_beside_a_newcomer() {
         in_handler(|| close(N));
         assert_eq!(kernel::open(), N);
         let newcomer = read();
-        deferred::do_chore();
+        handlers::do_chore();
         kernel::put(F, 1, 0);
         assert_eq!(reader.join().unwrap(), From(F));
         kernel::put(G, 1, 0);
@@ -332,7 +332,7 @@ pub(crate) fn watched_and_closed_by_a_handler_in_time() {
             let world = World::new(2);
             let reader = read_again(Some(deadline));
             in_handler(|| close(N));
-            deferred::do_chore();
+            handlers::do_chore();
             kernel::put(F, 1, 0);
             assert!([From(F), TimedOut].contains(&reader.join().unwrap()), "lost or doubled");
             world.end(&[]);

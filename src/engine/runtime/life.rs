@@ -13,8 +13,7 @@ use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By};
-use crate::engine::sched::start::stock_up;
-use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::start::{ThreadStack, stock_up};
 use crate::engine::sched::{self, Cluster, Green, ThreadFlags, current, records};
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
@@ -92,7 +91,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     };
     let green = free.map_or_else(records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
-        Some(size) => ThreadStack::find(size).map(|stack| green.move_in(stack)),
+        Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
         None if is_stocked => Ok(()),
         None => stock_up(cluster),
     };
@@ -111,7 +110,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 unsafe fn body(green: &'static Green, job: *const ()) {
     sanitizer::see_again();
     sanitizer::observe(green);
-    current::begin(green);
+    current::begin(Some(green));
     // Preemption is on for the first time: user code runs.
     current::on(green);
     // SAFETY: the block is the thread's own, at the start of its life.

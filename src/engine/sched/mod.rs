@@ -3,24 +3,23 @@
 //! | file | idea |
 //! |---|---|
 //! | `run` | the run loop: find a thread, switch to it, do what it asks for; making threads ready |
-//! | `thread`, `records`, `identity`, `stack` | a green thread's record; the store of records; its name and number; its stack and thread-local block |
+//! | `thread`, `records`, `identity` | a green thread's record, and the thread as C sees it; the store of records; its name and number |
 //! | `switch` | to a green thread and back; what becomes of malloc's caches |
-//! | `current`, `hiding`, `places` | which thread is this, and its way into the runtime; threads announce that they block, or may block; where a thread is hidden; where a kernel thread's words lie |
-//! | `park`, `deferred` | how a thread waits, and how another one wakes it; what signal handlers leave to the monitor |
+//! | `current`, `places` | which thread is this, where is it hidden, and its way into the runtime; threads announce that they block, or may block; where a kernel thread's words lie |
+//! | `park` | how a thread waits, and how another one wakes it |
 //! | `worker`, `processor`, `cluster` | the kernel thread; the right to run, and how it is owned and taken; all of them together, and how many threads live |
 //! | `idle`, `parker`, `steal` | sleeping and waking without a lost wake-up (`idle.md` has the proof); the word on which a kernel thread sleeps; finding the work of other processors |
 //! | `timers`, `list` | deadlines; intrusive lists |
-//! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
+//! | `start` | a thread's stack; its first time and its last: where its stack comes from, and where it goes |
 //! | `resize`, `user_policy` | more processors, or fewer; a policy that a user wrote |
 //! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
-//! | `handlers` | the program's signal handlers |
-//! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
-//! | `pthreads` | whose pthread one is |
+//! | `handlers` | the program's signal handlers, and what they leave to the monitor; user ids change in every kernel thread |
+//! | `cpu_time` | a thread's CPU time, once somebody asks for it |
 //! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
 //! | `spawner`, `thread_limit` | the spawner makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
-//! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
+//! | `fork`, `unload` | what a forked child keeps; `dlclose` waits for green threads, too |
 //! | `tuning` | what can be tuned, and what loses without it |
 //!
 //! Invariants:
@@ -48,44 +47,37 @@ mod blocked_calls;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
-pub(crate) mod deferred;
 pub(crate) mod events;
 pub(crate) mod fork;
 pub(crate) mod handlers;
 pub(crate) mod helper;
-mod hiding;
-pub(crate) mod hooked;
 pub(crate) mod identity;
 mod idle;
 pub(crate) mod io;
 pub(crate) mod list;
 pub(crate) mod locked;
 mod monitor;
-pub(crate) mod name;
 pub(crate) mod park;
 mod parker;
 pub(crate) mod places;
 pub(crate) mod preempt;
 mod processor;
-pub(crate) mod pthreads;
 pub(crate) mod records;
 pub(crate) mod resize;
 mod run;
-pub(crate) mod setxid;
 mod spawner;
 pub(crate) mod start;
 mod steal;
 pub(crate) mod switch;
 pub(crate) mod thread;
 mod thread_limit;
-pub(crate) mod thread_stack;
 pub(crate) mod timers;
 mod tuning;
 pub(crate) mod unload;
 mod user_policy;
 pub(crate) mod worker;
 
-pub(crate) use self::blocked_calls::{Blocked, BlockedAt, Place as BlockedPlace};
+pub(crate) use self::blocked_calls::Place as BlockedPlace;
 pub(crate) use self::cluster::{Cluster, Config, Counter, Ideas};
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;

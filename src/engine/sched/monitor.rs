@@ -335,10 +335,11 @@ impl<'a> Look<'a> {
                 let doing = self.observer.doing(thread);
                 preempt::note_own_call(green, &doing);
                 worker.rest.note(worker);
-                let blocked_calls = &self.cluster.blocked_calls;
-                let place = blocked_calls.find(&doing, worker, green);
-                if self.take(processor, worker, green, Lost::Blocked(place)) {
-                    blocked_calls.note(&doing, place);
+                let place = self.cluster.blocked_calls.find(&doing, worker, green);
+                if self.take(processor, worker, green, Lost::Blocked(place))
+                    && let Some(place) = place
+                {
+                    place.add();
                 }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)

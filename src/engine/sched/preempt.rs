@@ -48,6 +48,7 @@ use std::sync::OnceLock;
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::hold;
+use crate::engine::sched::switch::Bounds;
 use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, worker};
 use crate::engine::sys::kernel_thread::{self, SystemCall};
 use crate::engine::sys::observer::{Doing, Observer};
@@ -67,12 +68,8 @@ struct Text {
 static TEXT: OnceLock<Text> = OnceLock::new();
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
-/// [`install`] for a process that preempts nobody: reports hold threads, too. The signal is not reserved.
-pub(crate) fn install_for_samples(signal: i32) -> io::Result<()> {
-    install(signal)
-}
-
-/// Installs the handler. It allocates. Once per signal is enough; more calls do no harm.
+/// Installs the handler. It allocates. Once per signal is enough; more calls do no harm. (Observers hold threads by the
+/// signal in a process that preempts nobody, too: the signal is not reserved there.)
 pub(crate) fn install(signal: i32) -> io::Result<()> {
     TEXT.get_or_init(|| Text {
         libc: libc_text(),
@@ -167,9 +164,10 @@ fn send_if(
         && worker.expect_signal(thread, || {
             let process = PROCESS.load(Ordering::Relaxed) as i32;
             let sent = signal::queue(process, thread, signal, payload);
-            match sent {
-                Ok(()) | Err(libc::ESRCH) => {}
-                Err(number) => worker.cluster().spawner.tell_of_signals(number),
+            if let Err(number) = sent
+                && number != libc::ESRCH
+            {
+                worker.cluster().spawner.tell_of_signals(number);
             }
             sent.is_ok()
         })
@@ -234,17 +232,16 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     let Some(green) = worker.current.load(Ordering::Relaxed) else {
         return;
     };
-    let stack = green.bounds();
-    if stack.is_none_or(|stack| !has_room(frame, stack.bottom, stack.top)) {
-        return;
-    }
-    if worker.tick.load(Ordering::Relaxed) != payload.tick {
-        return;
-    }
-    if green.off.load(Ordering::Relaxed) != 0 {
-        return;
-    }
-    if green.flags.has(ThreadFlags::HIDDEN) || worker.is_spared(payload.tick) {
+    let has_room = |stack: Bounds| {
+        let needed = frame.room_needed();
+        needed.is_some_and(|needed| (stack.bottom + needed..=stack.top).contains(&frame.sp()))
+    };
+    if !green.bounds().is_some_and(has_room)
+        || worker.tick.load(Ordering::Relaxed) != payload.tick
+        || green.off.load(Ordering::Relaxed) != 0
+        || green.flags.has(ThreadFlags::HIDDEN)
+        || worker.is_spared(payload.tick)
+    {
         return;
     }
     if frame.mask() != worker.base_mask.get() {
@@ -252,22 +249,17 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     }
     // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
     // points to code that runs.
-    let may = unsafe {
-        may_interrupt(frame.pc(), frame.return_address_of_leaf()) || is_about_to_wait(frame)
-    };
-    if !may {
+    let (caller, call) = unsafe { (frame.return_address_of_leaf(), frame.call_ahead()) };
+    // A thread that is about to make a call which begins anew at any interruption can be suspended anywhere.
+    let is_about_to_wait =
+        || call.is_some_and(|(number, with)| SystemCall::new(number, with).begins_anew());
+    if !may_interrupt(frame.pc(), caller) && !is_about_to_wait() {
         return;
     }
     green.off.store(1, Ordering::Relaxed);
     // SAFETY: the space was checked; the thread is in user code with preemption on, so it may be
     // suspended.
     unsafe { frame.inject() };
-}
-
-/// Whether the thread, on the stack from `bottom` to `top`, can be sent through the trampoline.
-fn has_room(frame: &Frame<'_>, bottom: usize, top: usize) -> bool {
-    let stack = frame.room_needed();
-    stack.is_some_and(|stack| (bottom + stack..=top).contains(&frame.sp()))
 }
 
 /// Rule 5. `caller`: where the function returns to, if it is a leaf.
@@ -277,25 +269,9 @@ fn may_interrupt(pc: usize, caller: usize) -> bool {
     !in_libc(pc) || (in_leaf(pc) && !in_libc(caller))
 }
 
-/// Whether the thread is about to make a call that begins anew at any interruption.
-///
-/// # Safety
-/// That of [`Frame::call_ahead`].
-unsafe fn is_about_to_wait(frame: &Frame<'_>) -> bool {
-    // SAFETY: the caller's promise.
-    let call = unsafe { frame.call_ahead() };
-    call.is_some_and(|(number, arguments)| SystemCall::new(number, arguments).begins_anew())
-}
-
 fn in_libc(address: usize) -> bool {
     TEXT.get()
         .is_some_and(|text| text.libc.iter().any(|range| range.contains(&address)))
-}
-
-/// The trampoline's destination, on the interrupted stack.
-pub(crate) unsafe extern "C" fn preempted() {
-    // SAFETY: the trampoline calls it, once per injection.
-    unsafe { crate::engine::sched::current::suspend_preempted() }
 }
 
 /// The executable segments of libc and of the loader, and of the library that `malloc` is found in.

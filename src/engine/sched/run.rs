@@ -13,7 +13,7 @@ use super::steal::{look_at_others, search, stop_searching};
 use super::switch::{self, Action};
 use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
 use super::{Cluster, Green, Owned, RunLoop, ThreadFlags, Worker};
-use super::{current, enter, fork, io, start, timers};
+use super::{current, enter, fork, handlers, io, start, timers};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
 use crate::engine::probe::{self, By, Pick, Readied as Why};
@@ -46,7 +46,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             if waits_for_stack
                 && !run
                     .owned()
-                    .is_some_and(|mut p| start::move_in(&mut p, green))
+                    .is_some_and(|mut p| start::give_stack(&mut p, green))
             {
                 return start::find_stack(run, green);
             }
@@ -292,7 +292,8 @@ fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
     timers::fire_when_busy(processor, switches, worker.is_slice_over());
 }
 
-/// Makes `green` ready, which was waiting and is now the caller's.
+/// Makes `green` ready, which was waiting and is now the caller's, whatever the calling thread was doing: it may be in a
+/// signal handler.
 pub(crate) fn ready(green: &'static Green) {
     sanitizer::publish(green);
     // By reference: a move would read what was just written, in wider words, and wait for that.
@@ -303,6 +304,7 @@ pub(crate) fn ready(green: &'static Green) {
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
+        None if current::is_hidden() => handlers::defer_wake(green),
         _ => {
             let _off = current::preemption_off();
             probe::readied(By::Outside, green, Why::Woke);

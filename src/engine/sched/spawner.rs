@@ -20,7 +20,7 @@ use std::io;
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::sched::parker::Parker;
-use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
     Cluster, Owned, RunLoop, Worker, current, helper, switch, thread_limit, worker,
@@ -172,7 +172,7 @@ fn idle_stacks(cluster: &Cluster) -> Option<List> {
 }
 
 fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
-    ThreadStack::dismantle(slot, switch::spare_cache)
+    ThreadStack::destroy(slot, switch::spare_cache)
 }
 
 /// The cluster has ended, and its stacks are in the common lists: another cluster's spawner looks

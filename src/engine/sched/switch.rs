@@ -89,9 +89,10 @@ impl Bounds {
 }
 
 /// A context. Only the owner of the green thread may touch it (see `thread`), but for a look at `own`.
+#[derive(Default)]
 pub(crate) struct Context {
     /// The stack pointer of the thread. Relaxed: it belongs to the owner, and others take it for a hint.
-    own: AtomicUsize,
+    pub(super) own: AtomicUsize,
     /// The stack pointer of the run loop.
     run_loop: Cell<usize>,
 }
@@ -99,29 +100,6 @@ pub(crate) struct Context {
 impl Context {
     /// For debuggers: where the thread's stack pointer is kept.
     pub(super) const OWN: usize = core::mem::offset_of!(Context, own);
-
-    pub(crate) const fn new() -> Context {
-        Context {
-            own: AtomicUsize::new(0),
-            run_loop: Cell::new(0),
-        }
-    }
-
-    /// Has the first [`resume`](Context::resume) call `main(with)` on this stack.
-    ///
-    /// # Safety
-    /// The stack is unused, mapped as long as the process lives, and the caller's alone; its top is aligned to 16
-    /// bytes. `main` may be called with this address, and does not unwind.
-    pub(crate) unsafe fn prepare(
-        &self,
-        stack: Bounds,
-        main: unsafe extern "C" fn(*mut ()) -> !,
-        with: *mut (),
-    ) {
-        // SAFETY: the caller's promise.
-        let own = unsafe { arch::fresh_stack(stack.top, main, with) };
-        self.own.store(own, Ordering::Relaxed);
-    }
 
     /// Runs the thread until it suspends or ends. Touches no thread-local.
     ///
@@ -154,16 +132,6 @@ impl Context {
         let _unseen = sanitizer::unseen();
         // SAFETY: the run loop has left its stack in `resume`, and waits there for this thread.
         unsafe { arch::switch(self.own.as_ptr(), self.run_loop.get(), action as usize) };
-    }
-
-    /// Leaves the stack for good.
-    ///
-    /// # Safety
-    /// Called on the context's own stack, by its first code.
-    pub(super) unsafe fn end(&self) -> ! {
-        // SAFETY: the caller's promise.
-        unsafe { self.suspend(Action::Exit) };
-        crate::engine::sys::die("a thread was resumed that has ended")
     }
 
     /// Forgets the stack, up to `top`, which belongs to another thread now.
@@ -299,7 +267,7 @@ fn take_mask(worker: &'static Worker, green: &Green) {
 
 #[inline(always)]
 fn lend_cache(worker: &Worker, green: &Green) {
-    let word = green.tcache();
+    let word = green.tcache.get();
     if word.is_null() {
         return;
     }
@@ -312,7 +280,7 @@ fn lend_cache(worker: &Worker, green: &Green) {
 
 #[inline(always)]
 fn take_cache(worker: &Worker, green: &Green) {
-    let word = green.tcache();
+    let word = green.tcache.get();
     if word.is_null() {
         return;
     }

@@ -230,7 +230,7 @@ fn fire(home: &Processor, now: u64) -> Fifo {
         perturb::point("timers: expiring");
         // SAFETY: the thread left its parking before the run loop armed the timer, and cannot go on before the
         // lock is free.
-        if unsafe { &*(*green.parking()).waiter }.ticket.expire() {
+        if unsafe { &*(*green.parking()).waiter }.state.expire() {
             ready.push(green);
         }
     }
@@ -280,7 +280,8 @@ type Key = u128;
 /// The number of ranks: enough for 2^32 entries without holes.
 const RANKS: usize = 32;
 
-/// A deadline, embedded in its owner, which waits for it.
+/// A deadline, embedded in its owner, which waits for it. An entry begins idle.
+#[derive(Default)]
 pub(crate) struct Entry {
     key: Cell<Key>,
     child: Cell<Link>,
@@ -298,19 +299,6 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    /// An idle entry.
-    pub(crate) const fn new() -> Self {
-        Entry {
-            key: Cell::new(0),
-            child: Cell::new(None),
-            next: Cell::new(None),
-            previous: Cell::new(None),
-            rank: Cell::new(0),
-            queued: Cell::new(false),
-            _pinned: PhantomPinned,
-        }
-    }
-
     /// Makes a root the first child of this one.
     fn adopt(&self, root: NonNull<Entry>) {
         let rest = self.child.replace(Some(root));
@@ -493,7 +481,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn entries(count: usize) -> Box<[Entry]> {
-        (0..count).map(|_| Entry::new()).collect()
+        (0..count).map(|_| Entry::default()).collect()
     }
 
     /// Checks invariants 3 and 4 for all entries.

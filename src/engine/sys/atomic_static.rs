@@ -6,6 +6,12 @@ use crate::engine::atomic::{AtomicPtr, Ordering, const_fn};
 
 pub(crate) struct AtomicStatic<T: 'static>(AtomicPtr<T>);
 
+impl<T: Sync> Default for AtomicStatic<T> {
+    fn default() -> Self {
+        AtomicStatic::none()
+    }
+}
+
 impl<T: Sync> AtomicStatic<T> {
     const_fn! {
         pub(crate) const fn none() -> Self {

@@ -6,7 +6,7 @@
 //! kernel thread's thread-locals. So the run loop comes home after each switch, before anybody else can have the thread.
 //!
 //! What one thread has done before another one is learnt from the program's atomics, and from those of the crate that the
-//! program asked for: a ticket, the lock of a channel. Not from the scheduler's, or else all threads of a processor would seem to wait
+//! program asked for: a park state, the lock of a channel. Not from the scheduler's, or else all threads of a processor would seem to wait
 //! for each other, and no race between two would be found. So what is done at home, between `sched::current` and its
 //! end, and by a thread on its way from its stack or to it, is not seen ([`Unseen`](super::Unseen)). What passes from thread to thread there is told ([`publish`]).
 //!

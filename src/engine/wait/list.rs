@@ -13,7 +13,6 @@
 
 use core::ptr;
 
-use super::Waiter;
 use super::claim::{Claimed, Node};
 use crate::engine::atomic::Cell;
 use crate::engine::sys::perturb;
@@ -328,13 +327,6 @@ impl Chain {
     pub(crate) fn wake(self) {
         perturb::point("chain: waking");
         self.for_each(Claimed::wake);
-    }
-
-    /// [`Chain::wake`] for a caller that may be in a signal handler.
-    pub(crate) fn wake_from_anywhere(self) {
-        perturb::point("chain: waking");
-        // SAFETY: a claimed wait is alive until it is notified.
-        self.for_each(|claimed| unsafe { Waiter::wake_from_anywhere(claimed.into_waiter()) });
     }
 
     fn for_each(mut self, wake: impl Fn(Claimed)) {

@@ -1,11 +1,6 @@
 //! The stand-in for `sched`: a cluster and a record that no code can make.
 
 pub(crate) mod current;
-pub(crate) mod deferred {
-    pub(crate) use super::ready as ready_from_anywhere;
-}
-#[path = "../../sched/hooked.rs"]
-pub(crate) mod hooked;
 #[path = "../../sched/identity.rs"]
 pub(crate) mod identity;
 #[allow(dead_code, reason = "records of the scheduler are in stacks")]

@@ -10,7 +10,6 @@ use crate::engine::atomic::{AtomicPtr, AtomicU64};
 
 pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
-    pub(crate) unhooked: Cell<bool>,
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
