@@ -117,7 +117,7 @@ table! {
     green_since: usize = Green::SINCE,
     green_identity: usize = offset_of!(Green, identity),
     green_parking: usize = Green::PARKING,
-    green_stack: usize = Green::ROOM,
+    green_stack: usize = Green::STACK,
     /// The stack pointer that a suspended thread has left.
     green_stack_pointer: usize = Green::STACK_POINTER,
     worker_current: usize = offset_of!(Worker, current),

@@ -2,7 +2,8 @@
 //!
 //! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
 //! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the
-//! thread-local destructors, and says that the thread has ended (`end`); the run loop buries it.
+//! thread-local destructors, and says that the thread has ended (`end`); the run loop takes back its
+//! stack.
 
 use std::io;
 
@@ -28,8 +29,7 @@ pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io:
     sanitizer::publish(green);
     let _unseen = sanitizer::unseen();
     // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects.
-    unsafe { green.prepare((body, share.cast())) };
-    green.set_cluster(cluster);
+    unsafe { green.prepare(cluster, (body, share.cast())) };
     let identity = share.cast_mut().cast();
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Ordering::Release);

@@ -62,7 +62,6 @@ use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::resize::Size;
-use crate::engine::sched::start::WaitingForStack;
 use crate::engine::sched::user_policy::UserPolicy;
 use crate::engine::sched::{Owned, Processor, Worker, current, helper, monitor, spawner, worker};
 use crate::engine::sys::lock::Lock;
@@ -131,7 +130,7 @@ pub(crate) struct Cluster {
     pub(crate) watched: Watched,
 
     /// Threads that have no stack yet, and wait for one.
-    pub(super) waiting_for_stack: Lock<WaitingForStack>,
+    pub(super) needs_stack: AtomicBool,
     /// How many green threads live, and whether a thread waits for the last one to end: here.
     pub(crate) live_count: LiveCount,
     pub(crate) drained: Waiter,
@@ -188,7 +187,7 @@ impl Cluster {
             spawner: spawner::Spawner::new(),
             monitor: Parker::awake(),
             watched: Watched::new(),
-            waiting_for_stack: Lock::new(WaitingForStack::default()),
+            needs_stack: AtomicBool::new(false),
             live_count: LiveCount::new(),
             drained: Waiter::new(),
             emptied: Waiter::new(),

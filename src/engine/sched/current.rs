@@ -91,15 +91,9 @@ pub(crate) struct Hiding {
 /// What [`Hiding::hide`] has changed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Changed {
-    frame: bool,
+    /// The thread was not hidden before.
+    pub(crate) frame: bool,
     flag: bool,
-}
-
-impl Changed {
-    /// Whether the thread was not hidden before.
-    pub(crate) fn is_outermost(self) -> bool {
-        self.frame
-    }
 }
 
 impl Hiding {
@@ -377,14 +371,11 @@ pub(crate) fn preemption_off() -> PreemptionOff {
 #[inline]
 pub(crate) fn preemption_off_by_user() -> PreemptionOff {
     let off = preemption_off();
-    let count = off.0.map_or(0, |green| green.off.load(Relaxed));
-    if count > MOST_GUARDS {
+    if off.0.is_some_and(|green| green.off.load(Relaxed) > 1 << 31) {
         crate::engine::sys::die("a thread has forgotten 2^31 guards of policies' locks");
     }
     off
 }
-
-const MOST_GUARDS: u32 = 1 << 31;
 
 impl Drop for PreemptionOff {
     #[inline]
@@ -546,10 +537,11 @@ pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
 }
 
 /// Runs `f` with one of the thread's flags set.
-#[inline]
-fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
-    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
-    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
+#[inline(always)]
+fn with_flag<T>(flag: fn(&Green) -> &AtomicBool, f: impl FnOnce() -> T) -> T {
+    struct Set(fn(&Green) -> &AtomicBool, bool);
+    impl Drop for Set {
+        #[inline(always)]
         fn drop(&mut self) {
             if let Some(green) = green() {
                 (self.0)(green).store(self.1, Relaxed);
@@ -559,14 +551,12 @@ fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() ->
             }
         }
     }
+    let green = green();
     // Only the thread itself writes the flag.
-    let before = green().is_some_and(|green| {
-        let flag = flag(green);
-        let before = flag.load(Relaxed);
-        flag.store(true, Relaxed);
-        before
-    });
-    let _set = Set(flag, before);
+    let _set = Set(flag, green.is_some_and(|green| flag(green).load(Relaxed)));
+    if let Some(green) = green {
+        flag(green).store(true, Relaxed);
+    }
     f()
 }
 

@@ -167,7 +167,7 @@ fn begin_as_child() -> bool {
 
 /// The calling thread is about to `vfork`. Returns whether it was not hidden.
 pub(crate) extern "C" fn before_vfork() -> bool {
-    current::hide(current::VFORK).is_outermost()
+    current::hide(current::VFORK).frame
 }
 
 /// The parent goes on, with the result of the system call. `was_seen`: what [`before_vfork`] said.

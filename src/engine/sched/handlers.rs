@@ -217,22 +217,23 @@ pub(crate) unsafe fn set_action(
     let Some(place) = usize::try_from(signal).ok().and_then(|i| HANDLERS.get(i)) else {
         return real(new);
     };
-    // SAFETY: the caller's promise; the thread's own `errno`.
+    // SAFETY: `new` and `old` are valid or null, as `sigaction` demands; `errno` is the thread's own.
     unsafe {
-        let handler = new.as_ref().map_or(libc::SIG_DFL, |new| new.sa_sigaction);
+        let handler = new.as_ref().map(|new| new.sa_sigaction);
         let mut given = new;
         let mut before = place.load(Relaxed);
         let mut ours: libc::sigaction;
-        if !new.is_null() && is_reserved(signal) && !signal::is_own(handler) {
+        if handler.is_some_and(|new| is_reserved(signal) && !signal::is_own(new)) {
             *libc::__errno_location() = libc::EINVAL;
             return -1;
         }
-        if !new.is_null() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+        if handler.is_some() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
             word::faults_are_caught(false); // the crate says so once its handler is in place
         }
         // A child of `vfork` has actions of its own, and none of its own memory.
-        let is_ours = is_programs(handler) && signal > 0 && !current::is_child_of_vfork();
-        if is_ours {
+        let kept = handler.filter(|&new| is_programs(new) && signal > 0);
+        let kept = kept.filter(|_| !current::is_child_of_vfork());
+        if let Some(handler) = kept {
             before = keep(signal, handler);
             ours = *new;
             ours.sa_sigaction = called();
@@ -241,21 +242,21 @@ pub(crate) unsafe fn set_action(
             given = &ours;
         }
         let result = real(given);
-        if result != 0 && is_ours {
-            place.store(before, Relaxed);
+        if result != 0 {
+            if kept.is_some() {
+                place.store(before, Relaxed);
+            }
+            return result;
         }
-        if result == 0 && !new.is_null() {
-            match handler {
-                libc::SIG_IGN => IGNORED.fetch_or(bit(signal), Relaxed),
-                _ => IGNORED.fetch_and(!bit(signal), Relaxed),
-            };
+        match handler {
+            Some(libc::SIG_IGN) => _ = IGNORED.fetch_or(bit(signal), Relaxed),
+            Some(_) => _ = IGNORED.fetch_and(!bit(signal), Relaxed),
+            None => {}
         }
-        if result == 0
-            && let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called())
-        {
+        if let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called()) {
             old.sa_sigaction = before;
         }
-        result
+        0
     }
 }
 

@@ -18,7 +18,7 @@ use crate::engine::probe;
 use crate::engine::sched::{Green, ThreadFlags};
 use crate::engine::sys::{kernel_thread, perturb, signal};
 
-/// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.
+/// A thread that has been locked so often stays locked: its count can be no higher, or the thread was locked for good.
 const FOR_GOOD: u16 = u16::MAX;
 
 /// The calling green thread stays on its kernel thread, once more.

@@ -37,7 +37,7 @@
 //! | bound | then |
 //! |---|---|
 //! | slots of a local queue | half of it goes to the processor's overflow, which has no bound |
-//! | stacks at hand | a worker without a processor makes one (`start`) |
+//! | stacks at hand | the thread goes to the back of the queue while the spawner makes one (`start`) |
 //! | spare workers | the processor sleeps on; the spawner makes a worker, which looks for work first of all |
 //! | kernel threads | the spawner asks again; a thread that comes back from the kernel takes an idle processor |
 //! | the turn at events | a worker that does not get it sleeps on its futex (`io`) |

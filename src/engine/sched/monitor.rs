@@ -439,9 +439,8 @@ impl<'a> Look<'a> {
         worker.end_slice(seen.slice);
         let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
-        let signal = self.cluster.config.signal;
         let has_moved = seen.moved_at == self.now;
-        let send = || preempt::send(worker, green, signal, self.now, has_moved, self.observer);
+        let send = || preempt::send(worker, green, self.now, has_moved, self.observer);
         if !green.calls_itself.load(Ordering::Relaxed) && over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
@@ -541,11 +540,10 @@ impl Look<'_> {
                 worker.rest.note(worker);
                 continue;
             }
-            let signal = self.cluster.config.signal;
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
             if worker.rest.is_over(worker, cpu)
-                && preempt::send(worker, green, signal, self.now, has_moved, self.observer)
+                && preempt::send(worker, green, self.now, has_moved, self.observer)
             {
                 green.calls_itself.store(false, Ordering::Relaxed);
                 self.event = true;

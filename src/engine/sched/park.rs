@@ -104,7 +104,7 @@ impl Parking {
     /// # Safety
     /// The words were copied out of a park while it was one.
     pub(crate) unsafe fn from_words(words: [usize; Parking::WORDS]) -> Parking {
-        // SAFETY: a park consists of words without gaps; the caller's promise.
+        // SAFETY: a park consists of words without gaps, and these are the words of one.
         unsafe { core::mem::transmute(words) }
     }
 
@@ -266,7 +266,7 @@ impl Waiter {
     /// It is alive at least until it is notified.
     #[inline]
     pub(crate) unsafe fn wake_at(waiter: *const Waiter) {
-        // SAFETY: the caller's promise.
+        // SAFETY: it is alive until `notify_at` notifies it, and is not touched afterwards.
         if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
             ready(green);
         }

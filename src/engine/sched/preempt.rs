@@ -42,6 +42,7 @@
 
 use core::ffi::CStr;
 use core::ops::{ControlFlow, Range};
+use std::ffi::CString;
 use std::io;
 use std::sync::OnceLock;
 
@@ -91,12 +92,11 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 pub(crate) fn send(
     worker: &Worker,
     green: &Green,
-    signal: i32,
     now: u64,
     has_moved: bool,
     observer: &mut Observer,
 ) -> bool {
-    send_if(worker, green, signal, now, |thread| {
+    send_if(worker, green, now, |thread| {
         let is_blocked = observer.is_blocked(thread);
         if is_blocked == Some(true) {
             note_own_call(green, &observer.doing(thread));
@@ -121,33 +121,17 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
 /// Sends the signal to a worker whose thread waits in a call that begins anew, if the kernel says so:
 /// the handler suspends the thread before that call, and the thread makes the call again when it goes
 /// on.
-pub(crate) fn evict(
-    worker: &Worker,
-    green: &Green,
-    signal: i32,
-    now: u64,
-    observer: &mut Observer,
-) {
-    send_if(
-        worker,
-        green,
-        signal,
-        now,
-        |thread| matches!(observer.doing(thread), Doing::Call(call) if call.begins_anew()),
-    );
+pub(crate) fn evict(worker: &Worker, green: &Green, now: u64, observer: &mut Observer) {
+    let begins_anew =
+        |thread| matches!(observer.doing(thread), Doing::Call(call) if call.begins_anew());
+    send_if(worker, green, now, begins_anew);
 }
 
-fn send_if(
-    worker: &Worker,
-    green: &Green,
-    signal: i32,
-    now: u64,
-    is_ripe: impl FnOnce(i32) -> bool,
-) -> bool {
+fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -> bool) -> bool {
     handlers::look(now);
     // Acquire, here and below: pairs with the Release stores of both in `switch::to`.
     let tick = worker.tick.load(Ordering::Acquire);
-    let thread = worker.kernel_thread.load(Ordering::Relaxed) as i32;
+    let thread = worker.thread();
     let payload = Payload {
         who: worker.index,
         tick,
@@ -163,6 +147,7 @@ fn send_if(
         && worker.tick.load(Ordering::Relaxed) == tick
         && worker.expect_signal(thread, || {
             let process = PROCESS.load(Ordering::Relaxed) as i32;
+            let signal = worker.cluster().config.signal;
             let sent = signal::queue(process, thread, signal, payload);
             if let Err(number) = sent
                 && number != libc::ESRCH
@@ -173,18 +158,19 @@ fn send_if(
         })
 }
 
-/// Whether a signal for the whole process is under way that a kernel thread with this mask would take. Who asks blocks
-/// all signals: the monitor before it sends one, the handler of ours, and a worker before it takes any.
+/// Whether a signal for the whole process is under way that a kernel thread with this mask would take. The caller blocks
+/// all signals: the monitor before it sends one, the preemption signal's handler, and a worker before it takes any.
 ///
-/// The kernel wakes one thread for such a signal, the first one if that takes it. But any thread that is about to run a handler takes
-/// all that wait: a worker that we signal now would take it from the program's first thread, in a sleep, say, that it is to
-/// end. So that thread gets a moment to come to a CPU.
+/// The kernel wakes one thread for such a signal, the first one if that takes it. But any thread that is about to run a
+/// handler takes all signals that wait: a worker that is signalled now would take one from the program's first thread, in
+/// a sleep, say, that the signal is to end. So that thread gets a moment to come to a CPU.
 pub(super) fn would_take_others(mask: Mask) -> bool {
-    /// So long a thread that was woken waits for a CPU, on a busy system. Meanwhile processors are taken from threads that compute.
+    /// How long a thread that was woken may wait for a CPU, on a busy system. Meanwhile processors are taken from
+    /// threads that compute.
     const MOST: u64 = 500_000_000;
     /// Since when there has been one; 0: there is none.
     static SINCE: AtomicU64 = AtomicU64::new(0);
-    // Ours is for this thread alone; the monitor may have sent it again.
+    // The preemption signal is for this thread alone; the monitor may have sent it again.
     if signal::pending() & !(mask | handlers::reserved()) == 0 {
         SINCE.store(0, Ordering::Relaxed);
         return false;
@@ -194,8 +180,8 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     begun.is_ok() || begun.is_err_and(|since| now.saturating_sub(since) < MOST)
 }
 
-/// Waits while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another one's signal;
-/// about `most` nanoseconds at most.
+/// Waits while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another
+/// thread's signal; about `most` nanoseconds at most.
 pub(super) fn leave_others(mask: Mask, most: u64) {
     /// Nanoseconds after which it asks again.
     const A_MOMENT: u64 = 100_000;
@@ -294,28 +280,10 @@ fn libc_text() -> Vec<Range<usize>> {
 
 /// Functions of libc that call nothing and hold nothing: a thread can be suspended in them.
 fn leaf_functions() -> Vec<Range<usize>> {
-    const NAMES: [&CStr; 16] = [
-        c"memcpy",
-        c"memmove",
-        c"mempcpy",
-        c"memset",
-        c"memcmp",
-        c"bcmp",
-        c"memchr",
-        c"memrchr",
-        c"rawmemchr",
-        c"strlen",
-        c"strnlen",
-        c"strcmp",
-        c"strncmp",
-        c"strchr",
-        c"strrchr",
-        c"syscall",
-    ];
-    NAMES
-        .iter()
-        .filter_map(|name| function_range(name))
-        .collect()
+    const NAMES: &str = "memcpy memmove mempcpy memset memcmp bcmp memchr memrchr rawmemchr strlen strnlen strcmp \
+        strncmp strchr strrchr syscall";
+    let names = NAMES.split(' ').filter_map(|name| CString::new(name).ok());
+    names.filter_map(|name| function_range(&name)).collect()
 }
 
 unsafe extern "C" {

@@ -119,7 +119,7 @@ pub(super) fn complete(
             }
             ready_again(worker, processor, green, Readied::Preempted);
         }
-        Action::Exit => start::bury(worker, processor, green),
+        Action::Exit => start::end(worker, processor, green),
     }
     None
 }

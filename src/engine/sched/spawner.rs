@@ -23,7 +23,7 @@ use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
-    Cluster, Owned, RunLoop, Worker, current, helper, switch, thread_limit, worker,
+    Cluster, Owned, RunLoop, Worker, current, helper, start, switch, thread_limit, worker,
 };
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
@@ -85,11 +85,6 @@ impl Spawner {
         self.ring();
     }
 
-    /// Whether nobody knows when there will be another worker.
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused.load(Ordering::Relaxed)
-    }
-
     /// No preemption signal can be sent now, by this error number: the spawner says so.
     pub(crate) fn tell_of_signals(&self, number: i32) {
         if self.no_signals.swap(number as u32, Ordering::Relaxed) == 0 {
@@ -115,6 +110,7 @@ fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
     let mut looks = Looks::new();
+    let mut failures = 0;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let spawner = &cluster.spawner;
         let look_at = looks.see_to(|now| {
@@ -127,6 +123,7 @@ fn work(cluster: &'static Cluster) {
         // Told, or the time is up: it looks at everything.
         let _ = spawner.bell.sleep(next);
         perturb::point("spawner: heard");
+        start::supply(cluster, &mut failures);
         cluster.see_to_size();
         match spawner.no_signals.load(Ordering::Relaxed) {
             0 => {}

@@ -25,20 +25,11 @@
 //!   before anything else.
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a stack
-//! waits in a list, for a *finder*: the first worker with such a thread gives its processor away,
-//! and is thus free to wait for malloc, if another worker is there to run the queues: a thread in a
-//! queue may hold malloc's lock, and a worker cannot be made without that lock either. (If there is
-//! no spare worker yet, the thread goes to the back of the queue while the spawner makes one.) The finder makes a
-//! stack for the first thread of the list, which will make the next one itself,
-//! and puts the others back into the queue: while the finder was at work, a
-//! processor without a stack has sent there every new thread that it came by, thousands perhaps, and
-//! most of them can have the stack of a thread that ends. The finder leaves when the list is empty. If there is no
-//! memory it puts all back after a while.
+//! goes to the back of the queue, and the spawner, which may wait for malloc, makes a stack ([`supply`]). The worker runs
+//! the queue meanwhile: a thread in it may hold malloc's lock, or end, and leave its stack. If there are thousands of
+//! threads without a stack, the first of them that gets one makes the next one, and so on.
 //!
-//! Invariants:
-//! 1. A thread is in the list only if there is a finder that will look into it again: both are
-//!    under the list's lock.
-//! 2. A slot in a processor's cache has a `ThreadStack`.
+//! Invariant: a slot in a processor's cache has a `ThreadStack`.
 //!
 //! A thread, a record or a stack changes hands by a queue, by a list under its lock, or with the processor: this file
 //! needs orderings only for observers, who read stacks of others.
@@ -52,13 +43,12 @@ use super::{Cluster, Identity, Owned, RunLoop, Worker, current, enter, ready_glo
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::sched::cpu_time::CpuTime;
-use crate::engine::sched::list::Fifo;
 use crate::engine::sched::switch::Bounds;
 use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{Green, records};
 use crate::engine::stack::{self, Slot, reclaim::Stays};
 use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::{perturb, sanitizer};
+use crate::engine::sys::{kernel_thread, perturb, sanitizer};
 use crate::engine::tls;
 
 // ==== a thread's stack ====
@@ -266,13 +256,6 @@ pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
 
 // ==== the first time, and the last ====
 
-/// Threads that have no stack.
-#[derive(Default)]
-pub(crate) struct WaitingForStack {
-    threads: Fifo,
-    has_finder: bool,
-}
-
 /// `green`, which is new, gets a stack, if there is one at hand.
 #[inline]
 pub(super) fn give_stack(processor: &mut Owned<'_>, green: &'static Green) -> bool {
@@ -292,70 +275,44 @@ pub(super) fn give_stack(processor: &mut Owned<'_>, green: &'static Green) -> bo
     true
 }
 
-/// There was no stack for `green`, which waits for one. This worker makes it, unless another worker
-/// is the finder already.
+/// There was no stack for `green`, which goes to the back of the queue while the spawner makes one.
 #[cold]
 #[inline(never)]
 pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     let worker = run.worker();
     worker.use_native_tls();
     let cluster = worker.cluster();
-    // A spare that gets a processor meanwhile runs the queues, too; if it is held up by a lock of malloc's in its turn,
-    // `thread_limit` evicts what it runs.
-    if cluster.spare_count() == 0 && !cluster.spawner.is_refused() {
-        cluster.spawner.call();
-        ready_globally(green, Readied::Arrived);
-        return Rested::Working { searching: false };
-    }
-    {
-        let mut waiting = cluster.waiting_for_stack.lock();
-        waiting.threads.push(green);
-        if core::mem::replace(&mut waiting.has_finder, true) {
-            return Rested::Working { searching: false };
-        }
+    if !cluster.needs_stack.swap(true, Ordering::Relaxed) {
+        cluster.spawner.ring();
     }
     perturb::point("find_stack: waits");
-    current::set_scheduling(false);
-    if let Some(processor) = run.surrender() {
-        cluster.lay_to_rest(processor);
+    // The policy has had the thread as a new one before.
+    ready_globally(green, Readied::Arrived);
+    kernel_thread::give_way();
+    Rested::Working { searching: false }
+}
+
+/// The spawner makes a stack, if a thread waits for one. `failures`: how often in a row there was no memory for it.
+pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
+    if !cluster.needs_stack.swap(false, Ordering::Relaxed) {
+        return;
     }
-    let mut failures = 0_u32;
-    let next = || {
-        let mut waiting = cluster.waiting_for_stack.lock();
-        let green = waiting.threads.pop();
-        waiting.has_finder = green.is_some();
-        green
+    let Err(error) = stock_up(cluster) else {
+        *failures = 0;
+        return;
     };
-    while let Some(green) = next() {
-        match ThreadStack::find(cluster.config.stack_size) {
-            Ok(stack) => {
-                // Its processor may have no stack for the next thread either.
-                green.took_last.set(true);
-                green.start_on(stack);
-            }
-            Err(error) => {
-                failures = failures.saturating_add(1);
-                if failures == SAY_SO {
-                    // This is not `eprintln!`, which panics if nobody reads it.
-                    let text = "greenthread: threads that were spawned wait for a stack";
-                    let _ = writeln!(io::stderr(), "{text}: {error}");
-                }
-                std::thread::sleep(PAUSE);
-            }
-        }
-        // The policy has had each of them as a new thread before.
-        ready_globally(green, Readied::Arrived);
-        let mut others = core::mem::take(&mut cluster.waiting_for_stack.lock().threads);
-        while let Some(other) = others.pop() {
-            ready_globally(other, Readied::Arrived);
-        }
+    *failures = failures.saturating_add(1);
+    if *failures == SAY_SO {
+        // This is not `eprintln!`, which panics if nobody reads it.
+        let text = "greenthread: threads that were spawned wait for a stack";
+        let _ = writeln!(io::stderr(), "{text}: {error}");
     }
-    cluster.wait_for_processor(run)
+    std::thread::sleep(PAUSE);
 }
 
 /// The thread has ended: its block is reset, and others can use its stack and its record.
 #[inline(always)]
-pub(super) fn bury(
+pub(super) fn end(
     worker: &'static Worker,
     processor: Option<&mut Owned<'_>>,
     green: &'static Green,
@@ -379,7 +336,7 @@ pub(super) fn bury(
             cluster.live_count.outside.ended.add_shared(1);
         }
     }
-    perturb::point("bury: counted");
+    perturb::point("end: counted");
     if cluster.was_last() {
         worker.use_native_tls();
         say_drained(cluster);

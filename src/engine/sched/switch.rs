@@ -108,8 +108,8 @@ impl Context {
     /// is the green thread's.
     #[inline(always)]
     pub(crate) unsafe fn resume(&self) -> Action {
-        // SAFETY: the stack is prepared, or its thread has left it, and nobody else is on it: the caller's promise.
-        // The word is an action: only `suspend` comes back here.
+        // SAFETY: the stack is prepared, or its thread has left it, and the caller alone may run the thread, so nothing
+        // else runs on the stack. The word is an action: only `suspend` comes back here.
         unsafe {
             let word = arch::switch(self.run_loop.as_ptr(), self.own.load(Ordering::Relaxed), 0);
             core::mem::transmute::<usize, Action>(word)
@@ -130,16 +130,9 @@ impl Context {
     #[inline(always)]
     pub(crate) unsafe fn suspend(&self, action: Action) {
         let _unseen = sanitizer::unseen();
-        // SAFETY: the run loop has left its stack in `resume`, and waits there for this thread.
+        // SAFETY: this is the context's own stack, so its thread runs: the run loop has left its stack in `resume`, and
+        // waits there for this thread.
         unsafe { arch::switch(self.own.as_ptr(), self.run_loop.get(), action as usize) };
-    }
-
-    /// Forgets the stack, up to `top`, which belongs to another thread now.
-    pub(super) fn forget(&self, top: usize) {
-        let own = self.own.load(Ordering::Relaxed);
-        // SAFETY: the thread has left its last frames for good, here.
-        unsafe { sanitizer::forget_frames(own, top - own) };
-        self.own.store(0, Ordering::Relaxed);
     }
 }
 
@@ -176,7 +169,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     fence(Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     worker.use_thread_tls();
-    // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a
+    // SAFETY: the block is `green`'s, and the caller owns `green`, which is ready to run; nothing here touches a
     // thread-local.
     let action = unsafe {
         arch::set_thread_pointer(green.thread_pointer.get());
@@ -193,16 +186,14 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`inspect::threads`).
     worker.current.store(None, Ordering::Release);
-    let floats = FloatControl::current();
-    if floats != FloatControl::DEFAULT {
-        take_floats(green, floats);
-    }
     if handlers::exist() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         worker.use_native_tls();
     }
-    if green.flags.has(ThreadFlags::MASK | ThreadFlags::CLOCKED) {
-        leave_odd(worker, green);
+    let floats = FloatControl::current();
+    let is_odd = green.flags.has(ThreadFlags::MASK | ThreadFlags::CLOCKED);
+    if is_odd || floats != FloatControl::DEFAULT {
+        leave_odd(worker, green, floats);
     }
     if let Action::Preempt = action {
         green.flags.add(ThreadFlags::CACHE);
@@ -233,20 +224,17 @@ fn enter_odd(worker: &Worker, green: &Green) {
 
 #[cold]
 #[inline(never)]
-fn leave_odd(worker: &'static Worker, green: &Green) {
+fn leave_odd(worker: &'static Worker, green: &Green, floats: FloatControl) {
+    if floats != FloatControl::DEFAULT {
+        green.flags.keep_floats(floats);
+        FloatControl::DEFAULT.set();
+    }
     if green.flags.has(ThreadFlags::CLOCKED) {
         cpu_time::ends(green);
     }
     if green.flags.has(ThreadFlags::MASK) {
         take_mask(worker, green);
     }
-}
-
-#[cold]
-#[inline(never)]
-fn take_floats(green: &Green, floats: FloatControl) {
-    green.flags.keep_floats(floats);
-    FloatControl::DEFAULT.set();
 }
 
 fn take_mask(worker: &'static Worker, green: &Green) {
@@ -274,7 +262,7 @@ fn lend_cache(worker: &Worker, green: &Green) {
     if worker.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
         worker.tcache.set(take_spare_cache());
     }
-    // SAFETY: a word of the green thread's block, which is ours while it does not run.
+    // SAFETY: a word of the green thread's block, which is the run loop's while the thread does not run.
     unsafe { word.write(worker.tcache.replace(tls::no_cache())) };
 }
 
@@ -289,7 +277,7 @@ fn take_cache(worker: &Worker, green: &Green) {
     if worker.tcache.get() == tls::no_cache() {
         worker.tcache.set(cache);
     } else if cache != tls::no_cache() && !spare_cache(cache) {
-        // SAFETY: as above. The pool is full: the thread keeps what it has.
+        // SAFETY: as in `lend_cache`. The pool is full: the thread keeps what it has.
         unsafe { word.write(cache) };
         green.flags.add(ThreadFlags::CACHE);
     }

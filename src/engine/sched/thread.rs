@@ -208,7 +208,7 @@ impl Green {
     /// For debuggers: where the parts lie that this file keeps to itself.
     pub(crate) const SINCE: usize = offset_of!(Green, since) + Since::AT;
     pub(crate) const PARKING: usize = offset_of!(Green, parking);
-    pub(crate) const ROOM: usize = offset_of!(Green, stack);
+    pub(crate) const STACK: usize = offset_of!(Green, stack);
     pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::OWN;
 
     pub(super) fn new() -> Green {
@@ -226,10 +226,6 @@ impl Green {
             Some(cluster) => cluster,
             None => die("a running thread has no cluster"),
         }
-    }
-
-    pub(crate) fn set_cluster(&self, cluster: &'static Cluster) {
-        self.cluster.store(Some(cluster), Ordering::Relaxed);
     }
 
     /// The kernel thread that runs this thread, which has been resumed at least once.
@@ -254,12 +250,13 @@ impl Green {
         self.worker.store(Some(worker), Ordering::Release);
     }
 
-    /// Sets the function of the thread.
+    /// Makes this a thread of `cluster`, and sets its function.
     ///
     /// # Safety
     /// The thread is new and the caller's; `main`'s function may be called with its address, once,
     /// whenever the thread first runs, and does not unwind.
-    pub(crate) unsafe fn prepare(&self, main: Main) {
+    pub(crate) unsafe fn prepare(&self, cluster: &'static Cluster, main: Main) {
+        self.cluster.store(Some(cluster), Ordering::Relaxed);
         self.main.set(Some(main));
     }
 
@@ -291,8 +288,10 @@ impl Green {
         self.calls_itself.store(false, Ordering::Relaxed);
         match self.stack.load(Ordering::Relaxed) {
             Some(stack) => {
-                self.context.forget(stack.bounds.top);
                 self.stack.store(None, Ordering::Relaxed);
+                let own = self.context.own.swap(0, Ordering::Relaxed);
+                // SAFETY: the thread has left its last frames for good.
+                unsafe { sanitizer::forget_frames(own, stack.bounds.top - own) };
                 stack
             }
             None => die("a thread has ended that had no stack"),

@@ -86,12 +86,12 @@ impl Shortage {
 
     /// Asks the next threads to give up their workers.
     fn evict_some(&mut self, cluster: &'static Cluster, now: u64, observer: &mut Observer) {
-        let (signal, last, count) = (cluster.config.signal, self.last, worker::count());
+        let (last, count) = (self.last, worker::count());
         let all = (1..=count).filter_map(|i| worker::get((last + i) % count));
         let of_cluster = all.filter(|worker| worker.is_of(cluster));
         let strays = of_cluster.filter_map(|worker| Some((worker, stray(worker)?)));
         for (worker, green) in strays.take(PROBES) {
-            preempt::evict(worker, green, signal, now, observer);
+            preempt::evict(worker, green, now, observer);
             self.last = worker.index as usize;
         }
     }

@@ -79,7 +79,7 @@ fn run_one_after_another(run: &mut RunLoop, program: &dyn Program, mut next: Nex
             Action::Yield => ready_from(processor, green, Readied::Yielded),
             Action::Park => park(processor, green),
             Action::Exit => {
-                start::bury(processor, green);
+                start::end(processor, green);
                 program.ended(green);
             }
         }
