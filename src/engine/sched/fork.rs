@@ -8,7 +8,7 @@
 //! process ends, as it would with a pthread.
 //!
 //! How it is noticed: `fork` calls the atfork handler. `_Fork` and `clone` do not, so they are ours, and a page that
-//! the kernel clears in every child that has a copy of the memory ([`WORD`]) tells of those that come past them.
+//! the kernel clears in every child that has a copy of the memory ([`is_child`]) tells of those that come past them.
 //! A child that *shares* the memory (`vfork`, `clone` with CLONE_VM) is another process in the middle of its
 //! parent's thread. That thread is hidden as in a signal handler (`sched::current`) until the child has its own
 //! memory, or, where that cannot be known, for good.
@@ -22,16 +22,15 @@
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
-use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::engine::inspect::{epoch, hold, kernel};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
+
+pub(crate) use crate::engine::sched::current::is_forked_child as is_child;
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
-/// A word that is 0 in a child of the process that has registered: the kernel clears its page.
-static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_RUNTIME).cast_mut());
-static NO_RUNTIME: AtomicU32 = AtomicU32::new(1);
 /// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,
 /// and its bytes.
 static RSEQ: OnceLock<Option<(isize, u32)>> = OnceLock::new();
@@ -85,11 +84,8 @@ pub(crate) fn register() {
             unsafe { libc::madvise(page as *mut _, mm::page(), libc::MADV_WIPEONFORK) == 0 }
         });
         if let Some(page) = page {
-            let word = page as *mut AtomicU32;
             // SAFETY: the page is ours, and stays for good.
-            unsafe { (*word).store(1, Ordering::Relaxed) };
-            // Release: the word; partner: Acquire in `is_child`.
-            WORD.store(word, Ordering::Release);
+            current::tell_child_by(unsafe { &*(page as *const AtomicU32) });
         }
         // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
         unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
@@ -148,17 +144,9 @@ extern "C" fn in_child() {
     Identity::set_own(green.identity.load(Ordering::Relaxed));
 }
 
-/// Whether this process was forked from one with a runtime.
-#[inline]
-pub(crate) fn is_child() -> bool {
-    // Acquire: the word; partner: Release in `register`.
-    // SAFETY: a static, or a word on a page that stays.
-    let word = unsafe { &*WORD.load(Ordering::Acquire) };
-    word.load(Ordering::Relaxed) == 0 && begin_as_child()
-}
-
+/// This is a forked child: the first question after that comes here. Returns true.
 #[cold]
-fn begin_as_child() -> bool {
+pub(super) fn begin_as_child() -> bool {
     if !FORKED.load(Ordering::Relaxed) {
         in_child();
     }

@@ -13,7 +13,7 @@ use super::run::{complete, ready_again};
 use super::switch::Action;
 use super::{Owned, RunLoop, Worker, current};
 use crate::engine::atomic::Ordering;
-use crate::engine::policy::{Next, Readied, Ready};
+use crate::engine::policy::Readied;
 use crate::engine::probe;
 use crate::engine::sched::{Green, ThreadFlags};
 use crate::engine::sys::{kernel_thread, perturb, signal};
@@ -114,11 +114,6 @@ pub(super) fn keeps_mask(worker: &'static Worker, green: &Green) -> bool {
         green.flags.remove(ThreadFlags::LOCKED);
     }
     has_signal
-}
-
-/// A thread that is locked to this worker and was handed to it.
-pub(super) fn handed(worker: &'static Worker) -> Option<Next> {
-    worker.handed.take().map(|green| Ready::new(green).into())
 }
 
 pub(super) fn is_bound_here(worker: &'static Worker, green: &'static Green) -> bool {

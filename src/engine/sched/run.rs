@@ -7,7 +7,7 @@
 //! The fast path touches no thread-local: invariant 3 of the folder.
 
 use super::idle::Rested;
-use super::locked::{hand_to_its_worker, handed, is_bound_here, stay};
+use super::locked::{hand_to_its_worker, is_bound_here, stay};
 use super::park::Parking;
 use super::steal::{look_at_others, search, stop_searching};
 use super::switch::{self, Action};
@@ -216,7 +216,8 @@ fn look_for_work(
     processor.note_cpu();
     timers::fire_own(processor);
     io::flush(processor);
-    let handed = handed(worker);
+    // A thread that is locked to this worker.
+    let handed = worker.handed.take().map(|green| Ready::new(green).into());
     if handed.is_none() && processor.is_surplus() {
         step_down(worker, processor);
         return Err(NothingFound { searching });

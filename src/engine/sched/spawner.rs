@@ -25,8 +25,8 @@ use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
     Cluster, Owned, RunLoop, Worker, current, helper, start, switch, thread_limit, worker,
 };
-use crate::engine::stack::reclaim::{self, Looks, Stays};
-use crate::engine::stack::{List, Slot};
+use crate::engine::stack::List;
+use crate::engine::stack::reclaim::{self, Looks};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer, signal};
 
 /// Where calls arrive.
@@ -116,7 +116,7 @@ fn work(cluster: &'static Cluster) {
         let look_at = looks.see_to(|now| {
             let go_on = || !spawner.bell.is_woken();
             let idle = || idle_stacks(cluster);
-            reclaim::look(now, cluster.active(), idle, dismantle, go_on)
+            reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on)
         });
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
@@ -168,10 +168,6 @@ fn idle_stacks(cluster: &Cluster) -> Option<List> {
     stacks
 }
 
-fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
-    ThreadStack::destroy(slot, switch::spare_cache)
-}
-
 /// The cluster has ended, and its stacks are in the common lists: another cluster's spawner looks
 /// after them. If there is none, the caller is no green thread, and returns them now.
 pub(super) fn leave_stacks(cluster: &Cluster) {
@@ -181,7 +177,7 @@ pub(super) fn leave_stacks(cluster: &Cluster) {
             let _off = current::preemption_off();
             ask_to_reclaim(other);
         }
-        None => reclaim::all(cluster.active(), dismantle),
+        None => reclaim::all(cluster.active(), ThreadStack::destroy),
     }
 }
 

@@ -43,7 +43,7 @@ use super::{Cluster, Identity, Owned, RunLoop, Worker, current, enter, ready_glo
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::sched::cpu_time::CpuTime;
-use crate::engine::sched::switch::Bounds;
+use crate::engine::sched::switch::{Bounds, spare_cache};
 use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{Green, records};
 use crate::engine::stack::{self, Slot, reclaim::Stays};
@@ -160,11 +160,10 @@ impl ThreadStack {
     }
 
     /// Gives the memory of a free stack back. An error: it cannot be had now, and the slot, which the
-    /// caller has taken out of its list, is the caller's as before. `spare` takes malloc's cache; false:
-    /// it has no place for the cache.
+    /// caller has taken out of its list, is the caller's as before.
     ///
     /// Takes malloc's locks: call it on a kernel thread that runs no green thread.
-    pub(crate) fn destroy(slot: &'static Slot, spare: fn(usize) -> bool) -> Result<(), Stays> {
+    pub(crate) fn destroy(slot: &'static Slot) -> Result<(), Stays> {
         let stack = ThreadStack::on(slot);
         // Memory that is locked cannot be given back. And without malloc's word, its cache cannot be found.
         if stack.tcache.is_null() || stack::trim(slot).is_err() {
@@ -173,7 +172,7 @@ impl ThreadStack {
         let extra = slot.extra.swap(0, Ordering::Relaxed);
         let gives_cache = || {
             // SAFETY: the word is in the block of a free stack, which is the caller's.
-            !stack.has_cache() || spare(unsafe { stack.tcache.read() })
+            !stack.has_cache() || spare_cache(unsafe { stack.tcache.read() })
         };
         if !(epoch::none_is_open() && gives_cache()) {
             // Release: as in `make`.

@@ -286,16 +286,15 @@ impl Green {
     pub(crate) fn end(&self) -> &'static ThreadStack {
         self.flags.0.store(ThreadFlags::NEW, Ordering::Relaxed);
         self.calls_itself.store(false, Ordering::Relaxed);
-        match self.stack.load(Ordering::Relaxed) {
-            Some(stack) => {
-                self.stack.store(None, Ordering::Relaxed);
-                let own = self.context.own.swap(0, Ordering::Relaxed);
-                // SAFETY: the thread has left its last frames for good.
-                unsafe { sanitizer::forget_frames(own, stack.bounds.top - own) };
-                stack
-            }
-            None => die("a thread has ended that had no stack"),
-        }
+        let Some(stack) = self.stack.load(Ordering::Relaxed) else {
+            die("a thread has ended that had no stack")
+        };
+        self.stack.store(None, Ordering::Relaxed);
+        let own = self.context.saved_stack_pointer();
+        // SAFETY: the thread has left its last frames for good.
+        unsafe { sanitizer::forget_frames(own, stack.bounds.top - own) };
+        self.context.own.store(0, Ordering::Relaxed);
+        stack
     }
 
     /// Prefetches the record itself, for a caller that is about to run a thread that has been in a
@@ -407,7 +406,7 @@ impl Green {
 
     /// The stack, if the thread has one now.
     pub(crate) fn stack(&self) -> Option<&'static ThreadStack> {
-        // Acquire: partner: Release in `move_in`.
+        // Acquire: partner: Release in `start_on`.
         self.stack.load(Ordering::Acquire)
     }
 
