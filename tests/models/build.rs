@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 /// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
 const PROTOCOLS: &[(&str, &[&str])] = &[
     ("park_state", &[PARK_STATE]),
-    ("ownership", &[OWNERSHIP, FENCE]),
+    ("ownership", &[OWNERSHIP, LOCK]),
     ("idle", &[IDLE]),
     ("wake", &[WAKE]),
     ("post", &[POST]),
@@ -61,6 +61,12 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sched::{Green, ThreadFlags};",
     ),
     (
+        STATICS,
+        &["the atomic static"],
+        "use core::ptr;
+        use crate::engine::atomic::{AtomicPtr, Ordering, const_fn};",
+    ),
+    (
         IDLE,
         &["the idle word", "the deadline that is watched"],
         "use crate::engine::atomic::{AtomicU64, Ordering::{Relaxed, SeqCst}, const_fn, fence};
@@ -70,8 +76,14 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         OWNERSHIP,
         &["the ownership word"],
-        "use core::{mem, ptr::{self, NonNull}};
+        "use core::{mem, ptr};
         use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::sys::perturb;",
+    ),
+    (
+        PLACES,
+        &["the places"],
+        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;",
     ),
     (
@@ -101,13 +113,8 @@ const CHANNEL: &[&str] = &[
     "channel/cell/half.rs",
     "channel/cell/select.rs",
     "channel/error.rs",
-    "channel/error/receive.rs",
-    "channel/error/select.rs",
-    "channel/error/send.rs",
-    "channel/handle.rs",
     "channel/iter.rs",
     "channel/receiver.rs",
-    "channel/report.rs",
     RIGHTS,
     "channel/select.rs",
     SELECTING,
@@ -115,7 +122,6 @@ const CHANNEL: &[&str] = &[
     SHARED,
     STATE,
     "channel/timer.rs",
-    "channel/turn.rs",
     LETTERS,
 ];
 

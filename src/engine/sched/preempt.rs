@@ -41,7 +41,7 @@
 //! alternate stack on the new one at `sigreturn`.
 
 use core::ffi::CStr;
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 use std::ffi::CString;
 use std::io;
 use std::sync::OnceLock;
@@ -51,8 +51,8 @@ use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::hold;
 use crate::engine::sched::switch::Bounds;
 use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, worker};
-use crate::engine::sys::kernel_thread::{self, SystemCall};
-use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::kernel_thread;
+use crate::engine::sys::observer::{Doing, Observer, SystemCall};
 use crate::engine::sys::signal::{self, Mask, Payload};
 use crate::engine::sys::{clock, libraries, sanitizer};
 
@@ -111,7 +111,7 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
     let is_announced =
         || green.announced.load(Ordering::Relaxed) || green.in_call.load(Ordering::Relaxed);
     if let Doing::Call(call) = doing
-        && !in_libc(call.place().0)
+        && !in_libc(call.program_counter)
         && !is_announced()
     {
         green.calls_itself.store(true, Ordering::Relaxed);
@@ -193,12 +193,13 @@ pub(super) fn leave_others(mask: Mask, most: u64) {
 }
 
 #[cfg(tsan)]
-sanitizer::tsan::screened!(screened, on_signal);
+sanitizer::screened!(screened, on_signal);
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let _unseen = sanitizer::unseen();
-    // SAFETY: both are this handler's arguments.
-    let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
+    // SAFETY: both are this handler's arguments, which the kernel has filled in.
+    let (info, mut frame) = unsafe { (&*info, Frame::new(context)) };
+    let payload = signal::payload(info);
     answer(payload, &mut frame);
     /// The signal may be for this thread alone, and wait for the end of this handler.
     const MOST: u64 = 10_000_000;
@@ -233,13 +234,9 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     if frame.mask() != worker.base_mask.get() {
         green.flags.add(ThreadFlags::MASK);
     }
-    // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
-    // points to code that runs.
-    let (caller, call) = unsafe { (frame.return_address_of_leaf(), frame.call_ahead()) };
-    // A thread that is about to make a call which begins anew at any interruption can be suspended anywhere.
-    let is_about_to_wait =
-        || call.is_some_and(|(number, with)| SystemCall::new(number, with).begins_anew());
-    if !may_interrupt(frame.pc(), caller) && !is_about_to_wait() {
+    // SAFETY: the stack pointer lies in the green stack, which is mapped.
+    let caller = unsafe { frame.return_address_of_leaf() };
+    if !may_interrupt(frame.pc(), caller) && !is_about_to_wait(frame) {
         return;
     }
     green.off.store(1, Ordering::Relaxed);
@@ -253,6 +250,16 @@ fn may_interrupt(pc: usize, caller: usize) -> bool {
     let Some(text) = TEXT.get() else { return false };
     let in_leaf = |address| text.leaves.iter().any(|range| range.contains(&address));
     !in_libc(pc) || (in_leaf(pc) && !in_libc(caller))
+}
+
+/// Whether the thread is about to make a call that begins anew at any interruption.
+fn is_about_to_wait(frame: &Frame<'_>) -> bool {
+    let call = frame.call_ahead().map(|(number, arguments)| SystemCall {
+        number,
+        arguments,
+        ..SystemCall::default()
+    });
+    call.is_some_and(|call| call.begins_anew())
 }
 
 fn in_libc(address: usize) -> bool {
@@ -273,7 +280,6 @@ fn libc_text() -> Vec<Range<usize>> {
         if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
             found.extend(library.code());
         }
-        ControlFlow::Continue(())
     });
     found
 }

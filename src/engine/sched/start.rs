@@ -34,7 +34,7 @@
 //! A thread, a record or a stack changes hands by a queue, by a list under its lock, or with the processor: this file
 //! needs orderings only for observers, who read stacks of others.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::io::{self, Write};
 
 use super::idle::Rested;
@@ -42,12 +42,11 @@ use super::thread::SystemName;
 use super::{Cluster, Identity, Owned, RunLoop, Worker, current, enter, ready_globally};
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
-use crate::engine::sched::cpu_time::CpuTime;
 use crate::engine::sched::switch::{Bounds, spare_cache};
 use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{Green, records};
 use crate::engine::stack::{self, Slot, reclaim::Stays};
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{kernel_thread, perturb, sanitizer};
 use crate::engine::tls;
 
@@ -64,7 +63,7 @@ pub(crate) struct ThreadStack {
     /// The thread to which the stack belongs, or belonged last; for the fault handler.
     owner: AtomicStatic<Green>,
     /// The owner's.
-    pub(crate) cpu_time: CpuTime,
+    pub(crate) cpu_time: AtomicU64,
     /// The owner's.
     pub(crate) fiber: sanitizer::Fiber,
     /// The name that the owner has given itself by a call of C's; [`NAMED`] in the place of the last NUL if it has.
@@ -148,7 +147,7 @@ impl ThreadStack {
                 },
                 slot,
                 owner: AtomicStatic::none(),
-                cpu_time: CpuTime::new(),
+                cpu_time: AtomicU64::new(0),
                 fiber: sanitizer::Fiber::new(),
                 name: [const { AtomicU8::new(0) }; 16],
             });
@@ -195,7 +194,7 @@ impl ThreadStack {
     pub(super) fn belong_to(&self, green: &'static Green) {
         // Relaxed: the handler that asks runs on this stack.
         self.owner.store(Some(green), Ordering::Relaxed);
-        self.cpu_time.reset();
+        self.cpu_time.store(0, Ordering::Relaxed);
         self.fiber.begin(self.thread_pointer);
         self.name[15].store(0, Ordering::Relaxed);
     }

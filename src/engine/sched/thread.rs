@@ -42,7 +42,7 @@
 //! find it there. Until the thread has set one, it has the name that it was spawned with; and if there is none
 //! either, it reads its kernel thread's. The system's own files (`/proc/thread-self/comm`) know kernel threads only.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::mem::offset_of;
 
 use crate::engine::arch::{self, FloatControl};
@@ -54,9 +54,9 @@ use crate::engine::sched::park::Parking;
 use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::switch::{Action, Bounds, Context};
 use crate::engine::sched::{Cluster, Identity, Processor, Worker, cpu_time, current, fork, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{die, word};
 use crate::engine::{stack, tls};
 
@@ -102,7 +102,7 @@ pub(crate) struct Green {
     parking: AtomicPtr<Parking>,
     /// The processor whose heap has, or had, the timer.
     pub(crate) timer_home: Cell<Option<&'static Processor>>,
-    pub(crate) timer: UnsafeCell<timers::Entry>,
+    pub(crate) timer: timers::Entry,
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
@@ -291,8 +291,8 @@ impl Green {
         };
         self.stack.store(None, Ordering::Relaxed);
         let own = self.context.saved_stack_pointer();
-        // SAFETY: the thread has left its last frames for good.
-        unsafe { sanitizer::forget_frames(own, stack.bounds.top - own) };
+        // The thread has left its last frames for good.
+        sanitizer::forget_frames(own, stack.bounds.top - own);
         self.context.own.store(0, Ordering::Relaxed);
         stack
     }
