@@ -142,8 +142,10 @@ fn spawned_at(
     let same = worker.is_running(green)
         && worker.tick.load(Relaxed) == tick
         && green.identity.load(Relaxed).addr() == identity;
+    if !same {
+        return None;
+    }
     let location = core::ptr::with_exposed_provenance::<Location<'static>>(address);
-    // SAFETY: if it is the same, the thread has lived all the while, so the word is its identity's: null, or a
-    // location, which is static.
-    same.then(|| unsafe { location.as_ref() }).flatten()
+    // SAFETY: the thread has lived all the while, so the word is its identity's: null, or a location, which is static.
+    unsafe { location.as_ref() }
 }
