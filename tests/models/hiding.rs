@@ -112,7 +112,7 @@ fn try_all(is_left: [bool; 2]) {
             let tries = (0..).map(|second| try_one(is_green, is_left, [first, second]));
             let come = tries.take_while(|&come| come == 2).count();
             if come == 0 && try_one(is_green, is_left, [first, 0]) == 0 {
-                assert!(first >= 20, "{first}");
+                assert!(first >= 10, "{first}");
                 break;
             }
         }
