@@ -18,7 +18,7 @@
 //!   sp in the trampoline ->  |  128 bytes, the signal's     |
 //! ```
 //!
-//! The trampoline then calls `sched::preempt::preempted`, which switches away. When the thread is resumed,
+//! The trampoline then calls `sched::current::suspend_preempted`, which switches away. When the thread is resumed,
 //! on any kernel thread, it returns from the copy (`trampoline`), and the kernel restores everything, records
 //! that we know nothing of included. All records can be moved but one: that which leads to those that did not
 //! fit. It says where they lie, and they must lie right behind.

@@ -1,7 +1,7 @@
 //! The trampoline: code that an interrupted thread is sent through.
 //!
 //! The stack pointer is at a copy of the kernel's record of the thread (the picture is in `frame`), and
-//! stays there. The trampoline calls `sched::preempt::preempted`, and then goes the *way back*:
+//! stays there. The trampoline calls `sched::current::suspend_preempted`, and then goes the *way back*:
 //! `rt_sigreturn`, which restores every register from the copy.
 //!
 //! Why the kernel: nothing else can. A branch to any address takes that address from a register, and the
@@ -95,7 +95,7 @@ global_asm!(
     pc = const PC,
     registers = const REGISTERS,
     way_back = sym greenthread_way_back,
-    preempted = sym crate::engine::sched::preempt::preempted,
+    preempted = sym crate::engine::sched::current::suspend_preempted,
 );
 
 global_asm!(

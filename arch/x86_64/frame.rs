@@ -17,7 +17,7 @@
 //!                        |  XSAVE area            |  size from CPUID, header zeroed
 //! ```
 //!
-//! The trampoline then calls `sched::preempt::preempted`, which switches away. When the thread is resumed,
+//! The trampoline then calls `sched::current::suspend_preempted`, which switches away. When the thread is resumed,
 //! on any kernel thread, everything is restored and `ret 128` drops pc and red zone at once. Callee-saved
 //! registers are kept by the switch itself.
 
@@ -220,7 +220,7 @@ macro_rules! trampoline {
 
 trampoline!(
     "preempt_trampoline",
-    crate::engine::sched::preempt::preempted
+    crate::engine::sched::current::suspend_preempted
 );
 
 #[cfg(all(test, feature = "observe"))]

@@ -17,7 +17,7 @@
 //!    first while the coroutine's last frame is left.
 //!
 //! Memory orderings: a turn passes by going on in the same run loop (program order), by a queue of
-//! ready threads, or by a ticket; the latter two are Release and Acquire.
+//! ready threads, or by a park state; the latter two are Release and Acquire.
 
 use core::marker::PhantomData;
 use std::sync::Arc;

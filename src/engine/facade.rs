@@ -47,20 +47,17 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
-pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
-pub(crate) use super::sched::hooked::{count_parked, is_hooked};
+pub(crate) use super::sched::handlers;
 #[cfg(interposes)]
 pub(crate) use super::sched::locked::for_good;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
-#[cfg(interposes)]
-pub(crate) use super::sched::pthreads::Who;
 #[cfg(any(green, feature = "observe"))]
 pub(crate) use super::sched::spawner::{HELPER_STACK, OBSERVER_STACK, spawn_helper};
 #[cfg(interposes)]
+pub(crate) use super::sched::thread::{Who, prctl as prctl_of_green};
+#[cfg(interposes)]
 pub(crate) use super::sched::unload::unloaded_by;
-#[cfg(green)]
-pub(crate) use super::sched::{handlers, name};
 #[cfg(interposes)]
 pub(crate) use super::stack::GUARD as GUARD_SIZE;
 pub(crate) use super::sys::{
@@ -80,11 +77,11 @@ pub(crate) use super::wait::{
     Facts, Locator, WaitKind, WaitReason, Waiter, claim, list, queue, reason, side::Side,
 };
 pub(crate) use crate::engine::sched::Identity;
-#[cfg(green)]
-pub(crate) use crate::engine::sched::current::may_block;
 pub(crate) use crate::engine::sched::current::{
-    PreemptionOff, blocking, is_preemption_off, mark, preemption_off,
+    PreemptionOff, blocking, is_preemption_off, mark, preemption_off, unhooked,
 };
+#[cfg(green)]
+pub(crate) use crate::engine::sched::current::{count_parked, is_hooked, may_block};
 #[cfg(interposes)]
 pub(crate) use crate::engine::sched::current::{mask_changed, owner, reveal_all};
 

@@ -296,7 +296,7 @@ impl Addresses {
             }
             drop(locked);
             let is_more = chain.is_long() && woken < most;
-            chain.wake_from_anywhere();
+            chain.wake();
             if !is_more {
                 return woken;
             }
@@ -364,7 +364,7 @@ impl Addresses {
             }
             drop((early, locked, late));
             let is_more = chain.is_long() || steps == STEPS;
-            chain.wake_from_anywhere();
+            chain.wake();
             if !is_more {
                 return Ok(done);
             }

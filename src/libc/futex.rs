@@ -39,7 +39,7 @@ use super::{
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::word::{self, Fault};
 use crate::engine::facade::{
-    WaitKind, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
+    WaitKind, handlers, is_forked_child, kernel_call, mask_changed, prctl_of_green, thread_clock,
 };
 
 /// The threads that wait on words.
@@ -75,7 +75,7 @@ exported! {
         }
         let answer = match number {
             libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
-            libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels),
+            libc::SYS_prctl => prctl_of_green(a, b).unwrap_or_else(kernels),
             // The preemption signals' actions are the crate's.
             libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => Err(libc::EINVAL),
             libc::SYS_rt_sigaction => {
@@ -116,7 +116,7 @@ fn is_ours(operation: c_int) -> bool {
 
 /// Whether threads wait in the table: there are green threads, or have been.
 fn waits_here() -> bool {
-    handlers::is_any_reserved()
+    handlers::reserved() != 0
 }
 
 fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Answer {

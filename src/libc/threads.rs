@@ -36,7 +36,7 @@ use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, 
 use super::{answered, errno, fail, set_errno};
 use crate::engine::facade::{
     GUARD_SIZE, Who, after_vfork, before_vfork, clock, for_good, is_forked_child, kernel_call,
-    kernel_thread_id, name, owner, preemption_off, reveal_all, signal::queue_to_self, thread_clock,
+    kernel_thread_id, owner, preemption_off, prctl_of_green, reveal_all, signal::queue_to_self, thread_clock,
     word,
 };
 
@@ -379,7 +379,7 @@ exported! {
         let number = option as usize;
         // SAFETY: the caller's arguments, of the system call that libc's function makes.
         let kernels = || unsafe { guarded(libc::SYS_prctl, &[number, a, b, c, d]) };
-        answered(name::prctl(number, a).unwrap_or_else(kernels))
+        answered(prctl_of_green(number, a).unwrap_or_else(kernels))
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn of_thread(what: u64, thread: Option<&Identity>) {
 #[cfg(green)]
 pub(super) fn blocked(place: &BlockedPlace) {
     if listens(EVENTS) {
-        put(BLOCKED, 0, "", place.spawned_at(), place.call());
+        put(BLOCKED, 0, "", place.spawned_at(), place.call() as u64);
     }
 }
 

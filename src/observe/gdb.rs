@@ -32,7 +32,7 @@ use core::ptr::from_ref;
 use crate::engine::facade::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::engine::facade::clock;
 use crate::engine::inspect::layout::{
-    Bounds, Green, Identity, Parking, Roster, ThreadFlags, ThreadStack, Ticket, Waiter, Worker,
+    Bounds, Green, Identity, ParkState, Parking, Roster, ThreadFlags, ThreadStack, Waiter, Worker,
     records,
 };
 use crate::engine::inspect::reason::{Locator, WaitKind, WaitReason};
@@ -117,7 +117,7 @@ table! {
     green_since: usize = Green::SINCE,
     green_identity: usize = offset_of!(Green, identity),
     green_parking: usize = Green::PARKING,
-    green_stack: usize = Green::ROOM,
+    green_stack: usize = Green::STACK,
     /// The stack pointer that a suspended thread has left.
     green_stack_pointer: usize = Green::STACK_POINTER,
     worker_current: usize = offset_of!(Worker, current),
@@ -133,8 +133,8 @@ table! {
     parking_deadline: usize = offset_of!(Parking, deadline),
     parking_kind: usize = offset_of!(Parking, reason) + offset_of!(WaitReason, kind),
     parking_of: usize = offset_of!(Parking, reason) + offset_of!(WaitReason, of),
-    waiter_ticket: usize = Waiter::TICKET,
-    ticket_parked: usize = Ticket::WORD_OF_PARKED as usize,
+    waiter_state: usize = Waiter::STATE,
+    state_parked: usize = ParkState::PARKED as usize,
     kind_name: usize = offset_of!(WaitKind, name),
     kind_locator: usize = offset_of!(WaitKind, locator),
     locator_holder: usize = Locator::HOLDER,

@@ -319,7 +319,7 @@ mod tests {
         check_thread(
             &[
                 "greenthread::engine::sched::switch::Context::suspend",
-                "greenthread::engine::sched::preempt::preempted",
+                "greenthread::engine::sched::current::suspend_preempted",
                 "preempt_trampoline",
                 "core::iter::adapters::map::Map<I,F>::fold",
                 "shop::count",

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 
 /// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
 const PROTOCOLS: &[(&str, &[&str])] = &[
-    ("ticket", &[TICKET]),
+    ("park_state", &[PARK_STATE]),
     ("ownership", &[OWNERSHIP, LOCK]),
     ("idle", &[IDLE]),
     ("wake", &[WAKE]),
@@ -46,11 +46,17 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
 /// The sources of which a part is a protocol: its parts, and what they import here.
 const PARTS: &[(&str, &[&str], &str)] = &[
     (
-        TICKET,
-        &["the ticket"],
+        PARK_STATE,
+        &["the park state"],
         "use crate::engine::atomic::{AtomicU32, Ordering::{AcqRel, Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;
         pub(crate) use crate::engine::sched::thread::waiter::{Parking, Waiter};",
+    ),
+    (
+        HIDING,
+        &["hiding"],
+        "use crate::engine::atomic::{Cell, Ordering::SeqCst, compiler_fence, const_fn};
+        use crate::engine::sched::{Green, ThreadFlags};",
     ),
     (
         STATICS,

@@ -1,4 +1,4 @@
-//! Models of the idle word, with the list of sleepers and a ticket for each, as the scheduler uses
+//! Models of the idle word, with the list of sleepers and a park state for each, as the scheduler uses
 //! them.
 //!
 //! Jobs never end. So a kernel thread whose processor got a job may play another that it has just
@@ -21,7 +21,7 @@ use crate::{
         fence,
     },
     sched::idle::IdleWord,
-    sched::park::{By, Commit, Found, Ticket},
+    sched::park::{Found, ParkState},
 };
 
 /// Processors, and at most so many jobs.
@@ -34,7 +34,7 @@ struct World {
     sleepers: Mutex<Vec<usize>>,
     /// How many processors there are to be; changed under the lock of `sleepers`.
     active: AtomicUsize,
-    tickets: [Ticket; PROCESSORS],
+    states: [ParkState; PROCESSORS],
     /// One queue for each processor, and each job: 1 is ready. All Relaxed: only the protocol's fences order them.
     queues: [AtomicU32; 2],
 }
@@ -46,7 +46,7 @@ impl World {
             idle: IdleWord::new(active as u32),
             sleepers: Mutex::new(Vec::new()),
             active: AtomicUsize::new(active),
-            tickets: [Ticket::new(), Ticket::new()],
+            states: [ParkState::new(), ParkState::new()],
             queues: [AtomicU32::new(0), AtomicU32::new(0)],
         })
     }
@@ -67,8 +67,8 @@ impl World {
             .unwrap()
             .pop()
             .expect("a claim without a sleeper");
-        if self.tickets[sleeper].notify() != Found::Nobody {
-            self.tickets[sleeper].resumed();
+        if self.states[sleeper].notify() != Found::Nobody {
+            self.states[sleeper].resumed();
             self.processor(sleeper, true);
         }
     }
@@ -135,9 +135,10 @@ impl World {
                 continue;
             }
             // Block.
-            if self.tickets[me].commit(By::Kernel) == Commit::Parked {
+            if self.states[me].commit(ParkState::ASLEEP) {
                 return;
             }
+            self.states[me].resumed();
             searcher = true;
         }
     }
@@ -173,7 +174,7 @@ impl World {
     fn grow(&self) {
         let mut sleepers = self.sleepers.lock().unwrap();
         self.active.store(2, Relaxed);
-        let _ = self.tickets[1].commit(By::Kernel);
+        let _ = self.states[1].commit(ParkState::ASLEEP);
         sleepers.push(1);
         self.idle.appear();
         drop(sleepers);

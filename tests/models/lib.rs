@@ -130,7 +130,7 @@ macro_rules! models {
 }
 
 models! {
-    ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
+    park_state: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
     idle: one_readier two_readiers one_retires one_appears;
     wake: woken_on_the_futex woken_from_collecting poked woken_twice gives_up_sleeping one_collects;

@@ -8,7 +8,7 @@ mod sched;
 mod sync;
 mod wait;
 
-pub(super) const TICKET: &str = "engine/sched/park.rs";
+pub(super) const PARK_STATE: &str = "engine/sched/park.rs";
 pub(super) const OWNERSHIP: &str = "engine/sched/processor.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/parker.rs";
@@ -17,7 +17,7 @@ pub(super) const WATCHED: &str = "engine/sched/idle.rs";
 pub(super) const CENSUS: &str = "engine/sched/cluster.rs";
 pub(super) const SHARES: &str = "engine/runtime/handle/shares.rs";
 pub(super) const SINCE: &str = "engine/inspect/since.rs";
-pub(super) const HIDING: &str = "engine/sched/hiding.rs";
+pub(super) const HIDING: &str = "engine/sched/current.rs";
 pub(super) const PLACES: &str = "engine/inspect/kernel.rs";
 pub(super) const THREADS: &str = "engine/inspect/threads.rs";
 pub(super) const SWITCH: &str = "engine/sched/switch.rs";

@@ -53,7 +53,7 @@ fn look_while_it_runs(runs: &'static [usize]) {
     green
         .parked
         .store(ptr::from_ref(&stack[0]).cast_mut().cast(), Relaxed);
-    green.since.begin(Since::new());
+    green.since.begin(Since::default());
     begin(green, 0);
     let mut run = 0;
     green.context.prepare(move || {
@@ -97,7 +97,7 @@ pub(crate) fn looked_at_while_it_blocks() {
         let place: &'static _ = Box::leak(Box::new(AtomicUsize::new(1)));
         word::lies_at(place);
         let (green, worker) = (Green::new(), Worker::new());
-        green.since.begin(Since::new());
+        green.since.begin(Since::default());
         begin(green, 0);
         green.set_worker(worker);
         worker.current.store(Some(green), Relaxed);

@@ -59,7 +59,7 @@ pub fn machines() -> [Machine; 4] {
 }
 
 /// What an operation takes on so many processors at least, beyond what it takes on one: a thread of churn
-/// finds the slot, and the ticket of the thread in it, where other processors have left them, and that
+/// finds the slot, and the park state of the thread in it, where other processors have left them, and that
 /// thread runs on another processor than before. No policy can help it, for the slots are random. The
 /// threads of the other workloads share nothing.
 #[must_use]

@@ -47,12 +47,11 @@ pub(crate) mod system {
 #[cfg(green)]
 pub(crate) mod layout {
     pub(crate) use crate::engine::sched::Worker;
-    pub(crate) use crate::engine::sched::park::Ticket;
-    pub(crate) use crate::engine::sched::park::{Parking, Waiter};
+    pub(crate) use crate::engine::sched::park::{ParkState, Parking, Waiter};
     pub(crate) use crate::engine::sched::records;
     pub(crate) use crate::engine::sched::records::Roster;
+    pub(crate) use crate::engine::sched::start::ThreadStack;
     pub(crate) use crate::engine::sched::switch::Bounds;
-    pub(crate) use crate::engine::sched::thread_stack::ThreadStack;
     pub(crate) use crate::engine::sched::{Green, Identity, ThreadFlags};
 }
 
@@ -61,7 +60,8 @@ mod observed {
     use super::kernel;
     use super::threads::Thread;
     use crate::engine::sched::records;
-    use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
+    use crate::engine::sched::start::ThreadStack;
+    use crate::engine::sched::thread::SystemName;
     use crate::engine::sched::{cpu_time, fork, handlers, worker};
     use crate::engine::sys::handler;
 

@@ -9,7 +9,7 @@
 //! (`Worker::current`, a Release), so a reader that sees this sees the count. A reader that sees the count sees what the
 //! thread did before: it is stored with Release.
 
-use crate::engine::atomic::{AtomicU32, Ordering, const_fn};
+use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::sys::clock;
 
 pub(crate) struct Since {
@@ -18,18 +18,18 @@ pub(crate) struct Since {
     at: AtomicU32,
 }
 
+impl Default for Since {
+    fn default() -> Since {
+        Since {
+            turns: AtomicU32::new(0),
+            at: AtomicU32::new(0),
+        }
+    }
+}
+
 impl Since {
     /// For debuggers.
     pub(crate) const AT: usize = core::mem::offset_of!(Since, at);
-
-    const_fn! {
-        pub(crate) const fn new() -> Since {
-            Since {
-                turns: AtomicU32::new(0),
-                at: AtomicU32::new(0),
-            }
-        }
-    }
 
     /// From now on the thread runs, or is parked, or waits for its first run. (A thread that gives way keeps the
     /// time when it was resumed: that was a time slice ago at most.)

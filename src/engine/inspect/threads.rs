@@ -22,7 +22,7 @@ use crate::engine::arch;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::{Facts, WaitReason};
-use crate::engine::sched::park::{Parking, Ticket, Waiter};
+use crate::engine::sched::park::{ParkState, Parking, Waiter};
 use crate::engine::sched::switch::Bounds;
 use crate::engine::sched::{Green, Identity, ThreadFlags, Worker};
 use crate::engine::sys::{clock, word};
@@ -131,9 +131,9 @@ impl Thread {
                 let is_parked = match (self, seen.doing) {
                     // It blocks its kernel thread.
                     (Thread::Green(_), Doing::Running(_)) => false,
-                    (Thread::Green(_), _) => is_waiting(&parking, Ticket::says_parked),
+                    (Thread::Green(_), _) => is_waiting(&parking, ParkState::PARKED),
                     // One that was notified goes on as soon as the system runs it.
-                    (Thread::Kernel(_), _) => is_waiting(&parking, Ticket::says_asleep),
+                    (Thread::Kernel(_), _) => is_waiting(&parking, ParkState::ASLEEP),
                 };
                 if is_parked {
                     seen.doing = Doing::Parked;
@@ -273,10 +273,8 @@ fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
     Some(words)
 }
 
-/// Whether the waiter's ticket says that the thread waits still.
-fn is_waiting(parking: &Parking, says_so: fn(u32) -> bool) -> bool {
-    match parking.waiter.is_null() {
-        true => true,
-        false => word::look(parking.waiter.addr() + Waiter::TICKET).is_ok_and(says_so),
-    }
+/// Whether the waiter's park state says that the thread waits still.
+fn is_waiting(parking: &Parking, state: u32) -> bool {
+    let says_so = || word::look(parking.waiter.addr() + Waiter::STATE) == Ok(state);
+    parking.waiter.is_null() || says_so()
 }

@@ -1,6 +1,9 @@
 //! The parts of a runtime that only green threads need: preparing the process once, choosing a
 //! signal, starting a cluster, and reading its figures.
 
+use core::cmp::Reverse;
+use core::panic::Location;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,8 +17,7 @@ use crate::engine::policy::Policy;
 use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, setxid,
-    thread_stack,
+    Cluster, Config, Counter, Processor, current, handlers, preempt, start,
 };
 use crate::engine::sys::{libraries, sanitizer, signal, syscalls};
 use crate::engine::{driver, stack, tls};
@@ -81,9 +83,9 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
     if !crate::engine::sys::signal::has_alternate_stacks() {
         return Err("the system refuses stacks for signal handlers (sigaltstack)".into());
     }
-    stack::init(thread_stack::reserve(), default_stack).map_err(|error| error.to_string())?;
-    stack::overflow::install(thread_stack::name_of);
-    setxid::wrap();
+    stack::init(start::reserve(), default_stack).map_err(|error| error.to_string())?;
+    stack::overflow::install(start::name_of);
+    handlers::wrap_libcs();
     handle::install_panic_hook();
     Ok(())
 }
@@ -117,12 +119,13 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
         preemptions: sum(|p| &p.preemptions) + cluster.detached_preemptions.get(),
         hand_offs: cluster.hand_offs.get(),
         parked_calls: sum(|p| &p.parked_calls),
-        blocked_calls: cluster
-            .blocked_calls
-            .most_frequent()
-            .into_iter()
-            .map(blocked_call)
-            .collect(),
+        blocked_calls: {
+            let places = cluster.blocked_calls.used();
+            blocked_calls(places.map(|place| {
+                let time = Duration::from_nanos(place.nanos());
+                (place.call(), place.spawned_at(), place.count(), time)
+            }))
+        },
         spawns: sum(|p| &p.counts.spawned) + cluster.live_count.outside.spawned.get(),
         wake_ups: cluster.wake_ups.get(),
         live_threads: cluster.live(),
@@ -154,17 +157,40 @@ pub(super) fn is_closed(cluster: &Cluster) -> bool {
     cluster.stopping.load(Ordering::Relaxed)
 }
 
-fn blocked_call(blocked: Blocked) -> BlockedCall {
-    let place = |at: BlockedAt| BlockedPlace {
-        spawned_at: at.spawned_at,
-        count: at.count,
-        time: Duration::from_nanos(at.nanos),
-    };
-    BlockedCall {
-        name: syscalls::name(blocked.call),
-        count: blocked.count,
-        places: blocked.places.into_iter().map(place).collect(),
+/// A call, where threads were spawned that it has blocked, how often, and for how long.
+type Blocked = (i64, Option<&'static Location<'static>>, u64, Duration);
+
+/// Returns the calls in which threads were blocked most often, in that order, and the most frequent places of each.
+fn blocked_calls(blocked: impl Iterator<Item = Blocked>) -> Vec<BlockedCall> {
+    const SHOWN: usize = 10;
+    let mut calls = BTreeMap::<i64, BlockedCall>::new();
+    for (number, spawned_at, count, time) in blocked {
+        let call = calls.entry(number).or_default();
+        call.count += count;
+        // A place in generic code has several addresses.
+        let mut places = call.places.iter_mut();
+        match places.find(|known| known.spawned_at == spawned_at) {
+            Some(known) => {
+                known.count += count;
+                known.time += time;
+            }
+            None => call.places.push(BlockedPlace {
+                spawned_at,
+                count,
+                time,
+            }),
+        }
     }
+    let mut calls: Vec<_> = calls.into_iter().collect();
+    calls.sort_by_key(|(_, call)| Reverse(call.count));
+    calls.truncate(SHOWN);
+    let shown = calls.into_iter().map(|(number, mut call)| {
+        call.name = syscalls::name(number);
+        call.places.sort_by_key(|place| Reverse(place.count));
+        call.places.truncate(SHOWN);
+        call
+    });
+    shown.collect()
 }
 
 /// The signals that can preempt, for a message.
@@ -204,7 +230,7 @@ pub(super) fn allow_samples() {
         && !hold::is_possible()
         && let Ok(signal) = choose_signal()
     {
-        let _ = preempt::install_for_samples(signal);
+        let _ = preempt::install(signal);
     }
 }
 
@@ -218,4 +244,29 @@ fn choose_signal() -> io::Result<i32> {
         .ok_or_else(|| {
             io::Error::other("every real-time signal has a handler: none is left to preempt with")
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place with two addresses, as a place in generic code has: it is told of once.
+    #[test]
+    fn equal_places_are_one() {
+        let here = Location::caller();
+        let again: &'static Location<'static> = Box::leak(Box::new(*here));
+        let time = Duration::from_millis(1);
+        let rows = [(here, 3), (again, 4)];
+        let rows = rows.map(|(at, count)| (libc::SYS_flock, Some(at), count, time));
+        let told = blocked_calls(rows.into_iter());
+        let [lock] = &told[..] else {
+            panic!("{} calls", told.len())
+        };
+        assert_eq!((lock.name.as_str(), lock.count), ("flock", 7));
+        let [place] = &lock.places[..] else {
+            panic!("{} places", lock.places.len())
+        };
+        assert_eq!((place.spawned_at, place.count), (Some(here), 7));
+        assert_eq!(place.time, 2 * time);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
 //! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the
-//! thread-local destructors, and says that the thread has ended (`end`); the run loop buries it.
+//! thread-local destructors, and says that the thread has ended (`end`); the run loop takes back its
+//! stack.
 
 use std::io;
 
@@ -13,8 +14,7 @@ use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By};
-use crate::engine::sched::start::stock_up;
-use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::start::{ThreadStack, stock_up};
 use crate::engine::sched::{self, Cluster, Green, ThreadFlags, current, records};
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
@@ -29,8 +29,7 @@ pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io:
     sanitizer::publish(green);
     let _unseen = sanitizer::unseen();
     // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects.
-    unsafe { green.prepare((body, share.cast())) };
-    green.set_cluster(cluster);
+    unsafe { green.prepare(cluster, (body, share.cast())) };
     let identity = share.cast_mut().cast();
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Ordering::Release);
@@ -92,7 +91,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     };
     let green = free.map_or_else(records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
-        Some(size) => ThreadStack::find(size).map(|stack| green.move_in(stack)),
+        Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
         None if is_stocked => Ok(()),
         None => stock_up(cluster),
     };
@@ -111,7 +110,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 unsafe fn body(green: &'static Green, job: *const ()) {
     sanitizer::see_again();
     sanitizer::observe(green);
-    current::begin(green);
+    current::begin(Some(green));
     // Preemption is on for the first time: user code runs.
     current::on(green);
     // SAFETY: the block is the thread's own, at the start of its life.

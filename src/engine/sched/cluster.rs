@@ -56,12 +56,11 @@ use crate::engine::atomic::{
 use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
-use crate::engine::sched::deferred::DeferredWakes;
+use crate::engine::sched::handlers::DeferredWakes;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::resize::Size;
-use crate::engine::sched::start::WaitingForStack;
 use crate::engine::sched::user_policy::UserPolicy;
 use crate::engine::sched::{Owned, Processor, current, io, monitor, spawner, worker};
 use crate::engine::sys::lock::Lock;
@@ -130,7 +129,7 @@ pub(crate) struct Cluster {
     pub(crate) watched: Watched,
 
     /// Threads that have no stack yet, and wait for one.
-    pub(super) waiting_for_stack: WaitingForStack,
+    pub(super) needs_stack: AtomicBool,
     /// How many green threads live, and whether a thread waits for the last one to end: here.
     pub(crate) live_count: LiveCount,
     pub(crate) drained: Waiter,
@@ -186,7 +185,7 @@ impl Cluster {
             spawner: spawner::Spawner::new(),
             monitor: Parker::awake(),
             watched: Watched::new(),
-            waiting_for_stack: WaitingForStack::new(),
+            needs_stack: AtomicBool::new(false),
             live_count: LiveCount::new(),
             drained: Waiter::new(),
             emptied: Waiter::new(),

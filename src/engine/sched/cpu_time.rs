@@ -32,7 +32,7 @@ use core::cell::Cell;
 use super::{fork, locked};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::{Green, ThreadFlags, current};
 use crate::engine::sys::{call, clock, kernel_thread};
 use crate::engine::{stack, tls};
@@ -128,7 +128,7 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     let section = ReadSection::begin();
     let mut found = None;
     stack::visit(|stack| {
-        let tenant = ThreadStack::tenant_of(ThreadStack::at(stack).slot());
+        let tenant = ThreadStack::owner_of(ThreadStack::at(stack).slot);
         found = found.or(tenant.filter(|(_, green)| clock_of(green) == Some(clock)));
     });
     section.end_without_dropping();

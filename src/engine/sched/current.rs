@@ -1,13 +1,39 @@
 //! The current green thread: which one it is, its preemption count, and its way into the runtime.
 //!
-//! [`green`] is the one question before anything enters the scheduler: which green thread is this, at a
+//! [`green`] is the first question of everything that enters the scheduler: which green thread runs here, at a
 //! place where it may enter? The answer lies in the runtime's only thread-local, [`OWN`], in the green
 //! thread's own block, so it is right wherever the thread runs. On any other kernel thread it is `None`.
-//! It is `None`, too, where a thread must neither enter nor leave its kernel thread (`hiding`).
 //!
-//! It is read with preemption off, and in signal handlers. In a shared library the compiler reaches a thread-local by
-//! a call of the loader's, which may allocate, or wait for who allocates. So its distance from the thread pointer, the
-//! same in every thread, is learnt before the first green thread ([`learn`]), and then it is an addition.
+//! The thread-local is read with preemption off, and in signal handlers. In a shared library the compiler reaches a
+//! thread-local by a call of the loader, which may allocate, or wait for a thread that allocates. So the distance of
+//! [`OWN`] from the thread pointer, which is the same in every thread, is learnt before the first green thread
+//! ([`learn`]), and from then on the address is the result of an addition.
+//!
+//! # Hiding
+//!
+//! A thread must neither enter the scheduler nor leave its kernel thread in a signal handler, which may have interrupted
+//! the scheduler and has a frame that only its kernel thread can return to; nor in a child of `vfork`, which runs on its
+//! parent's memory. There the thread is *hidden* ([`Hiding`]), and [`green`] answers `None`:
+//!
+//! | | `owner` | `frame` | [`green`] |
+//! |---|---|---|---|
+//! | green thread | the thread | 0 | the thread |
+//! | … in a handler | the thread | the address of the outermost handler's frame | none |
+//! | … while a child of `vfork` runs | the thread | [`VFORK`] | none |
+//! | kernel thread | none | 0, or as above | none |
+//!
+//! A handler may be left by `siglongjmp`, or by unwinding. Then the stack pointer lies above the handler's frame, or on
+//! another stack, at the next question, which finds that out and ends the hiding ([`Hiding::still_hides`]).
+//!
+//! Invariants:
+//! 1. Only the thread and the handlers that interrupt it touch these words, and each handler is done
+//!    before the thread goes on. A handler that interrupts another one's first or last instructions here
+//!    leaves the words as they were.
+//! 2. A hidden thread is not preempted: the program's handlers run with the preemption signal blocked, and
+//!    [`ThreadFlags::HIDDEN`] is for those that unblock it. The flag is set before the frame, and removed after it.
+//! 3. A handler, when it ends, undoes what it has changed itself, and no more.
+//!
+//! # The way in
 //!
 //! A thread is preempted only while its count `off` is zero. It raises the count to enter the runtime
 //! ([`enter`]), or where it must not be interrupted ([`preemption_off`]).
@@ -29,23 +55,160 @@
 //! of the processor sees all changes that were made to it here. On its way out a thread whose time
 //! slice is over gives way (the first of the three steps of preemption).
 //!
+//! # Calls that block
+//!
 //! A thread that is about to block, or may, announces that by a flag in its record, which the monitor
-//! reads. One that has announced a blocking call loses its processor at once if others wait; one in a
-//! call that may block is not signalled.
+//! reads. A thread that has announced a blocking call loses its processor at once if others wait; a thread in a
+//! call that may block is not signalled. The front defines functions with the names of libc's, and each of them asks
+//! first whether the calling thread is to be parked ([`is_hooked`]). In an announced call a thread means the kernel's
+//! function; in a signal handler, or in a child that shares or has copied its memory, it is nobody's.
 
-use core::cell::Cell;
 use core::marker::PhantomData;
 
-use super::hiding::{Changed, Hiding};
-use crate::engine::atomic::{AtomicBool, AtomicIsize, Ordering, compiler_fence};
+use crate::engine::atomic::{
+    AtomicBool, AtomicIsize, AtomicU32, Cell,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    compiler_fence, const_fn,
+};
 use crate::engine::sched::switch::Action;
-use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker};
+use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork};
 use crate::engine::sys::lock::entry_fence;
 use crate::engine::sys::perturb;
 use crate::engine::sys::sanitizer::{self, Unseen};
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::{arch, tls};
 
-pub(crate) use super::hiding::VFORK;
+// ==== hiding ====
+
+/// The frame of no handler: a child of `vfork` runs on this thread's memory.
+pub(crate) const VFORK: usize = usize::MAX;
+
+/// Which green thread this is, and where it is hidden; see the table above.
+pub(crate) struct Hiding {
+    owner: Cell<Option<&'static Green>>,
+    frame: Cell<usize>,
+}
+
+/// What [`Hiding::hide`] has changed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Changed {
+    /// The thread was not hidden before.
+    pub(crate) frame: bool,
+    flag: bool,
+}
+
+impl Hiding {
+    const_fn! {
+        /// The words of a kernel thread.
+        pub(crate) const fn new() -> Hiding {
+            Hiding {
+                owner: Cell::new(None),
+                frame: Cell::new(0),
+            }
+        }
+    }
+
+    /// These are the words of `owner` from now on: a green thread's, or a kernel thread's.
+    pub(crate) fn belong_to(&self, owner: Option<&'static Green>) {
+        self.owner.set(owner);
+    }
+
+    /// The green thread, hidden or not.
+    #[inline(always)]
+    pub(crate) fn owner(&self) -> Option<&'static Green> {
+        self.owner.get()
+    }
+
+    /// The green thread, if it is not hidden.
+    #[inline(always)]
+    pub(crate) fn green(&self) -> Option<&'static Green> {
+        match self.is_hidden() {
+            true => None,
+            false => self.owner.get(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_hidden(&self) -> bool {
+        match self.frame.get() {
+            0 => false,
+            frame => self.still_hides(frame),
+        }
+    }
+
+    pub(crate) fn is_child_of_vfork(&self) -> bool {
+        self.frame.get() == VFORK
+    }
+
+    /// A handler begins that has its frame at `frame`, or the thread is about to make a child by `vfork`.
+    pub(crate) fn hide(&self, frame: usize) -> Changed {
+        let is_outermost = !self.is_hidden();
+        let owner = self.owner.get();
+        let told = owner.filter(|green| !green.flags.has(ThreadFlags::HIDDEN));
+        if let Some(green) = told {
+            green.flags.add(ThreadFlags::HIDDEN);
+        }
+        // The fence keeps the order that invariant 2 asks for, as a handler on this kernel thread sees it.
+        compiler_fence(SeqCst);
+        if is_outermost {
+            self.frame.set(frame);
+        }
+        Changed {
+            frame: is_outermost,
+            flag: told.is_some(),
+        }
+    }
+
+    /// Takes a [`hide`](Hiding::hide) back.
+    pub(crate) fn reveal(&self, changed: Changed) {
+        if changed.frame {
+            self.frame.set(0);
+        }
+        // As in `hide`.
+        compiler_fence(SeqCst);
+        if changed.flag
+            && let Some(green) = self.owner.get()
+        {
+            green.flags.remove(ThreadFlags::HIDDEN);
+        }
+    }
+
+    /// The thread is hidden no longer, whatever has hidden it.
+    pub(crate) fn reveal_all(&self) {
+        self.reveal(Changed {
+            frame: true,
+            flag: true,
+        });
+    }
+
+    /// Whether the handler with this frame runs still, or the child of `vfork`. If the handler has been left without
+    /// returning, this ends the hiding.
+    #[cold]
+    fn still_hides(&self, frame: usize) -> bool {
+        let hides = frame == VFORK || self.is_alive(frame);
+        if !hides {
+            self.reveal_all();
+            // The handler may have left its mask behind.
+            if let Some(green) = self.owner.get() {
+                green.flags.add(ThreadFlags::MASK);
+            }
+        }
+        hides
+    }
+
+    /// Whether the handler with this frame has not been left: the frames of what it calls lie below its own. A handler
+    /// on the alternate stack has been left if the thread is on its own stack.
+    fn is_alive(&self, frame: usize) -> bool {
+        let here = core::ptr::from_ref(&frame).addr();
+        let stack = self.owner.get().and_then(Green::bounds);
+        let on_stack = |address| stack.is_some_and(|stack| stack.holds(address));
+        match (on_stack(frame), on_stack(here)) {
+            (false, true) => false,
+            (true, false) => true,
+            _ => here < frame,
+        }
+    }
+}
 
 // ==== who am I ====
 
@@ -68,13 +231,13 @@ thread_local! {
 /// From the thread pointer to [`OWN`]; 0 as long as there are no green threads.
 static DISTANCE: AtomicIsize = AtomicIsize::new(0);
 
-/// Learns where [`OWN`] lies. An error: not at the same distance in every thread, since the library that it is in was loaded
-/// after the program.
+/// Learns where [`OWN`] lies. The error says that the distance is not the same in every thread, since the library that
+/// has the thread-local was loaded after the program.
 pub(crate) fn learn() -> Result<(), String> {
     let place = OWN.with(|own| core::ptr::from_ref(own).cast::<u8>());
     match tls::distance_in_block(place) {
-        // Relaxed: who runs green threads, or is one, has seen that they were begun.
-        Some(distance) => DISTANCE.store(distance, Ordering::Relaxed),
+        // Relaxed: a thread that runs green threads, or is one, has seen that they were begun.
+        Some(distance) => DISTANCE.store(distance, Relaxed),
         None => return Err("the loader has put its thread-locals into memory of their own".into()),
     }
     Ok(())
@@ -83,80 +246,91 @@ pub(crate) fn learn() -> Result<(), String> {
 /// The calling thread's [`OWN`]; `None` as long as there are no green threads.
 #[inline(always)]
 fn own<'a>() -> Option<&'a Own> {
-    let distance = DISTANCE.load(Ordering::Relaxed);
+    let distance = DISTANCE.load(Relaxed);
     let place = arch::thread_pointer()
         .wrapping_offset(distance)
         .cast::<Own>();
-    // SAFETY: it lies there in the calling thread's block, which is there for as long as the thread runs.
+    // SAFETY: OWN lies there in the calling thread's block, which is there for as long as the thread runs.
     (distance != 0).then(|| unsafe { &*place })
-}
-
-/// Where the thread is seen, or hidden.
-#[inline(always)]
-fn hiding<'a>() -> Option<&'a Hiding> {
-    own().map(|own| &own.hiding)
 }
 
 /// The running green thread, at a place where it may enter the scheduler; `None` on a kernel thread that
 /// runs none, and where the thread is hidden.
 #[inline]
 pub(crate) fn green() -> Option<&'static Green> {
-    hiding()?.green()
-}
-
-/// Whether this is in a child of `vfork`, which is another process.
-pub(crate) fn is_child_of_vfork() -> bool {
-    hiding().is_some_and(Hiding::is_child_of_vfork)
+    own()?.hiding.green()
 }
 
 /// The green thread whose thread pointer this is, hidden or not.
 pub(crate) fn owner() -> Option<&'static Green> {
-    hiding()?.owner()
+    own()?.hiding.owner()
+}
+
+/// Whether this is in a child of `vfork`, which is another process.
+pub(crate) fn is_child_of_vfork() -> bool {
+    own().is_some_and(|own| own.hiding.is_child_of_vfork())
 }
 
 /// Whether this is in a signal handler of the program's, or in a child of `vfork`: it may have interrupted
 /// the scheduler, or a lock's holder.
 #[inline]
 pub(crate) fn is_hidden() -> bool {
-    hiding().is_some_and(Hiding::is_hidden)
+    own().is_some_and(|own| own.hiding.is_hidden())
 }
 
 /// Hides the calling thread: a handler begins that has its frame at `frame`, or the thread is about to
 /// make a child by `vfork`. Async-signal-safe.
 pub(crate) fn hide(frame: usize) -> Changed {
-    hiding().map_or(Changed::NOTHING, |hiding| hiding.hide(frame))
+    own().map_or_else(Changed::default, |own| own.hiding.hide(frame))
 }
 
 /// Takes a [`hide`] back.
 pub(crate) fn reveal(changed: Changed) {
-    if let Some(hiding) = hiding() {
-        hiding.reveal(changed);
+    if let Some(own) = own() {
+        own.hiding.reveal(changed);
     }
 }
 
-/// The signal mask may have been changed, here or by what this returns to: the thread takes it along from now on.
+/// The thread is hidden no longer, whatever has hidden it.
+pub(crate) fn reveal_all() {
+    if let Some(own) = own() {
+        own.hiding.reveal_all();
+    }
+}
+
+/// The signal mask may have been changed, here or by the code to which this returns: the thread takes its mask along
+/// from now on.
 pub(crate) fn mask_changed() {
     if let Some(green) = owner() {
         green.flags.add(ThreadFlags::MASK);
     }
 }
 
-/// The thread is hidden no longer, whatever has hidden it.
-pub(crate) fn reveal_all() {
-    if let Some(hiding) = hiding() {
-        hiding.reveal_all();
+/// Makes `owner`, whose first code this is, the current green thread, with preemption off. `None`: the calling thread
+/// is a kernel thread from now on, the only one in a forked child.
+#[inline(never)]
+pub(crate) fn begin(owner: Option<&'static Green>) {
+    if let Some(own) = own() {
+        own.hiding.belong_to(owner);
     }
 }
 
-/// The calling thread is a kernel thread's from now on: it is the only one in a forked child. Returns the
-/// green thread that it was.
-#[inline(never)]
-pub(crate) fn forget_green() -> Option<&'static Green> {
-    let green = owner();
-    if let Some(hiding) = hiding() {
-        hiding.forget();
-    }
-    green
+/// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there.
+static IS_PARENT: AtomicStatic<AtomicU32> = AtomicStatic::none();
+
+/// From now on `word`, whose page the kernel clears in every forked child, tells whether this is one.
+pub(super) fn tell_child_by(word: &'static AtomicU32) {
+    word.store(1, Relaxed);
+    // Release: the word; partner: Acquire in `is_forked_child`.
+    IS_PARENT.store(Some(word), Release);
+}
+
+/// Whether this process was forked from one with a runtime.
+#[inline]
+pub(crate) fn is_forked_child() -> bool {
+    // Acquire: the word; partner: Release in `tell_child_by`.
+    let word = IS_PARENT.load(Acquire);
+    word.is_some_and(|word| word.load(Relaxed) == 0) && fork::begin_as_child()
 }
 
 /// Notes whether this kernel thread of the runtime holds a processor.
@@ -170,7 +344,7 @@ pub(crate) fn set_scheduling(on: bool) {
 /// Whether the caller runs with preemption off. For tests: such code must not allocate.
 pub(crate) fn is_preemption_off() -> bool {
     match green() {
-        Some(green) => green.off.load(Ordering::Relaxed) != 0,
+        Some(green) => green.off.load(Relaxed) != 0,
         None => own().is_some_and(|own| own.is_scheduling.get()),
     }
 }
@@ -185,9 +359,7 @@ pub(crate) fn mark() -> usize {
 /// Raises the count of `green`, the current thread.
 #[inline(always)]
 pub(crate) fn off(green: &Green) {
-    green
-        .off
-        .store(green.off.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    green.off.store(green.off.load(Relaxed) + 1, Relaxed);
     // The fence pairs with the monitor's membarrier. It keeps the store before all that the caller
     // does, as a signal handler on this kernel thread sees it.
     entry_fence();
@@ -197,9 +369,7 @@ pub(crate) fn off(green: &Green) {
 #[inline(always)]
 pub(crate) fn on(green: &Green) {
     // Release: pairs with the Acquire load of `off` in `sched::monitor`.
-    green
-        .off
-        .store(green.off.load(Ordering::Relaxed) - 1, Ordering::Release);
+    green.off.store(green.off.load(Relaxed) - 1, Release);
 }
 
 /// Keeps preemption off until it is dropped. It holds no processor: it is for code that uses none.
@@ -220,14 +390,11 @@ pub(crate) fn preemption_off() -> PreemptionOff {
 #[inline]
 pub(crate) fn preemption_off_by_user() -> PreemptionOff {
     let off = preemption_off();
-    let count = off.0.map_or(0, |green| green.off.load(Ordering::Relaxed));
-    if count > MOST_GUARDS {
+    if off.0.is_some_and(|green| green.off.load(Relaxed) > 1 << 31) {
         crate::engine::sys::die("a thread has forgotten 2^31 guards of policies' locks");
     }
     off
 }
-
-const MOST_GUARDS: u32 = 1 << 31;
 
 impl Drop for PreemptionOff {
     #[inline]
@@ -238,19 +405,11 @@ impl Drop for PreemptionOff {
     }
 }
 
-/// Makes a new green thread the current one, with preemption off: its first code.
-#[inline(never)]
-pub(crate) fn begin(green: &'static Green) {
-    if let Some(hiding) = hiding() {
-        hiding.begin(green);
-    }
-}
-
 /// Switches preemption off for the last time; the thread then leaves its stack for good. The guards
 /// that it has forgotten (`policy::Guard`) do not concern the next thread that has its record.
 #[inline]
 pub(crate) fn forbid_preemption(green: &'static Green) {
-    green.off.store(1, Ordering::Relaxed);
+    green.off.store(1, Relaxed);
     entry_fence();
 }
 
@@ -335,7 +494,7 @@ impl Entered {
         core::mem::forget(self);
         // SAFETY: an `Entered` exists on its own green thread only.
         unsafe { green.context.suspend(action) };
-        compiler_fence(Ordering::SeqCst);
+        compiler_fence(SeqCst);
         sanitizer::see_again();
         on(green);
     }
@@ -344,8 +503,8 @@ impl Entered {
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        compiler_fence(Ordering::SeqCst);
-        let give_way = self.worker.is_slice_over() && self.green.off.load(Ordering::Relaxed) == 1;
+        compiler_fence(SeqCst);
+        let give_way = self.worker.is_slice_over() && self.green.off.load(Relaxed) == 1;
         on(self.green);
         if give_way {
             give_way_now();
@@ -362,15 +521,15 @@ fn give_way_now() {
     }
 }
 
-/// The preemption trampoline's destination: leaves the stack in the middle of user code.
+/// The destination of the preemption trampoline: leaves the stack in the middle of user code.
 ///
 /// # Safety
-/// Called by the trampoline only: the signal handler has set `off` to 1.
-pub(crate) unsafe fn suspend_preempted() {
+/// Called by the trampoline only, once for each injection: the signal handler has set `off` to 1.
+pub(crate) unsafe extern "C" fn suspend_preempted() {
     if let Some(green) = green() {
         // SAFETY: the trampoline runs on the current thread's stack.
         unsafe { green.context.suspend(Action::Preempt) };
-        compiler_fence(Ordering::SeqCst);
+        compiler_fence(SeqCst);
         on(green);
     }
 }
@@ -387,32 +546,61 @@ pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 /// The thread keeps its processor until the monitor sees that it is blocked, or that it has gone on
 /// for longer than its time slice. The monitor does not signal it meanwhile, so a call that a
 /// signal would end early does all its work.
-#[cfg(green)]
 pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
     with_flag(|green| &green.in_call, f)
 }
 
+/// Runs `f`, whose calls of libc are libc's: they block the kernel thread.
+pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
+    with_flag(|green| &green.unhooked, f)
+}
+
 /// Runs `f` with one of the thread's flags set.
-#[inline]
-fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
-    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
-    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
+#[inline(always)]
+fn with_flag<T>(flag: fn(&Green) -> &AtomicBool, f: impl FnOnce() -> T) -> T {
+    struct Set(fn(&Green) -> &AtomicBool, bool);
+    impl Drop for Set {
+        #[inline(always)]
         fn drop(&mut self) {
             if let Some(green) = green() {
-                (self.0)(green).store(self.1, Ordering::Relaxed);
-                // The thread gives way if its slice is over. If its processor is gone, it takes
+                (self.0)(green).store(self.1, Relaxed);
+                // The thread gives way if its slice is over. If its processor is gone, the thread takes
                 // that back, or takes an idle one, or queues for one.
                 drop(enter());
             }
         }
     }
+    let green = green();
     // Only the thread itself writes the flag.
-    let before = green().is_some_and(|green| {
-        let flag = flag(green);
-        let before = flag.load(Ordering::Relaxed);
-        flag.store(true, Ordering::Relaxed);
-        before
-    });
-    let _set = Set(flag, before);
+    let _set = Set(flag, green.is_some_and(|green| flag(green).load(Relaxed)));
+    if let Some(green) = green {
+        flag(green).store(true, Relaxed);
+    }
     f()
+}
+
+/// Whether a call of libc that blocks is to park the calling thread instead: a green thread, with
+/// preemption on, on its own stack, that has not said otherwise.
+///
+/// On another stack the thread may be in a handler that came past our functions (`handlers`), and runs on the kernel
+/// thread's alternate stack.
+#[inline]
+pub(crate) fn is_hooked() -> bool {
+    let here = 0_u8;
+    let here = (&raw const here).addr();
+    !is_forked_child()
+        && green().is_some_and(|green| {
+            green.off.load(Relaxed) == 0
+                && !green.unhooked.load(Relaxed)
+                && !green.in_call.load(Relaxed)
+                && !green.announced.load(Relaxed)
+                && green.bounds().is_some_and(|stack| stack.holds(here))
+        })
+}
+
+/// Counts a call of libc that parks the calling thread.
+pub(crate) fn count_parked() {
+    if let Some(mut entered) = enter() {
+        entered.processor().parked_calls.add(1);
+    }
 }

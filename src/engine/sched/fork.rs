@@ -8,9 +8,9 @@
 //! process ends, as it would with a pthread.
 //!
 //! How it is noticed: `fork` calls the atfork handler. `_Fork` and `clone` do not, so they are ours, and a page that
-//! the kernel clears in every child that has a copy of the memory ([`WORD`]) tells of those that come past them.
+//! the kernel clears in every child that has a copy of the memory ([`is_child`]) tells of those that come past them.
 //! A child that *shares* the memory (`vfork`, `clone` with CLONE_VM) is another process in the middle of its
-//! parent's thread. That is hidden as in a signal handler (`sched::current`) until the child has its own
+//! parent's thread. That thread is hidden as in a signal handler (`sched::current`) until the child has its own
 //! memory, or, where that cannot be known, for good.
 //!
 //! Invariant: the child takes no lock that a thread of the parent may have held at the fork, unless
@@ -22,78 +22,45 @@
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
-use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::engine::inspect::{epoch, hold, kernel};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
+
+pub(crate) use crate::engine::sched::current::is_forked_child as is_child;
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
-/// A word that is 0 in a child of the process that has registered: the kernel clears its page.
-static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_RUNTIME).cast_mut());
-static NO_RUNTIME: AtomicU32 = AtomicU32::new(1);
-/// The area where the kernel notes a thread's CPU, where glibc has registered one.
-static RSEQ: OnceLock<Option<Area>> = OnceLock::new();
-
-/// Its distance from the thread pointer, and its bytes.
-struct Area {
-    offset: isize,
-    size: u32,
-}
-
-/// A descriptor that a forked child closes, and the number of its file.
-struct Closed {
-    /// -1 is none.
-    descriptor: AtomicI32,
-    inode: AtomicU64,
-}
-
-static CLOSED: [Closed; 8] = [const { Closed::none() }; 8];
+/// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,
+/// and its bytes.
+static RSEQ: OnceLock<Option<(isize, u32)>> = OnceLock::new();
+/// Descriptors that a forked child closes, and the number of the file of each; -1 is no descriptor.
+static CLOSED: [(AtomicI32, AtomicU64); 8] = [const { (AtomicI32::new(-1), AtomicU64::new(0)) }; 8];
 
 /// While it lives, a forked child closes this descriptor: nobody serves it there. (Beyond some descriptors the child
 /// keeps it open.) A program may have closed it and opened another file with the number: that stays open.
-pub(crate) struct OnlyHere {
-    place: Option<&'static Closed>,
-}
+pub(crate) struct OnlyHere(Option<&'static AtomicI32>);
 
 impl OnlyHere {
     pub(crate) fn new(descriptor: i32) -> OnlyHere {
         let inode = inode(descriptor).unwrap_or(0);
-        let place = CLOSED.iter().find(|place| place.take(descriptor, inode));
-        OnlyHere { place }
+        let is_taken = |place: &AtomicI32| {
+            let taken =
+                place.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        let place = CLOSED.iter().find(|(place, _)| is_taken(place));
+        OnlyHere(place.map(|(place, file)| {
+            file.store(inode, Ordering::Relaxed);
+            place
+        }))
     }
 }
 
 impl Drop for OnlyHere {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            place.descriptor.store(-1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Closed {
-    const fn none() -> Closed {
-        Closed {
-            descriptor: AtomicI32::new(-1),
-            inode: AtomicU64::new(0),
-        }
-    }
-
-    fn take(&self, descriptor: i32, file: u64) -> bool {
-        let free = &self.descriptor;
-        let taken = free.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed);
-        if taken.is_ok() {
-            self.inode.store(file, Ordering::Relaxed);
-        }
-        taken.is_ok()
-    }
-
-    /// In the child.
-    fn close(&self) {
-        let descriptor = self.descriptor.swap(-1, Ordering::Relaxed);
-        if descriptor != -1 && inode(descriptor) == Some(self.inode.load(Ordering::Relaxed)) {
-            sys::close(descriptor);
+        if let Some(place) = self.0 {
+            place.store(-1, Ordering::Relaxed);
         }
     }
 }
@@ -110,95 +77,85 @@ fn inode(descriptor: i32) -> Option<u64> {
 /// Registers the handler, once per process, and makes the things that the child will use.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(register_first);
-}
-
-fn register_first() {
-    RSEQ.get_or_init(|| {
-        // SAFETY: the names are those of glibc's two constants, and the constants have these types.
-        unsafe {
-            let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
-            let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
-            (!size.is_null() && !offset.is_null() && *size != 0).then(|| Area {
-                offset: *offset,
-                // glibc tells how much of the area the kernel uses, and registers no less than this.
-                size: (*size).max(32),
-            })
+    ONCE.call_once(|| {
+        RSEQ.get_or_init(rseq_area);
+        let page = mm::map(mm::page()).ok().filter(|&page| {
+            // SAFETY: the page is ours.
+            unsafe { libc::madvise(page as *mut _, mm::page(), libc::MADV_WIPEONFORK) == 0 }
+        });
+        if let Some(page) = page {
+            // SAFETY: the page is ours, and stays for good.
+            current::tell_child_by(unsafe { &*(page as *const AtomicU32) });
         }
+        // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
     });
-    let page = mm::map(mm::page()).ok().filter(|&page| {
-        // SAFETY: the page is ours.
-        unsafe { libc::madvise(page as *mut _, mm::page(), libc::MADV_WIPEONFORK) == 0 }
-    });
-    if let Some(page) = page {
-        let word = page as *mut AtomicU32;
-        // SAFETY: the page is ours, and stays for good.
-        unsafe { (*word).store(1, Ordering::Relaxed) };
-        // Release: the word; partner: Acquire in `is_child`.
-        WORD.store(word, Ordering::Release);
-    }
-    // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
-    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
 }
 
-unsafe extern "C" fn before() {
+fn rseq_area() -> Option<(isize, u32)> {
+    // SAFETY: the names are those of glibc's two constants, and the constants have these types.
+    unsafe {
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
+        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+        // glibc tells how much of the area the kernel uses, and registers no less than 32 bytes.
+        (!size.is_null() && !offset.is_null() && *size != 0).then(|| (*offset, (*size).max(32)))
+    }
+}
+
+extern "C" fn before() {
     libraries::before_fork();
 }
 
-unsafe extern "C" fn after() {
+extern "C" fn after() {
     libraries::after_fork();
 }
 
-unsafe extern "C" fn in_child() {
+/// The child has one thread, which calls this first: the thread that has forked.
+extern "C" fn in_child() {
     libraries::forget_lists();
     FORKED.store(true, Ordering::Relaxed);
     kernel::forget_others();
     epoch::forget_others();
     hold::forget();
     probe::forget();
-    CLOSED.iter().for_each(Closed::close);
-    let Some(green) = current::forget_green() else {
+    for (place, file) in &CLOSED {
+        let descriptor = place.swap(-1, Ordering::Relaxed);
+        if descriptor != -1 && inode(descriptor) == Some(file.load(Ordering::Relaxed)) {
+            sys::close(descriptor);
+        }
+    }
+    let Some(green) = current::owner() else {
         return;
     };
-    if let Some(Some(area)) = RSEQ.get() {
+    current::begin(None);
+    if let Some(Some((offset, size))) = RSEQ.get() {
         // The kernel's note about this kernel thread lies in the control block of a pthread that
         // glibc takes for dead now. Its stack will be another thread's, or be unmapped, and then
         // the kernel kills us at a context switch.
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
-        let start = green
-            .worker()
-            .own_thread_pointer()
-            .wrapping_offset(area.offset) as usize;
-        let arguments = [start, area.size as usize, UNREGISTER, SIGNATURE];
+        let own = green.worker().own_thread_pointer();
+        let start = own.wrapping_offset(*offset) as usize;
+        let arguments = [start, *size as usize, UNREGISTER, SIGNATURE];
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &arguments) };
     }
-    // From now on it is a kernel thread's, and is never freed.
+    // From now on the identity is a kernel thread's, and is never freed.
     Identity::set_own(green.identity.load(Ordering::Relaxed));
 }
 
-/// Whether this process was forked from one with a runtime.
-#[inline]
-pub(crate) fn is_child() -> bool {
-    // Acquire: the word; partner: Release in `register_first`.
-    // SAFETY: a static, or a word on a page that stays.
-    let word = unsafe { &*WORD.load(Ordering::Acquire) };
-    word.load(Ordering::Relaxed) == 0 && begin_as_child()
-}
-
+/// This is a forked child: the first question after that comes here. Returns true.
 #[cold]
-fn begin_as_child() -> bool {
+pub(super) fn begin_as_child() -> bool {
     if !FORKED.load(Ordering::Relaxed) {
-        // SAFETY: the child has one thread, this one, as after `fork`.
-        unsafe { in_child() };
+        in_child();
     }
     true
 }
 
 /// The calling thread is about to `vfork`. Returns whether it was not hidden.
 pub(crate) extern "C" fn before_vfork() -> bool {
-    current::hide(current::VFORK).is_outermost()
+    current::hide(current::VFORK).frame
 }
 
 /// The parent goes on, with the result of the system call. `was_seen`: what [`before_vfork`] said.

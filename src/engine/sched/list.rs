@@ -191,6 +191,7 @@ impl<T: Linked> Lifo<T> {
 
 /// A record's place in a heap, such as `policy`'s: its first child and its rank. The next sibling is the record's link
 /// in any queue.
+#[derive(Default)]
 pub(crate) struct Links {
     pub(crate) child: Cell<Option<&'static Green>>,
     /// The key and, behind it, the record's number in the order of arrival: equal keys keep that
@@ -199,13 +200,6 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub(crate) const fn new() -> Links {
-        Links {
-            child: Cell::new(None),
-            rank: Cell::new((0, 0)),
-        }
-    }
-
     /// Sets the record's link in another list. The record is in no queue.
     pub(crate) fn set_link(&self, link: Option<&'static Green>) {
         self.child.set(link);

@@ -13,12 +13,12 @@ use super::run::{complete, ready_again};
 use super::switch::Action;
 use super::{Owned, RunLoop, Worker, current};
 use crate::engine::atomic::Ordering;
-use crate::engine::policy::{Next, Readied, Ready};
+use crate::engine::policy::Readied;
 use crate::engine::probe;
 use crate::engine::sched::{Green, ThreadFlags};
 use crate::engine::sys::{kernel_thread, perturb, signal};
 
-/// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.
+/// A thread that has been locked so often stays locked: its count can be no higher, or the thread was locked for good.
 const FOR_GOOD: u16 = u16::MAX;
 
 /// The calling green thread stays on its kernel thread, once more.
@@ -42,9 +42,14 @@ pub(crate) fn unlock() {
 /// own code is that thread's. Where the thread cannot be locked, the
 /// change is made as it is: in a handler that has interrupted the runtime's code, and in a child of `vfork`.
 pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    let Some(green) = stay_here() else {
+    // In its own code on this kernel thread the thread alone writes the count. (In a handler nobody preempts it.)
+    let is_free = |green: &&'static Green| is_here(green) && green.off.load(Ordering::Relaxed) == 0;
+    let Some(green) = current::owner().filter(is_free) else {
         return change();
     };
+    let off = current::preemption_off();
+    add(green, green.worker());
+    drop(off);
     let result = change();
     let _off = current::preemption_off();
     match result {
@@ -54,35 +59,23 @@ pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T,
     result
 }
 
-/// Locks the calling green thread, if it is in its own code.
-fn stay_here() -> Option<&'static Green> {
-    let green = current::owner().filter(|green| is_here(green))?;
-    // Here it runs: nobody else writes the count. (In a handler nobody preempts it.)
-    (green.off.load(Ordering::Relaxed) == 0).then(|| {
-        let _off = current::preemption_off();
-        add(green, green.worker());
-        green
-    })
-}
-
-/// Whether `green`, whose thread pointer this is, runs on this kernel thread. It may not, and then it may be running
+/// Whether `green`, whose thread pointer this is, runs on this kernel thread. It may be running
 /// elsewhere: a handler may have interrupted the scheduler before that has its own thread pointer again, and a child of
 /// `vfork` has its parent's.
 pub(super) fn is_here(green: &'static Green) -> bool {
     let stay = || {
-        green.last_worker().map(|worker| {
-            let tick = worker.tick.load(Ordering::Relaxed);
-            (worker.thread(), worker.index, tick)
-        })
+        let worker = green.last_worker()?;
+        let tick = worker.tick.load(Ordering::Relaxed);
+        Some((worker.thread(), worker.index, tick))
     };
     loop {
         let before = stay();
-        let here = kernel_thread::id();
-        match before {
-            Some((thread, ..)) if thread == here => return true,
-            // It was not preempted, and has not moved, while it looked.
-            _ if before == stay() => return false,
-            _ => {}
+        if before.is_some_and(|(thread, ..)| thread == kernel_thread::id()) {
+            return true;
+        }
+        // The thread was not preempted, and has not moved, while it looked.
+        if before == stay() {
+            return false;
         }
     }
 }
@@ -121,11 +114,6 @@ pub(super) fn keeps_mask(worker: &'static Worker, green: &Green) -> bool {
         green.flags.remove(ThreadFlags::LOCKED);
     }
     has_signal
-}
-
-/// A thread that is locked to this worker and was handed to it.
-pub(super) fn handed(worker: &'static Worker) -> Option<Next> {
-    worker.handed.take().map(|green| Ready::new(green).into())
 }
 
 pub(super) fn is_bound_here(worker: &'static Worker, green: &'static Green) -> bool {

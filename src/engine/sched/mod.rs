@@ -3,23 +3,22 @@
 //! | file | idea |
 //! |---|---|
 //! | `run` | the run loop: find a thread, here or at other processors, switch to it, do what it asks for; making threads ready |
-//! | `thread`, `records`, `identity`, `stack` | a green thread's record; the store of records; its name and number; its stack and thread-local block |
+//! | `thread`, `records`, `identity` | a green thread's record, and the thread as C sees it; the store of records; its name and number |
 //! | `switch` | to a green thread and back; what becomes of malloc's caches |
-//! | `current`, `hiding` | which thread is this, and its way into the runtime; threads announce that they block, or may block; where a thread is hidden |
-//! | `park`, `deferred` | how a thread waits, and how another one wakes it; what signal handlers leave to the monitor |
+//! | `current` | which thread is this, where is it hidden, and its way into the runtime; threads announce that they block, or may block |
+//! | `park` | how a thread waits, and how another one wakes it |
 //! | `worker`, `processor`, `cluster` | the kernel thread; the right to run, and how it is owned and taken; all of them together, and how many threads live |
 //! | `idle`, `parker` | sleeping and waking without a lost wake-up (`idle.md` has the proof); the word on which a kernel thread sleeps |
 //! | `timers`, `list` | deadlines; intrusive lists |
-//! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
+//! | `start` | a thread's stack; its first time and its last: where its stack comes from, and where it goes |
 //! | `resize`, `user_policy` | more processors, or fewer; a policy that a user wrote |
 //! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor, which also helps when there can be no more kernel threads |
-//! | `handlers` | the program's signal handlers |
-//! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
-//! | `pthreads` | whose pthread one is |
+//! | `handlers` | the program's signal handlers, and what they leave to the monitor; user ids change in every kernel thread |
+//! | `cpu_time` | a thread's CPU time, once somebody asks for it |
 //! | `spawner` | makes kernel threads ahead of need, and returns unused stacks; the crate's own kernel threads |
-//! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
+//! | `fork`, `unload` | what a forked child keeps; `dlclose` waits for green threads, too |
 //! | `tuning` | what can be tuned, and what loses without it |
 //!
 //! Invariants:
@@ -37,7 +36,7 @@
 //! | bound | then |
 //! |---|---|
 //! | slots of a local queue | half of it goes to the processor's overflow, which has no bound |
-//! | stacks at hand | a worker without a processor makes one (`start`) |
+//! | stacks at hand | the thread goes to the back of the queue while the spawner makes one (`start`) |
 //! | spare workers | the processor sleeps on; the spawner makes a worker, which looks for work first of all |
 //! | kernel threads | the spawner asks again; a thread that comes back from the kernel takes an idle processor |
 //! | the turn at events | a worker that does not get it sleeps on its futex (`io`) |
@@ -47,39 +46,32 @@ mod blocked_calls;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
-pub(crate) mod deferred;
 pub(crate) mod fork;
 pub(crate) mod handlers;
-mod hiding;
-pub(crate) mod hooked;
 pub(crate) mod identity;
 mod idle;
 pub(crate) mod io;
 pub(crate) mod list;
 pub(crate) mod locked;
 mod monitor;
-pub(crate) mod name;
 pub(crate) mod park;
 mod parker;
 pub(crate) mod preempt;
 mod processor;
-pub(crate) mod pthreads;
 pub(crate) mod records;
 pub(crate) mod resize;
 mod run;
-pub(crate) mod setxid;
 pub(crate) mod spawner;
 pub(crate) mod start;
 pub(crate) mod switch;
 pub(crate) mod thread;
-pub(crate) mod thread_stack;
 pub(crate) mod timers;
 mod tuning;
 pub(crate) mod unload;
 mod user_policy;
 pub(crate) mod worker;
 
-pub(crate) use self::blocked_calls::{Blocked, BlockedAt, Place as BlockedPlace};
+pub(crate) use self::blocked_calls::Place as BlockedPlace;
 pub(crate) use self::cluster::{Cluster, Config, Counter, Ideas};
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;

@@ -321,10 +321,11 @@ impl Monitor {
                 let doing = self.observer.doing(worker.thread());
                 preempt::note_own_call(green, &doing);
                 worker.rest.note(worker);
-                let blocked_calls = &self.cluster.blocked_calls;
-                let place = blocked_calls.find(&doing, worker, green);
-                if self.take(processor, worker, green, Lost::Blocked(place)) {
-                    blocked_calls.note(&doing, place);
+                let place = self.cluster.blocked_calls.find(&doing, worker, green);
+                if self.take(processor, worker, green, Lost::Blocked(place))
+                    && let Some(place) = place
+                {
+                    place.add();
                 }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
@@ -435,15 +436,7 @@ impl Monitor {
 
     /// Sends the preemption signal. False: it was not sent.
     fn send(&mut self, worker: &'static Worker, green: &'static Green, has_moved: bool) -> bool {
-        let signal = self.cluster.config.signal;
-        preempt::send(
-            worker,
-            green,
-            signal,
-            self.now,
-            has_moved,
-            &mut self.observer,
-        )
+        preempt::send(worker, green, self.now, has_moved, &mut self.observer)
     }
 
     /// Takes the processor away from `worker`, whose thread goes on without. False: it was too late.
@@ -567,8 +560,7 @@ impl Monitor {
         let stays = ThreadFlags::LOCKED | ThreadFlags::HIDDEN;
         let movable = strays.filter(|(_, green)| !green.flags.has(stays));
         for (worker, green) in movable.take(PROBES) {
-            let signal = cluster.config.signal;
-            preempt::evict(worker, green, signal, self.now, &mut self.observer);
+            preempt::evict(worker, green, self.now, &mut self.observer);
             self.evicted = worker.index as usize;
         }
     }

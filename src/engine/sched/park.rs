@@ -1,28 +1,29 @@
 //! How a thread waits, and how another one wakes it: [`Waiter::wait`] and [`Waiter::wake`].
 //!
 //! Every primitive that blocks is built on these two. They work alike for green threads, which leave
-//! their stack, and for kernel threads, which wait on the ticket as on a futex. A waiter is a
-//! [`Ticket`] and the green thread behind it. While a thread waits, its record points at its
+//! their stack, and for kernel threads, which wait on the park state as on a futex. A waiter is a
+//! [`ParkState`] and the green thread behind it. While a thread waits, its record points at its
 //! [`Parking`], on the thread's own stack: the waiter, the deadline, and for reports what it waits for.
 //!
-//! The ticket is one word that decides which thread resumes the one that waits. A waiter *commits* to
+//! The park state is one word that decides which thread resumes the one that waits. A waiter *commits* to
 //! waiting only after its context is saved; wakers and a timer race it and each other for the same
 //! word. The thread that moves the word out of `PARKED` resumes the waiter, and no other does.
 //!
-//! | from \ verb | `consume` | `commit(by)` | `notify` | `expire` | `resumed` |
+//! | from \ verb | `consume` | `commit(to)` | `notify` | `expire` | `resumed` |
 //! |---|---|---|---|---|---|
-//! | `EMPTY`    | no          | `PARKED` or `ASLEEP`, is parked | `NOTIFIED`         | `EXPIRED`             | (never) |
-//! | `NOTIFIED` | `EMPTY`, yes | `EMPTY`, notified  | stays                           | stays                 | `EMPTY`, notified |
-//! | `EXPIRED`  | `EMPTY`, no | `EMPTY`, expired    | `NOTIFIED`                      | stays                 | `EMPTY`, expired |
-//! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume**          | `EXPIRED`, **resume** | (never) |
-//! | `ASLEEP`   | (never)     | (never)             | `NOTIFIED`, **futex wake**      | `EXPIRED`             | (never) |
+//! | `EMPTY`    | no           | `to`: `PARKED` or `ASLEEP` | `NOTIFIED`         | `EXPIRED`             | (never) |
+//! | `NOTIFIED` | `EMPTY`, yes | stays, refused      | stays                           | stays                 | `EMPTY`, notified |
+//! | `EXPIRED`  | `EMPTY`, no  | stays, refused      | `NOTIFIED`                      | stays                 | `EMPTY`, expired |
+//! | `PARKED`   | (never)      | (never)             | `NOTIFIED`, **resume**          | `EXPIRED`, **resume** | (never) |
+//! | `ASLEEP`   | (never)      | (never)             | `NOTIFIED`, **futex wake**      | `EXPIRED`             | (never) |
 //!
 //! `is_notified` looks and changes nothing, but is a read-modify-write all the same: if two threads
 //! each write something, change the word, and look at the other's write, one of them sees it
 //! (`runtime::handle::end`).
 //!
 //! `consume`, `commit`, `is_notified` and `resumed` belong to the waiter (`commit`, for a green
-//! thread, to the scheduler that has just left its stack). Any thread may call `notify` and
+//! thread, to the scheduler that has just left its stack). A waiter whose commit was refused goes on as one that was
+//! resumed. Any thread may call `notify` and
 //! `expire`, but only a kernel thread itself expires its own sleep.
 //!
 //! # Invariants
@@ -34,11 +35,11 @@
 //! 3. A notification is never lost: only the waiter leaves `NOTIFIED`, and it is then told. That
 //!    holds even if the timer was first: the waiter then sees `Notified`. Notifications between two
 //!    looks of the waiter merge into one.
-//! 4. Once `commit` said `Parked`, its caller touches nothing of the waiter: the waiter may already
+//! 4. Once `commit` has parked the waiter, its caller touches nothing of the waiter, which may already
 //!    run elsewhere.
 //! 5. An expiry has no generation. Before the waiter waits again its timer must be cancelled, or be
 //!    known to have fired; otherwise a late expiry ends the next wait early, as a spurious wake-up.
-//! 6. `notify` is the notifier's last look at the ticket and the data beside it, unless it left
+//! 6. `notify` is the notifier's last look at the park state and the data beside it, unless it left
 //!    `PARKED`: only then does the waiter wait for the notifier.
 //! 7. One thread waits on a waiter at a time; any number of threads wake it.
 //! 8. A waiter may be gone as soon as it was notified: a waker then looks at nothing of it, unless
@@ -46,15 +47,15 @@
 //!
 //! A kernel thread's state is `ASLEEP`, which it leaves at any notification or by itself: it waits
 //! in `futex_wait(as_futex(), ASLEEP)` while the word has that value, then calls `resumed`. The
-//! notifier's `futex_wake` uses the word's address only. The ticket may be gone by then, and the
+//! notifier's `futex_wake` uses the word's address only. The park state may be gone by then, and the
 //! call wakes no thread, or another one spuriously: every futex wait must be a loop.
 //!
 //! # Memory orderings
 //!
 //! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave
 //!   `PARKED`.
-//! - the notifier's writes → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it
-//!   fails), `is_notified` and `resumed`. Every change is a read-modify-write, so a later
+//! - the notifier's writes → waiter: Release in `notify`, Acquire in `consume`, `is_over`,
+//!   `is_notified` and `resumed`. Every change is a read-modify-write, so a later
 //!   notification or expiry does not hide an earlier one (they continue its release sequence).
 //! - the timer's accesses to its entry → waiter: Release in `expire`, the same Acquires.
 
@@ -67,7 +68,6 @@ use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::WaitReason;
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
-use crate::engine::sched::deferred::ready_from_anywhere;
 use crate::engine::sched::switch::Action;
 use crate::engine::sched::{Green, ready, timers};
 use crate::engine::sys::futex;
@@ -78,8 +78,8 @@ use crate::engine::sys::{clock, perturb, sanitizer};
 
 /// A place where one thread waits to be woken.
 pub(crate) struct Waiter {
-    pub(crate) ticket: Ticket,
-    /// The parked green thread. The ticket publishes it.
+    pub(crate) state: ParkState,
+    /// The parked green thread. The park state publishes it.
     green: AtomicStatic<Green>,
 }
 
@@ -104,7 +104,7 @@ impl Parking {
     /// # Safety
     /// The words were copied out of a park while it was one.
     pub(crate) unsafe fn from_words(words: [usize; Parking::WORDS]) -> Parking {
-        // SAFETY: a park consists of words without gaps; the caller's promise.
+        // SAFETY: a park consists of words without gaps, and these are the words of one.
         unsafe { core::mem::transmute(words) }
     }
 
@@ -119,12 +119,12 @@ impl Parking {
 }
 
 impl Waiter {
-    /// Where the ticket lies, for reports.
-    pub(crate) const TICKET: usize = core::mem::offset_of!(Waiter, ticket);
+    /// Where the park state lies, for reports.
+    pub(crate) const STATE: usize = core::mem::offset_of!(Waiter, state);
 
     pub(crate) const fn new() -> Waiter {
         Waiter {
-            ticket: Ticket::new(),
+            state: ParkState::new(),
             green: AtomicStatic::none(),
         }
     }
@@ -132,11 +132,10 @@ impl Waiter {
     /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
     /// nanoseconds). Reports say that it waits for what `reason` names.
     pub(crate) fn wait(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
-        if self.ticket.consume() {
+        if self.state.consume() {
             return Outcome::Notified;
         }
         perturb::point("wait: no token");
-        let deadline = deadline.filter(|&d| d != clock::NEVER);
         match enter() {
             Some(entered) => self.wait_inside(entered, reason, deadline),
             None => self.wait_on_kernel_thread(reason, deadline),
@@ -146,18 +145,17 @@ impl Waiter {
     /// [`Waiter::wait`] for a token that stays once it is there: it is not waited for again.
     #[inline(always)]
     pub(crate) fn wait_for_good(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
-        if self.ticket.is_over() {
+        if self.state.is_over() {
             return Outcome::Notified;
         }
         perturb::point("wait: no token");
-        let deadline = deadline.filter(|&d| d != clock::NEVER);
         let Some(entered) = enter() else {
             return self.wait_on_kernel_thread(reason, deadline);
         };
         self.leave_stack(entered, reason, deadline);
-        match self.ticket.is_over() {
+        match self.state.is_over() {
             true => Outcome::Notified,
-            false => self.ticket.resumed(),
+            false => self.state.resumed(),
         }
     }
 
@@ -172,7 +170,7 @@ impl Waiter {
         deadline: Option<u64>,
     ) -> Outcome {
         self.leave_stack(entered, reason, deadline);
-        self.ticket.resumed()
+        self.state.resumed()
     }
 
     /// Parks the calling green thread until it is resumed.
@@ -181,16 +179,17 @@ impl Waiter {
         let green = entered.green();
         // Relaxed: the commit, which is a Release, publishes it.
         self.green.store(Some(green), Relaxed);
+        let deadline = deadline.unwrap_or(clock::NEVER);
         let parking = Parking {
             waiter: self,
-            deadline: deadline.unwrap_or(clock::NEVER),
+            deadline,
             reason,
         };
         green.expect(&parking);
         perturb::point("wait: leaving");
         entered.suspend(Action::Park);
         sanitizer::observe(green);
-        if deadline.is_some() {
+        if deadline != clock::NEVER {
             timers::disarm(green);
         }
         // Not before: a timer that fires late reads the park.
@@ -200,19 +199,7 @@ impl Waiter {
     /// Commits the wait, for the run loop: the green thread's context is saved. False: it need not
     /// wait.
     pub(crate) fn commit(&self) -> bool {
-        match self.ticket.commit(By::Green) {
-            Commit::Parked => true,
-            // `commit` has taken the event; put it back for `resumed` to report.
-            Commit::Notified => {
-                perturb::point("commit: refused");
-                let _ = self.ticket.notify();
-                false
-            }
-            Commit::Expired => {
-                let _ = self.ticket.expire();
-                false
-            }
-        }
+        self.state.commit(ParkState::PARKED)
     }
 
     fn wait_on_kernel_thread(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
@@ -227,10 +214,8 @@ impl Waiter {
 
     /// [`Waiter::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it.
     pub(crate) fn block(&self, reason: WaitReason, deadline: Option<u64>) -> Option<Outcome> {
-        match self.ticket.commit(By::Kernel) {
-            Commit::Notified => return Some(Outcome::Notified),
-            Commit::Expired => return Some(Outcome::Expired),
-            Commit::Parked => {}
+        if !self.state.commit(ParkState::ASLEEP) {
+            return Some(self.state.resumed());
         }
         let parking = Parking {
             waiter: self,
@@ -246,21 +231,23 @@ impl Waiter {
                 interrupted
             }
         };
-        match self.ticket.resumed() {
+        match self.state.resumed() {
             Outcome::Expired if interrupted => None,
             outcome => Some(outcome),
         }
     }
 
-    /// Blocks the kernel thread on the ticket. Returns whether a signal's handler has run on it.
+    /// Blocks the kernel thread on the park state. Returns whether a signal's handler has run on it.
     fn sleep(&self, deadline: Option<u64>) -> bool {
-        let word = self.ticket.as_futex();
+        const ASLEEP: u32 = ParkState::ASLEEP;
+        let deadline = deadline.filter(|&deadline| deadline != clock::NEVER);
+        let word = self.state.as_futex();
         let mut interrupted = false;
-        while word.load(Relaxed) == Ticket::ASLEEP {
-            interrupted = futex::is_interrupted_wait(word, Ticket::ASLEEP, deadline);
-            if interrupted || deadline.is_some_and(|d| clock::now() >= d) {
-                // We are the waiter: nobody is to be resumed.
-                let _ = self.ticket.expire();
+        while word.load(Relaxed) == ASLEEP {
+            interrupted = futex::is_interrupted_wait(word, ASLEEP, deadline);
+            if interrupted || deadline.is_some_and(|deadline| clock::now() >= deadline) {
+                // The caller is the waiter: no thread is to be resumed.
+                let _ = self.state.expire();
             }
         }
         interrupted
@@ -269,7 +256,7 @@ impl Waiter {
     /// Ends the wait, or the next wait if nobody waits now.
     #[inline]
     pub(crate) fn wake(&self) {
-        // SAFETY: it is alive.
+        // SAFETY: the reference keeps the waiter alive.
         unsafe { Waiter::wake_at(self) }
     }
 
@@ -279,20 +266,9 @@ impl Waiter {
     /// It is alive at least until it is notified.
     #[inline]
     pub(crate) unsafe fn wake_at(waiter: *const Waiter) {
-        // SAFETY: the caller's promise.
+        // SAFETY: it is alive until `notify_at` notifies it, and is not touched afterwards.
         if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
             ready(green);
-        }
-    }
-
-    /// [`Waiter::wake_at`] for a caller that may be in a signal handler.
-    ///
-    /// # Safety
-    /// As [`Waiter::wake_at`].
-    pub(crate) unsafe fn wake_from_anywhere(waiter: *const Waiter) {
-        // SAFETY: the caller's promise.
-        if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
-            ready_from_anywhere(green);
         }
     }
 
@@ -305,14 +281,14 @@ impl Waiter {
     pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<&'static Green> {
         // SAFETY: the waiter is alive until `notify`, the last access of this block to it.
         let (found, futex) = unsafe {
-            let ticket = &(*waiter).ticket;
-            let futex: *const _ = ticket.as_futex();
-            (ticket.notify(), futex)
+            let state = &(*waiter).state;
+            let futex: *const _ = state.as_futex();
+            (state.notify(), futex)
         };
         perturb::point("wake: notified");
         match found {
             Found::Nobody => None,
-            // SAFETY: the thread was parked, so it waits for us, and the waiter is alive (invariant 8).
+            // SAFETY: the thread was parked, so it waits for the caller, and the waiter is alive (invariant 8).
             // Relaxed: `notify` acquired what `commit` released.
             Found::Green => match unsafe { (*waiter).green.load(Relaxed) } {
                 None => crate::engine::sys::die("a parked green thread has left no name"),
@@ -327,32 +303,19 @@ impl Waiter {
     }
 }
 
-// ==== the ticket ====
+// ==== the park state ====
 
 /// There is no token, and no thread is parked.
 const EMPTY: u32 = 0;
 /// A token is there for the waiter to find.
 const NOTIFIED: u32 = 1;
-/// The waiter's context is saved; the thread that leaves this state resumes the waiter.
-const PARKED: u32 = 2;
 /// The timer came first.
 const EXPIRED: u32 = 3;
-/// The waiter is a kernel thread, which blocks on this word.
-const ASLEEP: u32 = 4;
 
 /// The word that decides which thread resumes one waiting thread. See the file's header.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct ParkState {
     word: AtomicU32,
-}
-
-/// The kind of a thread that parks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    /// A green thread, whose context is saved.
-    Green,
-    /// A kernel thread, which is about to block.
-    Kernel,
 }
 
 /// The waiter that a notification found, and so the notifier's duty.
@@ -367,18 +330,6 @@ pub(crate) enum Found {
     Kernel,
 }
 
-/// The result of an attempt to park.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Commit {
-    /// The waiter is parked and may already be running again: do not touch it.
-    Parked,
-    /// A notification was there first: the waiter goes on.
-    Notified,
-    /// The timer was there first: the waiter goes on.
-    Expired,
-}
-
 /// The reason why a parked waiter was resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -388,12 +339,14 @@ pub(crate) enum Outcome {
     Expired,
 }
 
-impl Ticket {
-    /// The word's value while a kernel thread waits on it.
-    pub(crate) const ASLEEP: u32 = ASLEEP;
+impl ParkState {
+    /// The waiter is a green thread, whose context is saved; the thread that leaves this state resumes the waiter.
+    pub(crate) const PARKED: u32 = 2;
+    /// The waiter is a kernel thread, which blocks on this word.
+    pub(crate) const ASLEEP: u32 = 4;
 
     const_fn! {
-        /// Makes a ticket without a token.
+        /// Makes a park state without a token.
         pub(crate) const fn new() -> Self {
             Self {
                 word: AtomicU32::new(EMPTY),
@@ -405,9 +358,7 @@ impl Ticket {
     /// wait is dropped.
     pub(crate) fn consume(&self) -> bool {
         // A stale EMPTY is harmless: `commit` will find the token.
-        self.word.load(Relaxed) != EMPTY
-            // Acquire: the notifier's writes; partner: Release in `notify`.
-            && self.word.swap(EMPTY, Acquire) == NOTIFIED
+        self.word.load(Relaxed) != EMPTY && self.resumed() == Outcome::Notified
     }
 
     /// Tells the waiter whether there is a token, and leaves it. If there is none, a thread that
@@ -425,28 +376,14 @@ impl Ticket {
         self.word.load(Acquire) == NOTIFIED
     }
 
-    /// Parks the waiter, whose context is saved, unless a notification or the timer came first.
+    /// Parks the waiter, as `PARKED` or `ASLEEP`. False: a notification or the timer came first. If the answer is true,
+    /// the waiter may already be running again: the caller must not touch it.
     #[inline]
-    pub(crate) fn commit(&self, by: By) -> Commit {
-        let parked = match by {
-            By::Green => PARKED,
-            By::Kernel => ASLEEP,
-        };
+    #[must_use]
+    pub(crate) fn commit(&self, to: u32) -> bool {
         // Release: the saved context; partners: Acquire in `notify` and `expire`.
-        if self
-            .word
-            .compare_exchange(EMPTY, parked, Release, Relaxed)
-            .is_ok()
-        {
-            return Commit::Parked;
-        }
-        perturb::point("ticket: refused");
-        // Acquire: the writes of the notifier or timer; partners: Release in `notify` and `expire`.
-        // The swap may find NOTIFIED where the line above found EXPIRED: the swap decides.
-        match self.word.swap(EMPTY, Acquire) {
-            NOTIFIED => Commit::Notified,
-            _ => Commit::Expired,
-        }
+        let result = self.word.compare_exchange(EMPTY, to, Release, Relaxed);
+        result.is_ok()
     }
 
     /// Leaves a token, and says which waiter the caller must now resume.
@@ -454,10 +391,10 @@ impl Ticket {
     pub(crate) fn notify(&self) -> Found {
         // Acquire: the saved context; partner: Release in `commit`. Or the waiter's writes before
         // it looked; partner: Release in `is_notified`. Release: what the caller wrote for the
-        // waiter; partners: Acquire in `consume`, `commit`, `is_notified`, `resumed`.
+        // waiter; partners: Acquire in `is_over`, `is_notified`, `resumed`.
         match self.word.swap(NOTIFIED, AcqRel) {
-            PARKED => Found::Green,
-            ASLEEP => Found::Kernel,
+            ParkState::PARKED => Found::Green,
+            ParkState::ASLEEP => Found::Kernel,
             _ => Found::Nobody,
         }
     }
@@ -468,18 +405,18 @@ impl Ticket {
     pub(crate) fn expire(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while seen != NOTIFIED && seen != EXPIRED {
-            perturb::point("ticket: expiring");
+            perturb::point("park state: expiring");
             // Acquire: the saved context; partner: Release in `commit`.
-            // Release: the timer's writes; partners: Acquire in `commit`, `consume`, `resumed`.
+            // Release: the timer's writes; partner: Acquire in `resumed`.
             match self.word.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {
-                Ok(_) => return seen == PARKED,
+                Ok(_) => return seen == ParkState::PARKED,
                 Err(now) => seen = now,
             }
         }
         false
     }
 
-    /// Tells the waiter, which is resumed, the reason, and takes the token.
+    /// Tells the waiter, which goes on, the reason, and takes the token.
     pub(crate) fn resumed(&self) -> Outcome {
         // Acquire: the writes of the notifier or timer; partners: Release in `notify` and `expire`.
         match self.word.swap(EMPTY, Acquire) {
@@ -488,20 +425,7 @@ impl Ticket {
         }
     }
 
-    /// For debuggers.
-    pub(crate) const WORD_OF_PARKED: u32 = PARKED;
-
-    /// Whether a ticket's word says that a green thread is parked; for reports, which read it from outside.
-    pub(crate) fn says_parked(word: u32) -> bool {
-        word == PARKED
-    }
-
-    /// The same of a kernel thread that sleeps.
-    pub(crate) fn says_asleep(word: u32) -> bool {
-        word == Ticket::ASLEEP
-    }
-
-    /// The word on which a kernel thread waits while it is [`Ticket::ASLEEP`].
+    /// The word on which a kernel thread waits while it is [`ParkState::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
         &self.word
     }

@@ -42,12 +42,14 @@
 
 use core::ffi::CStr;
 use core::ops::Range;
+use std::ffi::CString;
 use std::io;
 use std::sync::OnceLock;
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::hold;
+use crate::engine::sched::switch::Bounds;
 use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, worker};
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::observer::{Doing, Observer, SystemCall};
@@ -67,12 +69,8 @@ struct Text {
 static TEXT: OnceLock<Text> = OnceLock::new();
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
-/// [`install`] for a process that preempts nobody: reports hold threads, too. The signal is not reserved.
-pub(crate) fn install_for_samples(signal: i32) -> io::Result<()> {
-    install(signal)
-}
-
-/// Installs the handler. It allocates. Once per signal is enough; more calls do no harm.
+/// Installs the handler. It allocates. Once per signal is enough; more calls do no harm. (Observers hold threads by the
+/// signal in a process that preempts nobody, too: the signal is not reserved there.)
 pub(crate) fn install(signal: i32) -> io::Result<()> {
     TEXT.get_or_init(|| Text {
         libc: libc_text(),
@@ -94,12 +92,11 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 pub(crate) fn send(
     worker: &Worker,
     green: &Green,
-    signal: i32,
     now: u64,
     has_moved: bool,
     observer: &mut Observer,
 ) -> bool {
-    send_if(worker, green, signal, now, |thread| {
+    send_if(worker, green, now, |thread| {
         let is_blocked = observer.is_blocked(thread);
         if is_blocked == Some(true) {
             note_own_call(green, &observer.doing(thread));
@@ -124,33 +121,17 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
 /// Sends the signal to a worker whose thread waits in a call that begins anew, if the kernel says so:
 /// the handler suspends the thread before that call, and the thread makes the call again when it goes
 /// on.
-pub(crate) fn evict(
-    worker: &Worker,
-    green: &Green,
-    signal: i32,
-    now: u64,
-    observer: &mut Observer,
-) {
-    send_if(
-        worker,
-        green,
-        signal,
-        now,
-        |thread| matches!(observer.doing(thread), Doing::Call(call) if call.begins_anew()),
-    );
+pub(crate) fn evict(worker: &Worker, green: &Green, now: u64, observer: &mut Observer) {
+    let begins_anew =
+        |thread| matches!(observer.doing(thread), Doing::Call(call) if call.begins_anew());
+    send_if(worker, green, now, begins_anew);
 }
 
-fn send_if(
-    worker: &Worker,
-    green: &Green,
-    signal: i32,
-    now: u64,
-    is_ripe: impl FnOnce(i32) -> bool,
-) -> bool {
+fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -> bool) -> bool {
     handlers::look(now);
     // Acquire, here and below: pairs with the Release stores of both in `switch::to`.
     let tick = worker.tick.load(Ordering::Acquire);
-    let thread = worker.kernel_thread.load(Ordering::Relaxed) as i32;
+    let thread = worker.thread();
     let payload = Payload {
         who: worker.index,
         tick,
@@ -166,27 +147,30 @@ fn send_if(
         && worker.tick.load(Ordering::Relaxed) == tick
         && worker.expect_signal(thread, || {
             let process = PROCESS.load(Ordering::Relaxed) as i32;
+            let signal = worker.cluster().config.signal;
             let sent = signal::queue(process, thread, signal, payload);
-            match sent {
-                Ok(()) | Err(libc::ESRCH) => {}
-                Err(number) => worker.cluster().spawner.tell_of_signals(number),
+            if let Err(number) = sent
+                && number != libc::ESRCH
+            {
+                worker.cluster().spawner.tell_of_signals(number);
             }
             sent.is_ok()
         })
 }
 
-/// Whether a signal for the whole process is under way that a kernel thread with this mask would take. Who asks blocks
-/// all signals: the monitor before it sends one, the handler of ours, and a worker before it takes any.
+/// Whether a signal for the whole process is under way that a kernel thread with this mask would take. The caller blocks
+/// all signals: the monitor before it sends one, the preemption signal's handler, and a worker before it takes any.
 ///
-/// The kernel wakes one thread for such a signal, the first one if that takes it. But any thread that is about to run a handler takes
-/// all that wait: a worker that we signal now would take it from the program's first thread, in a sleep, say, that it is to
-/// end. So that thread gets a moment to come to a CPU.
+/// The kernel wakes one thread for such a signal, the first one if that takes it. But any thread that is about to run a
+/// handler takes all signals that wait: a worker that is signalled now would take one from the program's first thread, in
+/// a sleep, say, that the signal is to end. So that thread gets a moment to come to a CPU.
 pub(super) fn would_take_others(mask: Mask) -> bool {
-    /// So long a thread that was woken waits for a CPU, on a busy system. Meanwhile processors are taken from threads that compute.
+    /// How long a thread that was woken may wait for a CPU, on a busy system. Meanwhile processors are taken from
+    /// threads that compute.
     const MOST: u64 = 500_000_000;
     /// Since when there has been one; 0: there is none.
     static SINCE: AtomicU64 = AtomicU64::new(0);
-    // Ours is for this thread alone; the monitor may have sent it again.
+    // The preemption signal is for this thread alone; the monitor may have sent it again.
     if signal::pending() & !(mask | handlers::reserved()) == 0 {
         SINCE.store(0, Ordering::Relaxed);
         return false;
@@ -196,8 +180,8 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     begun.is_ok() || begun.is_err_and(|since| now.saturating_sub(since) < MOST)
 }
 
-/// Waits while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another one's signal;
-/// about `most` nanoseconds at most.
+/// Waits while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another
+/// thread's signal; about `most` nanoseconds at most.
 pub(super) fn leave_others(mask: Mask, most: u64) {
     /// Nanoseconds after which it asks again.
     const A_MOMENT: u64 = 100_000;
@@ -235,17 +219,16 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     let Some(green) = worker.current.load(Ordering::Relaxed) else {
         return;
     };
-    let stack = green.bounds();
-    if stack.is_none_or(|stack| !has_room(frame, stack.bottom, stack.top)) {
-        return;
-    }
-    if worker.tick.load(Ordering::Relaxed) != payload.tick {
-        return;
-    }
-    if green.off.load(Ordering::Relaxed) != 0 {
-        return;
-    }
-    if green.flags.has(ThreadFlags::HIDDEN) || worker.is_spared(payload.tick) {
+    let has_room = |stack: Bounds| {
+        let needed = frame.room_needed();
+        needed.is_some_and(|needed| (stack.bottom + needed..=stack.top).contains(&frame.sp()))
+    };
+    if !green.bounds().is_some_and(has_room)
+        || worker.tick.load(Ordering::Relaxed) != payload.tick
+        || green.off.load(Ordering::Relaxed) != 0
+        || green.flags.has(ThreadFlags::HIDDEN)
+        || worker.is_spared(payload.tick)
+    {
         return;
     }
     if frame.mask() != worker.base_mask.get() {
@@ -260,12 +243,6 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     // SAFETY: the space was checked; the thread is in user code with preemption on, so it may be
     // suspended.
     unsafe { frame.inject() };
-}
-
-/// Whether the thread, on the stack from `bottom` to `top`, can be sent through the trampoline.
-fn has_room(frame: &Frame<'_>, bottom: usize, top: usize) -> bool {
-    let stack = frame.room_needed();
-    stack.is_some_and(|stack| (bottom + stack..=top).contains(&frame.sp()))
 }
 
 /// Rule 5. `caller`: where the function returns to, if it is a leaf.
@@ -290,12 +267,6 @@ fn in_libc(address: usize) -> bool {
         .is_some_and(|text| text.libc.iter().any(|range| range.contains(&address)))
 }
 
-/// The trampoline's destination, on the interrupted stack.
-pub(crate) unsafe extern "C" fn preempted() {
-    // SAFETY: the trampoline calls it, once per injection.
-    unsafe { crate::engine::sched::current::suspend_preempted() }
-}
-
 /// The executable segments of libc and of the loader, and of the library that `malloc` is found in.
 fn libc_text() -> Vec<Range<usize>> {
     const PARTS: [&str; 2] = ["/libc.so", "/ld-linux"];
@@ -315,28 +286,10 @@ fn libc_text() -> Vec<Range<usize>> {
 
 /// Functions of libc that call nothing and hold nothing: a thread can be suspended in them.
 fn leaf_functions() -> Vec<Range<usize>> {
-    const NAMES: [&CStr; 16] = [
-        c"memcpy",
-        c"memmove",
-        c"mempcpy",
-        c"memset",
-        c"memcmp",
-        c"bcmp",
-        c"memchr",
-        c"memrchr",
-        c"rawmemchr",
-        c"strlen",
-        c"strnlen",
-        c"strcmp",
-        c"strncmp",
-        c"strchr",
-        c"strrchr",
-        c"syscall",
-    ];
-    NAMES
-        .iter()
-        .filter_map(|name| function_range(name))
-        .collect()
+    const NAMES: &str = "memcpy memmove mempcpy memset memcmp bcmp memchr memrchr rawmemchr strlen strnlen strcmp \
+        strncmp strchr strrchr syscall";
+    let names = NAMES.split(' ').filter_map(|name| CString::new(name).ok());
+    names.filter_map(|name| function_range(&name)).collect()
 }
 
 unsafe extern "C" {

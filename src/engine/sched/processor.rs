@@ -122,7 +122,7 @@ use crate::engine::sched::cluster::{Counter, Counts};
 use crate::engine::sched::io::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::records::Records;
-use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::{Cluster, Worker, current, monitor, timers};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
@@ -218,7 +218,7 @@ impl Processor {
         if let Ok(stack) = ThreadStack::find(cluster.config.stack_size) {
             // The cache may take the list's lock, which is taken with preemption off.
             let _off = current::preemption_off();
-            stacks.keep(stack.slot());
+            stacks.keep(stack.slot);
         }
         Processor {
             index,

@@ -6,9 +6,9 @@
 //! they fall free; and a common stack carries batches from the processors where threads end to
 //! those where threads are spawned.
 //!
-//! The batches are the magazines of Bonwick and Adams ("Magazines and Vmem", 2001). A processor has
-//! one that it fills and empties, and [`KEPT`] full ones: it goes to the common stack only when these
-//! are too many, or none. So processors on which threads are spawned and end in turn stay away, also
+//! The batches are the magazines of Bonwick and Adams ("Magazines and Vmem", 2001). A processor has a
+//! batch that it fills and empties, and up to [`KEPT`] full ones: it goes to the common stack only when there
+//! are too many full ones, or none. So processors on which threads are spawned and end in turn stay away, also
 //! where hundreds live in between; the lock of the common stack would stop all of them otherwise.
 //!
 //! Every record stands in the roster, too, in use or not: reports go through it without a lock.
@@ -18,7 +18,7 @@
 
 use std::io;
 
-use super::Green;
+use super::{Green, current};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::sys::lock::{Guard, Lock};
@@ -29,70 +29,72 @@ pub(crate) const BATCH: usize = 32;
 /// The greatest number of full batches that a processor keeps.
 const KEPT: usize = 32;
 
-static FREE: Lock<Stack> = Lock::new(Stack::EMPTY);
+/// The common stack.
+static FREE: Lock<Batches> = Lock::new(Batches::NONE);
 /// Whether the common stack has a batch; a hint, written under its lock.
 static ANY_FREE: AtomicBool = AtomicBool::new(false);
 
-/// A stack of batches.
-struct Stack {
-    top: Option<&'static Green>,
-}
-
-// SAFETY: the stack owns the records in it.
-unsafe impl Send for Stack {}
-
-impl Stack {
-    const EMPTY: Stack = Stack { top: None };
-
-    fn push(&mut self, batch: Batch) {
-        if let Some(first) = batch.first {
-            first.heap.set_link(self.top.replace(first));
-        }
-    }
-
-    fn pop(&mut self) -> Option<Batch> {
-        let first = self.top?;
-        self.top = first.heap.take_link();
-        Some(Batch { first: Some(first) })
-    }
-}
-
-struct Batch {
-    first: Option<&'static Green>,
-}
+/// Records, linked by `next`.
+#[derive(Default)]
+struct Batch(Option<&'static Green>);
 
 impl Batch {
-    const EMPTY: Batch = Batch { first: None };
-
     fn push(&mut self, green: &'static Green) {
-        green.next.set(self.first.replace(green));
+        green.next.set(self.0.replace(green));
     }
 
     fn pop(&mut self) -> Option<&'static Green> {
-        let green = self.first?;
-        self.first = green.next.take();
-        if let Some(next) = self.first {
+        let green = self.0?;
+        self.0 = green.next.take();
+        if let Some(next) = self.0 {
             arch::prefetch(core::ptr::from_ref(next).cast());
         }
         Some(green)
     }
 }
 
-/// Takes a batch out of the common stack.
-fn take() -> Option<Batch> {
+/// A stack of batches that are not empty, linked by their first records.
+struct Batches {
+    top: Option<&'static Green>,
+    len: usize,
+}
+
+// SAFETY: the stack owns the records in it.
+unsafe impl Send for Batches {}
+
+impl Batches {
+    const NONE: Batches = Batches { top: None, len: 0 };
+
+    fn push(&mut self, batch: Batch) {
+        if let Some(first) = batch.0 {
+            first.heap.set_link(self.top.replace(first));
+            self.len += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Batch> {
+        let first = self.top?;
+        self.top = first.heap.take_link();
+        self.len -= 1;
+        Some(Batch(Some(first)))
+    }
+}
+
+/// Takes a batch out of the common stack; an empty one if there is none.
+fn take() -> Batch {
     if !ANY_FREE.load(Ordering::Relaxed) {
-        return None;
+        return Batch::default();
     }
     let mut free = FREE.lock();
     let batch = free.pop();
-    ANY_FREE.store(free.top.is_some(), Ordering::Relaxed);
-    batch
+    ANY_FREE.store(free.len != 0, Ordering::Relaxed);
+    batch.unwrap_or_default()
 }
 
 /// Puts batches into the common stack.
-fn give(mut free: Guard<'_, Stack>, batches: impl IntoIterator<Item = Batch>) {
+fn give(mut free: Guard<'_, Batches>, batches: impl IntoIterator<Item = Batch>) {
     batches.into_iter().for_each(|batch| free.push(batch));
-    ANY_FREE.store(free.top.is_some(), Ordering::Relaxed);
+    ANY_FREE.store(free.len != 0, Ordering::Relaxed);
 }
 
 /// A processor's free records.
@@ -100,25 +102,22 @@ pub(crate) struct Records {
     batch: Batch,
     /// The number of records in `batch`, or more, if the batch was not full when it came.
     len: usize,
-    full: Stack,
-    /// The number of full batches.
-    kept: usize,
+    full: Batches,
 }
 
 impl Records {
     pub(crate) const fn new() -> Records {
         Records {
-            batch: Batch::EMPTY,
+            batch: Batch(None),
             len: 0,
-            full: Stack::EMPTY,
-            kept: 0,
+            full: Batches::NONE,
         }
     }
 
     /// Returns a record for a new thread, if one is free.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<&'static Green> {
-        if self.batch.first.is_none() {
+        if self.batch.0.is_none() {
             self.refill();
         }
         let green = self.batch.pop()?;
@@ -130,7 +129,7 @@ impl Records {
     #[inline]
     pub(crate) fn push(&mut self, green: &'static Green) {
         if self.len == BATCH {
-            self.make_room();
+            self.put_full_aside();
         }
         self.batch.push(green);
         self.len += 1;
@@ -145,48 +144,41 @@ impl Records {
 
     #[cold]
     fn refill(&mut self) {
-        let kept = self.full.pop();
-        self.kept -= usize::from(kept.is_some());
-        self.batch = kept.or_else(take).unwrap_or(Batch::EMPTY);
+        self.batch = self.full.pop().unwrap_or_else(take);
         // This is an upper bound: a batch from the common stack may be smaller.
-        self.len = self.batch.first.map_or(0, |_| BATCH);
+        self.len = self.batch.0.map_or(0, |_| BATCH);
     }
 
     #[cold]
-    fn make_room(&mut self) {
-        // Where another processor is at it, this one keeps more for a while, and waits for nobody.
-        if self.kept >= KEPT
+    fn put_full_aside(&mut self) {
+        // While another processor has the lock, this one keeps more for a while, and waits for nobody.
+        if self.full.len >= KEPT
             && let Some(free) = FREE.try_lock()
         {
-            self.kept -= KEPT / 2;
             give(free, core::iter::from_fn(|| self.full.pop()).take(KEPT / 2));
         }
-        self.full
-            .push(core::mem::replace(&mut self.batch, Batch::EMPTY));
-        self.kept += 1;
+        self.full.push(core::mem::take(&mut self.batch));
         self.len = 0;
     }
 }
 
 /// Returns a record for a new thread. Allocates if none is free: call it preemptible.
 pub(crate) fn create() -> io::Result<&'static Green> {
-    match pop_free() {
-        Some(green) => Ok(green),
-        None => make(),
-    }
-}
-
-fn pop_free() -> Option<&'static Green> {
-    let _off = super::current::preemption_off();
-    let mut batch = take()?;
-    let green = batch.pop();
-    give(FREE.lock(), [batch]);
-    green
+    let free = {
+        let _off = current::preemption_off();
+        let mut batch = take();
+        let green = batch.pop();
+        if green.is_some() {
+            give(FREE.lock(), [batch]);
+        }
+        green
+    };
+    free.map_or_else(make, Ok)
 }
 
 /// Takes back a record that no processor keeps. The caller has preemption off.
 pub(crate) fn release(green: &'static Green) {
-    let mut single = Batch::EMPTY;
+    let mut single = Batch::default();
     single.push(green);
     give(FREE.lock(), [single]);
 }
@@ -247,15 +239,12 @@ fn make() -> io::Result<&'static Green> {
         (&raw mut (*piece).older).write(AtomicStatic::none());
         made.set_len(1);
     }
-    let mut batch = Batch::EMPTY;
-    for piece in made.leak().iter() {
-        piece.enlist();
-        piece.records.iter().for_each(|green| batch.push(green));
-    }
-    let Some(green) = batch.pop() else {
-        crate::engine::sys::die("a batch of records is empty")
-    };
-    let _off = super::current::preemption_off();
+    let piece = &made.leak()[0];
+    piece.enlist();
+    let [green, others @ ..] = &piece.records;
+    let mut batch = Batch::default();
+    others.iter().for_each(|green| batch.push(green));
+    let _off = current::preemption_off();
     give(FREE.lock(), [batch]);
     Ok(green)
 }
@@ -267,14 +256,14 @@ mod tests {
     #[test]
     fn no_batch_is_counted_where_there_was_none() {
         let green = create().unwrap();
-        let _off = crate::engine::sched::current::preemption_off();
+        let _off = current::preemption_off();
         let mut records = Records::new();
-        let mut others = Batch::EMPTY;
+        let mut others = Batch::default();
         while let Some(other) = records.pop() {
             others.push(other);
         }
         records.push(green);
-        assert_eq!((records.len, records.kept), (1, 0));
+        assert_eq!((records.len, records.full.len), (1, 0));
         records.drain();
         give(FREE.lock(), [others]);
     }

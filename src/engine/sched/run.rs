@@ -14,12 +14,12 @@
 //! 2. A searcher ends by [`stop_searching`] or by resting, once (`idle.md`).
 
 use super::idle::Rested;
-use super::locked::{hand_to_its_worker, handed, is_bound_here, stay};
+use super::locked::{hand_to_its_worker, is_bound_here, stay};
 use super::park::Parking;
 use super::switch::{self, Action};
 use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
 use super::{Cluster, Green, Owned, RunLoop, ThreadFlags, Worker};
-use super::{current, enter, fork, io, start, timers};
+use super::{current, enter, fork, handlers, io, start, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::probe::{self, By, Pick, Readied as Why};
@@ -52,7 +52,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             if waits_for_stack
                 && !run
                     .owned()
-                    .is_some_and(|mut p| start::move_in(&mut p, green))
+                    .is_some_and(|mut p| start::give_stack(&mut p, green))
             {
                 return start::find_stack(run, green);
             }
@@ -125,7 +125,7 @@ pub(super) fn complete(
             }
             ready_again(worker, processor, green, Readied::Preempted);
         }
-        Action::Exit => start::bury(worker, processor, green),
+        Action::Exit => start::end(worker, processor, green),
     }
     None
 }
@@ -222,7 +222,8 @@ fn look_for_work(
     processor.note_cpu();
     timers::fire_own(processor);
     io::flush(processor);
-    let handed = handed(worker);
+    // A thread that is locked to this worker.
+    let handed = worker.handed.take().map(|green| Ready::new(green).into());
     if handed.is_none() && processor.is_surplus() {
         step_down(worker, processor);
         return Err(NothingFound { searching });
@@ -371,7 +372,8 @@ fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
     timers::fire_when_busy(processor, switches, worker.is_slice_over());
 }
 
-/// Makes `green` ready, which was waiting and is now the caller's.
+/// Makes `green` ready, which was waiting and is now the caller's, whatever the calling thread was doing: it may be in a
+/// signal handler.
 pub(crate) fn ready(green: &'static Green) {
     sanitizer::publish(green);
     // By reference: a move would read what was just written, in wider words, and wait for that.
@@ -382,6 +384,7 @@ pub(crate) fn ready(green: &'static Green) {
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
+        None if current::is_hidden() => handlers::defer_wake(green),
         _ => {
             let _off = current::preemption_off();
             probe::readied(By::Outside, green, Why::Woke);

@@ -31,11 +31,11 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::quiet;
 use crate::engine::sched::parker::Parker;
-use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
-use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, switch, worker};
-use crate::engine::stack::reclaim::{self, Looks, Stays};
-use crate::engine::stack::{List, Slot};
+use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, start, switch, worker};
+use crate::engine::stack::List;
+use crate::engine::stack::reclaim::{self, Looks};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
@@ -88,11 +88,6 @@ impl Spawner {
         self.ring();
     }
 
-    /// Whether nobody knows when there will be another worker.
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused.load(Ordering::Relaxed)
-    }
-
     /// No preemption signal can be sent now, by this error number: the spawner says so.
     pub(crate) fn tell_of_signals(&self, number: i32) {
         if self.no_signals.swap(number as u32, Ordering::Relaxed) == 0 {
@@ -128,19 +123,21 @@ fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
     let mut looks = Looks::new();
+    let mut failures = 0;
     let mut quota_at = clock::now();
     let spawner = &cluster.spawner;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let look_at = looks.see_to(|now| {
             let go_on = || !spawner.parker.is_woken();
             let idle = || idle_stacks(cluster);
-            reclaim::look(now, cluster.active(), idle, dismantle, go_on)
+            reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on)
         });
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
         // The spawner was told, or the time is up: it looks at everything.
         let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
+        start::supply(cluster, &mut failures);
         let now = clock::now();
         if now >= quota_at {
             // The monitor rings once a second.
@@ -176,17 +173,13 @@ fn idle_stacks(cluster: &Cluster) -> Option<List> {
     stacks
 }
 
-fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
-    ThreadStack::dismantle(slot, switch::spare_cache)
-}
-
 /// The cluster has ended, and its stacks are in the common lists: another cluster's spawner looks
 /// after them. If there is none, the caller is no green thread, and returns them now.
 pub(super) fn leave_stacks(cluster: &Cluster) {
     let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
     match worker::clusters().find(is_there) {
         Some(other) => other.spawner.ask_to_reclaim(),
-        None => reclaim::all(cluster.active(), dismantle),
+        None => reclaim::all(cluster.active(), ThreadStack::destroy),
     }
 }
 

@@ -1,8 +1,17 @@
-//! A thread's first time on a processor, when it gets a stack (with a thread-local block), and
+//! A thread's stack, with its thread-local block; the thread's first time on a processor, when it gets the stack, and
 //! its last, when it leaves it to others.
 //!
+//! ```text
+//!   slot:  | guard | stack ... | thread-local block | ThreadStack | Slot header |
+//! ```
+//!
+//! Slots are never unmapped, so a [`ThreadStack`] is `&'static`; it belongs to one thread after another. An unused
+//! stack can be destroyed (`stack::reclaim`): then its memory is zero, until another stack is made in the slot. A reader
+//! of a stack whose thread may have ended meanwhile finds that out, and throws away what it has read
+//! (`inspect::threads`); or it keeps stacks from being destroyed (`inspect::epoch`).
+//!
 //! A thread that has been spawned is a record in a queue. Most threads run to their end without
-//! waiting, and the next one can have the same stack, still in the CPU's caches: ten thousand spawned
+//! waiting, and the next one can have the same stack, still in the CPU's caches: ten thousand threads that are spawned
 //! at once need a few stacks, not ten thousand.
 //!
 //! A new stack needs memory from malloc, whose locks a preempted thread may hold; so the scheduler
@@ -12,80 +21,242 @@
 //! - a processor begins with one;
 //! - a thread that spawns makes one if its processor (or, from outside, the common list) has none
 //!   ([`stock_up`]; if there is no memory for one, `spawn` fails);
-//! - a thread that has moved into its processor's last stack, or had to wait for one, makes another
+//! - a thread that begins on its processor's last stack, or had to wait for one, makes another
 //!   before anything else.
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a stack
-//! waits in a list, for a *finder*: the first worker with such a thread gives its processor away,
-//! and is thus free to wait for malloc, if another worker is there to run the queues: a thread in a
-//! queue may hold malloc's lock, and a worker cannot be made without that lock either. (If there is
-//! none yet, the thread goes to the back of the queue while the spawner makes one.) The finder makes a
-//! stack for the first thread of the list, which will make the next one itself,
-//! and puts the others back into the queue: while it was at work, a
-//! processor without a stack has sent there every new thread that it came by, thousands perhaps, and
-//! most of them can have the stack of one that ends. It leaves when the list is empty. If there is no
-//! memory it puts all back after a while.
+//! goes to the back of the queue, and the spawner, which may wait for malloc, makes a stack ([`supply`]). The worker runs
+//! the queue meanwhile: a thread in it may hold malloc's lock, or end, and leave its stack. If there are thousands of
+//! threads without a stack, the first of them that gets one makes the next one, and so on.
 //!
-//! Invariants:
-//! 1. A thread is in the list only if there is a finder that will look into it again: both are
-//!    under the list's lock.
-//! 2. A stack in a processor's cache is furnished.
+//! Invariant: a slot in a processor's cache has a `ThreadStack`.
 //!
-//! It needs no orderings of its own: a thread, a record or a stack changes hands by a queue, by a
-//! list under its lock, or with the processor.
+//! A thread, a record or a stack changes hands by a queue, by a list under its lock, or with the processor: this file
+//! needs orderings only for observers, who read stacks of others.
 
-use super::idle::Rested;
-use super::{Cluster, Owned, RunLoop, Worker, current, ready_globally};
-use crate::engine::policy::Readied;
-use crate::engine::sched::list::Fifo;
-use crate::engine::sched::thread_stack::ThreadStack;
-use crate::engine::sched::tuning::{PAUSE, SAY_SO};
-use crate::engine::sched::{Green, records};
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::perturb;
-use crate::engine::{stack, tls};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::io::{self, Write};
 
-/// Threads that have no stack.
-pub(crate) struct WaitingForStack(Lock<List>);
+use super::idle::Rested;
+use super::thread::SystemName;
+use super::{Cluster, Identity, Owned, RunLoop, Worker, current, enter, ready_globally};
+use crate::engine::inspect::epoch;
+use crate::engine::policy::Readied;
+use crate::engine::sched::switch::{Bounds, spare_cache};
+use crate::engine::sched::tuning::{PAUSE, SAY_SO};
+use crate::engine::sched::{Green, records};
+use crate::engine::stack::{self, Slot, reclaim::Stays};
+use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::{kernel_thread, perturb, sanitizer};
+use crate::engine::tls;
 
-struct List {
-    waiting: Fifo,
-    has_finder: bool,
+// ==== a thread's stack ====
+
+#[repr(align(64))]
+pub(crate) struct ThreadStack {
+    pub(crate) thread_pointer: *mut u8,
+    /// The address of malloc's word for its per-thread cache, in this block; null if it was not
+    /// found.
+    pub(crate) tcache: *mut usize,
+    pub(crate) bounds: Bounds,
+    pub(crate) slot: &'static Slot,
+    /// The thread to which the stack belongs, or belonged last; for the fault handler.
+    owner: AtomicStatic<Green>,
+    /// The owner's.
+    pub(crate) cpu_time: AtomicU64,
+    /// The owner's.
+    pub(crate) fiber: sanitizer::Fiber,
+    /// The name that the owner has given itself by a call of C's; [`NAMED`] in the place of the last NUL if it has.
+    name: [AtomicU8; 16],
 }
 
-impl WaitingForStack {
-    pub(crate) const fn new() -> WaitingForStack {
-        WaitingForStack(Lock::new(List {
-            waiting: Fifo::new(),
-            has_finder: false,
-        }))
+const NAMED: u8 = 1;
+
+// SAFETY: all fields but the owner and the name, which are atomic, are written once. The holder of the stack may touch
+// the memory behind the pointers.
+unsafe impl Sync for ThreadStack {}
+// SAFETY: as above.
+unsafe impl Send for ThreadStack {}
+
+/// The number of different distances, a cache line apart, at which stacks, and the blocks below
+/// them, lie from the tops of their slots. All slots begin at the same place of a page, so
+/// otherwise the blocks of a thousand threads would share the few sets of the caches to which such
+/// addresses map.
+const COLOURS: usize = 16;
+const LINE: usize = 64;
+
+/// The number of bytes at the top of a slot that do not belong to the stack.
+pub(crate) fn reserve() -> usize {
+    const TOP: usize = 1 << 40;
+    TOP - tls::place(TOP - size_of::<ThreadStack>() - (COLOURS - 1) * LINE).stack_top
+}
+
+impl ThreadStack {
+    /// Returns a free stack with at least `size` bytes of stack. Allocates if the stack is new: call
+    /// it preemptible.
+    pub(crate) fn find(size: usize) -> io::Result<&'static ThreadStack> {
+        let _unseen = sanitizer::unseen();
+        let slot = {
+            // The list's lock is taken with preemption off.
+            let _off = current::preemption_off();
+            stack::acquire(size)?
+        };
+        // Relaxed: the slot came through a lock.
+        if slot.extra.load(Ordering::Relaxed) != 0 {
+            return Ok(ThreadStack::on(slot));
+        }
+        ThreadStack::make(slot).inspect_err(|_| {
+            let _off = current::preemption_off();
+            stack::release(slot);
+        })
     }
 
-    /// True: the caller is the finder from now on.
-    fn add(&self, green: &'static Green) -> bool {
-        let mut list = self.0.lock();
-        list.waiting.push(green);
-        !core::mem::replace(&mut list.has_finder, true)
+    /// Returns the stack on a slot that [`stack::Cache`] gave out: such slots have one.
+    #[inline(always)]
+    pub(crate) fn on(slot: &'static Slot) -> &'static ThreadStack {
+        // Relaxed: the slot is the caller's.
+        ThreadStack::at(slot.extra.load(Ordering::Relaxed))
     }
 
-    /// The thread to find a room for next; `None`: the caller is the finder no longer.
-    fn next(&self) -> Option<&'static Green> {
-        let mut list = self.0.lock();
-        let green = list.waiting.pop();
-        list.has_finder = green.is_some();
-        green
+    /// Returns the stack to which the word of a slot leads that has one.
+    #[inline(always)]
+    pub(crate) fn at(extra: usize) -> &'static ThreadStack {
+        // SAFETY: `extra` is the stack that `make` put there, in memory that is never unmapped.
+        unsafe { &*(extra as *const ThreadStack) }
     }
 
-    /// All threads that wait; the caller is still the finder.
-    fn take(&self) -> Fifo {
-        core::mem::take(&mut self.0.lock().waiting)
+    fn make(slot: &'static Slot) -> io::Result<&'static ThreadStack> {
+        const SPREAD: usize = 0x9e37_79b9_7f4a_7c15;
+        let colour = (slot.top() / 4096).wrapping_mul(SPREAD) >> (usize::BITS - COLOURS.ilog2());
+        let at = slot.top() - size_of::<ThreadStack>() - colour * LINE;
+        let at = at & !(align_of::<ThreadStack>() - 1);
+        let place = tls::place(at);
+        // SAFETY: the slot is fresh, hence zeroed and ours alone, and large enough: see `reserve`.
+        unsafe {
+            tls::create(&place, slot.bottom(), place.stack_top - slot.bottom())?;
+            let tcache = tls::tcache_offset().map_or(core::ptr::null_mut(), |offset| {
+                place.thread_pointer.offset(offset).cast()
+            });
+            let stack = at as *mut ThreadStack;
+            stack.write(ThreadStack {
+                thread_pointer: place.thread_pointer,
+                tcache,
+                bounds: Bounds {
+                    bottom: slot.bottom(),
+                    top: place.stack_top,
+                },
+                slot,
+                owner: AtomicStatic::none(),
+                cpu_time: AtomicU64::new(0),
+                fiber: sanitizer::Fiber::new(),
+                name: [const { AtomicU8::new(0) }; 16],
+            });
+            // Release: pairs with the Acquire in `owner_of`, which a fault handler calls.
+            slot.extra.store(at, Ordering::Release);
+            sanitizer::holds_pointers(slot.bottom(), slot.top());
+            Ok(&*stack)
+        }
+    }
+
+    /// Gives the memory of a free stack back. An error: it cannot be had now, and the slot, which the
+    /// caller has taken out of its list, is the caller's as before.
+    ///
+    /// Takes malloc's locks: call it on a kernel thread that runs no green thread.
+    pub(crate) fn destroy(slot: &'static Slot) -> Result<(), Stays> {
+        let stack = ThreadStack::on(slot);
+        // Memory that is locked cannot be given back. And without malloc's word, its cache cannot be found.
+        if stack.tcache.is_null() || stack::trim(slot).is_err() {
+            return Err(Stays::ForEver);
+        }
+        let extra = slot.extra.swap(0, Ordering::Relaxed);
+        let gives_cache = || {
+            // SAFETY: the word is in the block of a free stack, which is the caller's.
+            !stack.has_cache() || spare_cache(unsafe { stack.tcache.read() })
+        };
+        if !(epoch::none_is_open() && gives_cache()) {
+            // Release: as in `make`.
+            slot.extra.store(extra, Ordering::Release);
+            return Err(Stays::ForNow);
+        }
+        perturb::point("stack: dismantled");
+        sanitizer::holds_no_pointers(slot.bottom(), slot.top());
+        // SAFETY: its thread has ended, nobody sees the stack or can get it, it has no cache, and the block was all in
+        // the slot that was of use.
+        unsafe {
+            tls::destroy(stack.thread_pointer);
+            stack::decommit(slot);
+        }
+        Ok(())
+    }
+
+    /// The stack belongs to `green` from now on.
+    #[inline(always)]
+    pub(super) fn belong_to(&self, green: &'static Green) {
+        // Relaxed: the handler that asks runs on this stack.
+        self.owner.store(Some(green), Ordering::Relaxed);
+        self.cpu_time.store(0, Ordering::Relaxed);
+        self.fiber.begin(self.thread_pointer);
+        self.name[15].store(0, Ordering::Relaxed);
+    }
+
+    /// The owner, the caller, gives itself a name.
+    pub(super) fn set_own_name(&self, mut name: SystemName) {
+        name[15] = NAMED;
+        for (place, byte) in self.name.iter().zip(name) {
+            // Relaxed: a report that reads the name meanwhile may see parts of two names.
+            place.store(byte, Ordering::Relaxed);
+        }
+    }
+
+    /// The name that the owner has given itself.
+    pub(crate) fn own_name(&self) -> Option<SystemName> {
+        let mut name = self
+            .name
+            .each_ref()
+            .map(|byte| byte.load(Ordering::Relaxed));
+        (core::mem::take(&mut name[15]) == NAMED).then_some(name)
+    }
+
+    /// Whether the last owner has left malloc's cache behind, because there was no place for it
+    /// elsewhere (`switch`).
+    #[inline(always)]
+    pub(super) fn has_cache(&self) -> bool {
+        // SAFETY: the word is in the block, which is the caller's while the stack belongs to no thread that lives.
+        !self.tcache.is_null() && unsafe { self.tcache.read() != tls::no_cache() }
+    }
+
+    /// The stack on `slot` and its owner, if that thread lives at this moment. Takes no lock.
+    pub(crate) fn owner_of(slot: &Slot) -> Option<(&'static ThreadStack, &'static Green)> {
+        // Acquire: pairs with the Release in `make`.
+        let extra = slot.extra.load(Ordering::Acquire);
+        let stack = (extra != 0).then(|| ThreadStack::at(extra))?;
+        // A stack that is destroyed meanwhile reads as zero, and has no owner.
+        let green = stack.owner.load(Ordering::Relaxed)?;
+        let is_on_it = green.stack().is_some_and(|own| core::ptr::eq(own, stack));
+        is_on_it.then_some((stack, green))
+    }
+
+    /// The name that libc has for the owner.
+    pub(crate) fn pthread(&self) -> usize {
+        tls::control_block(self.thread_pointer)
     }
 }
 
-/// `green`, which is new, moves into a stack, if there is one at hand.
+/// Gives the name of the thread on `slot` to `print`; for the fault handler, so it takes no lock.
+pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
+    // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
+    // are alive. (If a stray pointer led another thread here, the last owner may have gone.)
+    let identity = ThreadStack::owner_of(slot)
+        .and_then(|(_, green)| unsafe { green.identity.load(Ordering::Relaxed).as_ref() });
+    let name = identity.and_then(Identity::name).unwrap_or("<unnamed>");
+    print(name.as_bytes());
+}
+
+// ==== the first time, and the last ====
+
+/// `green`, which is new, gets a stack, if there is one at hand.
 #[inline]
-pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) -> bool {
+pub(super) fn give_stack(processor: &mut Owned<'_>, green: &'static Green) -> bool {
     #[cfg(test)]
     if tests::refuses(processor.cluster()) {
         return false;
@@ -98,88 +269,72 @@ pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) -> bool 
         return false;
     };
     green.took_last.set(stacks.is_empty());
-    green.move_in(ThreadStack::on(slot));
+    green.start_on(ThreadStack::on(slot));
     true
 }
 
-/// There was no room for `green`: it waits for one. This worker makes it, unless another worker
-/// is the finder already.
+/// There was no stack for `green`, which goes to the back of the queue while the spawner makes one.
 #[cold]
 #[inline(never)]
 pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     let worker = run.worker();
     worker.use_native_tls();
     let cluster = worker.cluster();
-    // A spare that gets a processor meanwhile runs the queues, too; if it is held up by a lock of malloc's in its turn,
-    // the monitor evicts what it runs.
-    if cluster.spare_count() == 0 && !cluster.spawner.is_refused() {
-        cluster.spawner.call();
-        ready_globally(green, Readied::Arrived);
-        return Rested::Working { searching: false };
-    }
-    if !cluster.waiting_for_stack.add(green) {
-        return Rested::Working { searching: false };
+    if !cluster.needs_stack.swap(true, Ordering::Relaxed) {
+        cluster.spawner.ring();
     }
     perturb::point("find_stack: waits");
-    current::set_scheduling(false);
-    if let Some(processor) = run.surrender() {
-        cluster.lay_down(processor);
+    // The policy has had the thread as a new one before.
+    ready_globally(green, Readied::Arrived);
+    kernel_thread::give_way();
+    Rested::Working { searching: false }
+}
+
+/// The spawner makes a stack, if a thread waits for one. `failures`: how often in a row there was no memory for it.
+pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
+    if !cluster.needs_stack.swap(false, Ordering::Relaxed) {
+        return;
     }
-    let mut failures = 0_u32;
-    while let Some(green) = cluster.waiting_for_stack.next() {
-        match ThreadStack::find(cluster.config.stack_size) {
-            Ok(stack) => {
-                // Its processor may have no room for the next thread either.
-                green.took_last.set(true);
-                green.move_in(stack);
-            }
-            Err(error) => {
-                failures = failures.saturating_add(1);
-                if failures == SAY_SO {
-                    // This is not `eprintln!`, which panics if nobody reads it.
-                    let text = "greenthread: threads that were spawned wait for a stack";
-                    let _ = writeln!(io::stderr(), "{text}: {error}");
-                }
-                std::thread::sleep(PAUSE);
-            }
-        }
-        // The policy has had each of them as a new thread before.
-        ready_globally(green, Readied::Arrived);
-        let mut others = cluster.waiting_for_stack.take();
-        while let Some(other) = others.pop() {
-            ready_globally(other, Readied::Arrived);
-        }
+    let Err(error) = stock_up(cluster) else {
+        *failures = 0;
+        return;
+    };
+    *failures = failures.saturating_add(1);
+    if *failures == SAY_SO {
+        // This is not `eprintln!`, which panics if nobody reads it.
+        let text = "greenthread: threads that were spawned wait for a stack";
+        let _ = writeln!(io::stderr(), "{text}: {error}");
     }
-    cluster.wait_for_processor(run)
+    std::thread::sleep(PAUSE);
 }
 
 /// The thread has ended: its block is reset, and others can use its stack and its record.
 #[inline(always)]
-pub(super) fn bury(
+pub(super) fn end(
     worker: &'static Worker,
     processor: Option<&mut Owned<'_>>,
     green: &'static Green,
 ) {
     let cluster = worker.cluster();
     green.locks.set(0);
-    let stack = green.move_out();
+    let stack = green.end();
     // SAFETY: the thread has ended, nobody uses its block.
     unsafe { tls::recycle(stack.thread_pointer) };
-    stack.fiber.end(stack.slot().bottom(), stack.slot().top());
+    stack.fiber.end(stack.slot.bottom(), stack.slot.top());
     match processor {
         Some(processor) => {
             let own = processor.own();
-            own.stacks.push(stack.slot());
+            own.stacks.push(stack.slot);
             own.records.push(green);
             processor.counts.ended.add(1);
         }
         None => {
-            stack::release(stack.slot());
+            stack::release(stack.slot);
             records::release(green);
             cluster.live_count.outside.ended.add_shared(1);
         }
     }
-    perturb::point("bury: counted");
+    perturb::point("end: counted");
     if cluster.was_last() {
         worker.use_native_tls();
         say_drained(cluster);
@@ -192,17 +347,16 @@ fn say_drained(cluster: &'static Cluster) {
     cluster.drained.wake();
 }
 
-/// Makes sure that there is a room for the next thread that starts: on the caller's processor, if
+/// Makes sure that there is a stack for the next thread that starts: on the caller's processor, if
 /// the caller is a green thread of `cluster`, else in the common list. Preemptible.
 #[cold]
 #[inline(never)]
 pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     let size = cluster.config.stack_size;
-    let is_stocked = match super::enter() {
-        Some(mut entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
-            entered.processor().own().stacks.fetch()
-        }
-        _ => {
+    let enter = || enter().filter(|entered| core::ptr::eq(entered.worker().cluster(), cluster));
+    let is_stocked = match enter() {
+        Some(mut entered) => entered.processor().own().stacks.fetch(),
+        None => {
             let _off = current::preemption_off();
             stack::is_stocked(size)
         }
@@ -211,13 +365,11 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
         return Ok(());
     }
     let stack = ThreadStack::find(size)?;
-    match super::enter() {
-        Some(mut entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
-            entered.processor().own().stacks.keep(stack.slot());
-        }
-        _ => {
+    match enter() {
+        Some(mut entered) => entered.processor().own().stacks.keep(stack.slot),
+        None => {
             let _off = current::preemption_off();
-            stack::release(stack.slot());
+            stack::release(stack.slot);
         }
     }
     Ok(())
@@ -265,7 +417,7 @@ mod tests {
     /// Threads that find no stack, from outside and from each other, all run, once, and are new to
     /// the policy once.
     #[test]
-    fn who_finds_no_room_gets_one() {
+    fn a_thread_that_finds_no_stack_gets_one() {
         const THREADS: usize = 2_000;
         let spawned = Arc::new(AtomicUsize::new(0));
         let runtime = Runtime::builder()

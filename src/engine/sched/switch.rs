@@ -89,9 +89,10 @@ impl Bounds {
 }
 
 /// A context. Only the owner of the green thread may touch it (see `thread`), but for a look at `own`.
+#[derive(Default)]
 pub(crate) struct Context {
     /// The stack pointer of the thread. Relaxed: it belongs to the owner, and others take it for a hint.
-    own: AtomicUsize,
+    pub(super) own: AtomicUsize,
     /// The stack pointer of the run loop.
     run_loop: Cell<usize>,
 }
@@ -100,29 +101,6 @@ impl Context {
     /// For debuggers: where the thread's stack pointer is kept.
     pub(super) const OWN: usize = core::mem::offset_of!(Context, own);
 
-    pub(crate) const fn new() -> Context {
-        Context {
-            own: AtomicUsize::new(0),
-            run_loop: Cell::new(0),
-        }
-    }
-
-    /// Has the first [`resume`](Context::resume) call `main(with)` on this stack.
-    ///
-    /// # Safety
-    /// The stack is unused, mapped as long as the process lives, and the caller's alone; its top is aligned to 16
-    /// bytes. `main` may be called with this address, and does not unwind.
-    pub(crate) unsafe fn prepare(
-        &self,
-        stack: Bounds,
-        main: unsafe extern "C" fn(*mut ()) -> !,
-        with: *mut (),
-    ) {
-        // SAFETY: the caller's promise.
-        let own = unsafe { arch::fresh_stack(stack.top, main, with) };
-        self.own.store(own, Ordering::Relaxed);
-    }
-
     /// Runs the thread until it suspends or ends. Touches no thread-local.
     ///
     /// # Safety
@@ -130,8 +108,8 @@ impl Context {
     /// is the green thread's.
     #[inline(always)]
     pub(crate) unsafe fn resume(&self) -> Action {
-        // SAFETY: the stack is prepared, or its thread has left it, and nobody else is on it: the caller's promise.
-        // The word is an action: only `suspend` comes back here.
+        // SAFETY: the stack is prepared, or its thread has left it, and the caller alone may run the thread, so nothing
+        // else runs on the stack. The word is an action: only `suspend` comes back here.
         unsafe {
             let word = arch::switch(self.run_loop.as_ptr(), self.own.load(Ordering::Relaxed), 0);
             core::mem::transmute::<usize, Action>(word)
@@ -152,25 +130,9 @@ impl Context {
     #[inline(always)]
     pub(crate) unsafe fn suspend(&self, action: Action) {
         let _unseen = sanitizer::unseen();
-        // SAFETY: the run loop has left its stack in `resume`, and waits there for this thread.
+        // SAFETY: this is the context's own stack, so its thread runs: the run loop has left its stack in `resume`, and
+        // waits there for this thread.
         unsafe { arch::switch(self.own.as_ptr(), self.run_loop.get(), action as usize) };
-    }
-
-    /// Leaves the stack for good.
-    ///
-    /// # Safety
-    /// Called on the context's own stack, by its first code.
-    pub(super) unsafe fn end(&self) -> ! {
-        // SAFETY: the caller's promise.
-        unsafe { self.suspend(Action::Exit) };
-        crate::engine::sys::die("a thread was resumed that has ended")
-    }
-
-    /// Forgets the stack, up to `top`, which belongs to another thread now.
-    pub(super) fn forget(&self, top: usize) {
-        let own = self.own.load(Ordering::Relaxed);
-        sanitizer::forget_frames(own, top - own);
-        self.own.store(0, Ordering::Relaxed);
     }
 }
 
@@ -207,7 +169,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     fence(Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     worker.use_thread_tls();
-    // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a
+    // SAFETY: the block is `green`'s, and the caller owns `green`, which is ready to run; nothing here touches a
     // thread-local.
     let action = unsafe {
         arch::set_thread_pointer(green.thread_pointer.get());
@@ -224,16 +186,14 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`inspect::threads`).
     worker.current.store(None, Ordering::Release);
-    let floats = FloatControl::current();
-    if floats != FloatControl::DEFAULT {
-        take_floats(green, floats);
-    }
     if handlers::exist() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         worker.use_native_tls();
     }
-    if green.flags.has(ThreadFlags::MASK | ThreadFlags::CLOCKED) {
-        leave_odd(worker, green);
+    let floats = FloatControl::current();
+    let is_odd = green.flags.has(ThreadFlags::MASK | ThreadFlags::CLOCKED);
+    if is_odd || floats != FloatControl::DEFAULT {
+        leave_odd(worker, green, floats);
     }
     if let Action::Preempt = action {
         green.flags.add(ThreadFlags::CACHE);
@@ -264,20 +224,17 @@ fn enter_odd(worker: &Worker, green: &Green) {
 
 #[cold]
 #[inline(never)]
-fn leave_odd(worker: &'static Worker, green: &Green) {
+fn leave_odd(worker: &'static Worker, green: &Green, floats: FloatControl) {
+    if floats != FloatControl::DEFAULT {
+        green.flags.keep_floats(floats);
+        FloatControl::DEFAULT.set();
+    }
     if green.flags.has(ThreadFlags::CLOCKED) {
         cpu_time::ends(green);
     }
     if green.flags.has(ThreadFlags::MASK) {
         take_mask(worker, green);
     }
-}
-
-#[cold]
-#[inline(never)]
-fn take_floats(green: &Green, floats: FloatControl) {
-    green.flags.keep_floats(floats);
-    FloatControl::DEFAULT.set();
 }
 
 fn take_mask(worker: &'static Worker, green: &Green) {
@@ -298,20 +255,20 @@ fn take_mask(worker: &'static Worker, green: &Green) {
 
 #[inline(always)]
 fn lend_cache(worker: &Worker, green: &Green) {
-    let word = green.tcache();
+    let word = green.tcache.get();
     if word.is_null() {
         return;
     }
     if worker.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
         worker.tcache.set(take_spare_cache());
     }
-    // SAFETY: a word of the green thread's block, which is ours while it does not run.
+    // SAFETY: a word of the green thread's block, which is the run loop's while the thread does not run.
     unsafe { word.write(worker.tcache.replace(tls::no_cache())) };
 }
 
 #[inline(always)]
 fn take_cache(worker: &Worker, green: &Green) {
-    let word = green.tcache();
+    let word = green.tcache.get();
     if word.is_null() {
         return;
     }
@@ -320,7 +277,7 @@ fn take_cache(worker: &Worker, green: &Green) {
     if worker.tcache.get() == tls::no_cache() {
         worker.tcache.set(cache);
     } else if cache != tls::no_cache() && !spare_cache(cache) {
-        // SAFETY: as above. The pool is full: the thread keeps what it has.
+        // SAFETY: as in `lend_cache`. The pool is full: the thread keeps what it has.
         unsafe { word.write(cache) };
         green.flags.add(ThreadFlags::CACHE);
     }

@@ -1,7 +1,7 @@
 //! One green thread: its record.
 //!
 //! Records are never freed (`records`), so a record is `&'static`; it is used again for another
-//! thread when this one has ended. A thread gets a stack and a thread-local block (`stack`) when
+//! thread when this one has ended. A thread gets a stack and a thread-local block (`start`) when
 //! it first runs: until then it is this record and the closure that it will call. The owner of a
 //! thread may touch the fields that are not atomic:
 //!
@@ -10,9 +10,9 @@
 //! | new | the spawner |
 //! | in a queue, or in a list of free records | the thread that takes it out |
 //! | running | the kernel thread that runs it |
-//! | parked | the thread that wins its ticket (`park`) |
+//! | parked | the thread that wins its park state (`park`) |
 //!
-//! Each change of owner goes through a queue or a ticket, which publish all earlier writes.
+//! Each change of owner goes through a queue or a park state, which publish all earlier writes.
 //!
 //! Invariants:
 //! 1. `off` is not zero whenever the thread is not running user code on its own stack: while it is
@@ -30,28 +30,43 @@
 //! | `worker` | the kernel thread that resumed it last | that kernel thread, before it does |
 //! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
 //! | `locked_to` | the kernel thread that it is locked to | the thread |
+//!
+//! # Threads as C sees them
+//!
+//! A pthread is the address of a control block, and a green thread has one. A pthread is a living green thread's if it is
+//! the control block in a stack that belongs to a thread now ([`Who::is`]). That is looked up from the address alone,
+//! without a lock: a signal handler may ask, with any pthread.
+//!
+//! C asks for the name of a thread, and sets it, by `pthread_setname_np`, `pthread_getname_np` and `prctl`. The system has
+//! a name for each kernel thread. A green thread has its own, in its stack: the next thread on the kernel thread must not
+//! find it there. Until the thread has set one, it has the name that it was spawned with; and if there is none
+//! either, it reads its kernel thread's. The system's own files (`/proc/thread-self/comm`) know kernel threads only.
 
 use core::cell::Cell;
 use core::mem::offset_of;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::since::Since;
 use crate::engine::sched::list::Links;
 use crate::engine::sched::park::Parking;
-use crate::engine::sched::switch::{Bounds, Context};
-use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
-use crate::engine::sched::{Cluster, Identity, Processor, Worker, current, timers};
+use crate::engine::sched::start::ThreadStack;
+use crate::engine::sched::switch::{Action, Bounds, Context};
+use crate::engine::sched::{Cluster, Identity, Processor, Worker, cpu_time, current, fork, timers};
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
 use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::tls;
+use crate::engine::sys::{die, word};
+use crate::engine::{stack, tls};
 
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Green {
     // Queues and every switch touch these fields.
     pub(crate) thread_pointer: Cell<*mut u8>,
-    tcache: Cell<*mut usize>,
+    /// The address of malloc's word for its per-thread cache, in this thread's block; null if it was not found.
+    pub(crate) tcache: Cell<*mut usize>,
     pub(crate) flags: ThreadFlags,
     pub(crate) off: AtomicU32,
     /// The kernel thread that resumed this thread last.
@@ -68,8 +83,8 @@ pub(crate) struct Green {
     /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
     /// signal (`preempt`, `monitor`). A monitor writes and reads it, at any time.
     pub(crate) calls_itself: AtomicBool,
-    /// The thread's calls of libc are libc's (`hooked::unhooked`).
-    pub(crate) unhooked: Cell<bool>,
+    /// The thread's calls of libc are libc's (`current::unhooked`).
+    pub(crate) unhooked: AtomicBool,
     /// The number of times that the thread is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
     /// For reports: how often the thread has left its stack, and when it last did ([`Since`]).
@@ -109,6 +124,7 @@ pub(crate) type Main = (unsafe fn(&'static Green, *const ()), *const ());
 /// The unusual properties of a thread, a bit each, so that a switch usually asks one question only.
 /// The thread, its signal handler and the kernel thread that runs it write them: never at once, but
 /// the handler may come between, hence read-modify-write.
+#[derive(Default)]
 pub(crate) struct ThreadFlags(AtomicU32);
 
 impl ThreadFlags {
@@ -130,26 +146,22 @@ impl ThreadFlags {
     /// while it does not run.
     const FLOATS: u32 = 8;
 
-    const fn new() -> ThreadFlags {
-        ThreadFlags(AtomicU32::new(ThreadFlags::NEW))
-    }
-
     #[inline(always)]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
     #[inline(always)]
-    pub(crate) fn has(&self, oddity: u32) -> bool {
-        self.0.load(Ordering::Relaxed) & oddity != 0
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & flag != 0
     }
 
-    pub(crate) fn add(&self, oddity: u32) {
-        self.0.fetch_or(oddity, Ordering::Relaxed);
+    pub(crate) fn add(&self, flag: u32) {
+        self.0.fetch_or(flag, Ordering::Relaxed);
     }
 
-    pub(crate) fn remove(&self, oddity: u32) {
-        self.0.fetch_and(!oddity, Ordering::Relaxed);
+    pub(crate) fn remove(&self, flag: u32) {
+        self.0.fetch_and(!flag, Ordering::Relaxed);
     }
 
     /// Keeps the floating-point settings with which the thread is to go on.
@@ -168,19 +180,6 @@ impl ThreadFlags {
         self.remove(!REST);
         Some(FloatControl(all >> ThreadFlags::FLOATS))
     }
-
-    /// Notes that the thread has a stack now, with or without a malloc cache in it. The thread does
-    /// not run, so no handler comes between.
-    fn settle(&self, has_cache: bool) {
-        let kept = self.0.load(Ordering::Relaxed) & !ThreadFlags::NEW;
-        let cache = u32::from(has_cache) * ThreadFlags::CACHE;
-        self.0.store(kept | cache, Ordering::Relaxed);
-    }
-
-    /// Resets all; the thread has ended.
-    fn reset(&self) {
-        self.0.store(ThreadFlags::NEW, Ordering::Relaxed);
-    }
 }
 
 /// The first code of a thread, on its own stack. Nothing unwinds out of it: it is `extern "C"`.
@@ -188,15 +187,16 @@ impl ThreadFlags {
 /// # Safety
 /// `green` is the thread's record, and the thread is prepared.
 unsafe extern "C" fn live(green: *mut ()) -> ! {
-    // SAFETY: the caller's promise; records are never freed.
+    // SAFETY: `start_on` has passed the record, and records are never freed.
     let green: &'static Green = unsafe { &*green.cast() };
     match green.main.take() {
-        // SAFETY: the caller of `prepare` made this promise.
+        // SAFETY: `prepare` was told that the function may be called so, once.
         Some((run, with)) => unsafe { run(green, with) },
-        None => crate::engine::sys::die("a thread was started that has nothing to do"),
+        None => die("a thread was started that has nothing to do"),
     }
-    // SAFETY: this is the first code.
-    unsafe { green.context.end() }
+    // SAFETY: this is the thread's own stack, which it leaves for good.
+    unsafe { green.context.suspend(Action::Exit) };
+    die("a thread was resumed that has ended")
 }
 
 // SAFETY: the table above says which thread touches which field; the handovers are Release/Acquire.
@@ -208,37 +208,14 @@ impl Green {
     /// For debuggers: where the parts lie that this file keeps to itself.
     pub(crate) const SINCE: usize = offset_of!(Green, since) + Since::AT;
     pub(crate) const PARKING: usize = offset_of!(Green, parking);
-    pub(crate) const ROOM: usize = offset_of!(Green, stack);
+    pub(crate) const STACK: usize = offset_of!(Green, stack);
     pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::OWN;
 
-    pub(super) const fn new() -> Green {
+    pub(super) fn new() -> Green {
         Green {
-            thread_pointer: Cell::new(core::ptr::null_mut()),
-            tcache: Cell::new(core::ptr::null_mut()),
-            flags: ThreadFlags::new(),
             off: AtomicU32::new(1),
-            worker: AtomicStatic::none(),
-            context: Context::new(),
-            next: Cell::new(None),
-            cluster: AtomicStatic::none(),
-            identity: AtomicPtr::new(core::ptr::null_mut()),
-            parking: AtomicPtr::new(core::ptr::null_mut()),
-            timer: timers::Entry::new(),
-            timer_home: Cell::new(None),
-            priority: AtomicU64::new(0),
-            heap: Links::new(),
-            mask: Cell::new(0),
-            announced: AtomicBool::new(false),
-            in_call: AtomicBool::new(false),
-            calls_itself: AtomicBool::new(false),
-            unhooked: Cell::new(false),
-            locked_to: Cell::new(None),
-            observed: [const { AtomicU64::new(0) }; 2],
-            locks: Cell::new(0),
-            since: Since::new(),
-            stack: AtomicStatic::none(),
-            main: Cell::new(None),
-            took_last: Cell::new(false),
+            flags: ThreadFlags(AtomicU32::new(ThreadFlags::NEW)),
+            ..Green::default()
         }
     }
 
@@ -247,12 +224,8 @@ impl Green {
         // Relaxed: the queue that hands the thread on publishes the cluster.
         match self.cluster.load(Ordering::Relaxed) {
             Some(cluster) => cluster,
-            None => crate::engine::sys::die("a running thread has no cluster"),
+            None => die("a running thread has no cluster"),
         }
-    }
-
-    pub(crate) fn set_cluster(&self, cluster: &'static Cluster) {
-        self.cluster.store(Some(cluster), Ordering::Relaxed);
     }
 
     /// The kernel thread that runs this thread, which has been resumed at least once.
@@ -277,44 +250,51 @@ impl Green {
         self.worker.store(Some(worker), Ordering::Release);
     }
 
-    /// Sets the function of the thread.
+    /// Makes this a thread of `cluster`, and sets its function.
     ///
     /// # Safety
     /// The thread is new and the caller's; `main`'s function may be called with its address, once,
     /// whenever the thread first runs, and does not unwind.
-    pub(crate) unsafe fn prepare(&self, main: Main) {
+    pub(crate) unsafe fn prepare(&self, cluster: &'static Cluster, main: Main) {
+        self.cluster.store(Some(cluster), Ordering::Relaxed);
         self.main.set(Some(main));
     }
 
-    /// Moves the thread into `stack`; the thread is prepared, has not run, and is the caller's. This
-    /// neither allocates nor touches a thread-local.
+    /// The thread is to begin on `stack`. The thread is prepared, has not run, and is the caller's, and so is the free
+    /// stack. This neither allocates nor touches a thread-local.
     #[inline]
-    pub(crate) fn move_in(&'static self, stack: &'static ThreadStack) {
-        stack.let_to(self);
+    pub(crate) fn start_on(&'static self, stack: &'static ThreadStack) {
+        stack.belong_to(self);
         self.thread_pointer.set(stack.thread_pointer);
         self.tcache.set(stack.tcache);
         // Release: a report that sees the stack sees what is in it; partner: Acquire in `stack`. Relaxed below:
         // the thread and the holder of its record write it.
         self.stack.store(Some(stack), Ordering::Release);
-        self.flags.settle(stack.has_cache());
+        // Plain accesses: the thread does not run, so no handler comes between.
+        let flags = self.flags.0.load(Ordering::Relaxed) & !ThreadFlags::NEW;
+        let cache = u32::from(stack.has_cache()) * ThreadFlags::CACHE;
+        self.flags.0.store(flags | cache, Ordering::Relaxed);
         let with = core::ptr::from_ref(self).cast_mut().cast();
-        // SAFETY: the stack's stack is free, and the caller's; stacks are never unmapped. `live` gets the record.
-        unsafe { self.context.prepare(stack.bounds, live, with) }
+        // SAFETY: the stack is free, and the caller's; stacks are never unmapped, and their tops are aligned to 16 bytes.
+        // `live` gets the record, and does not unwind.
+        let own = unsafe { arch::fresh_stack(stack.bounds.top, live, with) };
+        self.context.own.store(own, Ordering::Relaxed);
     }
 
     /// Ends the thread: its stack is free again, and its record as good as new.
     #[inline]
-    pub(crate) fn move_out(&self) -> &'static ThreadStack {
-        self.flags.reset();
+    pub(crate) fn end(&self) -> &'static ThreadStack {
+        self.flags.0.store(ThreadFlags::NEW, Ordering::Relaxed);
         self.calls_itself.store(false, Ordering::Relaxed);
-        match self.stack.load(Ordering::Relaxed) {
-            Some(stack) => {
-                self.context.forget(stack.bounds.top);
-                self.stack.store(None, Ordering::Relaxed);
-                stack
-            }
-            None => crate::engine::sys::die("a thread has ended that lived nowhere"),
-        }
+        let Some(stack) = self.stack.load(Ordering::Relaxed) else {
+            die("a thread has ended that had no stack")
+        };
+        self.stack.store(None, Ordering::Relaxed);
+        let own = self.context.saved_stack_pointer();
+        // The thread has left its last frames for good.
+        sanitizer::forget_frames(own, stack.bounds.top - own);
+        self.context.own.store(0, Ordering::Relaxed);
+        stack
     }
 
     /// Prefetches the record itself, for a caller that is about to run a thread that has been in a
@@ -418,18 +398,6 @@ impl Green {
         unsafe { self.identity.load(Ordering::Relaxed).as_ref() }.and_then(Identity::name)
     }
 
-    /// The name by which the system would know this thread, which is the caller, or is inspected: the one that it has given itself, or
-    /// what there is room for of the other one.
-    pub(crate) fn system_name(&self) -> Option<SystemName> {
-        self.stack().and_then(ThreadStack::own_name).or_else(|| {
-            let mut kept = SystemName::default();
-            let name = self.name()?.as_bytes();
-            let length = name.len().min(kept.len() - 1);
-            kept[..length].copy_from_slice(&name[..length]);
-            Some(kept)
-        })
-    }
-
     /// The stack, from the lowest usable address up. `None`: the thread has no stack, so it does not
     /// run, although the caller thinks so.
     pub(crate) fn bounds(&self) -> Option<Bounds> {
@@ -438,7 +406,7 @@ impl Green {
 
     /// The stack, if the thread has one now.
     pub(crate) fn stack(&self) -> Option<&'static ThreadStack> {
-        // Acquire: partner: Release in `move_in`.
+        // Acquire: partner: Release in `start_on`.
         self.stack.load(Ordering::Acquire)
     }
 
@@ -449,16 +417,126 @@ impl Green {
             .then(|| self.stack().map(|stack| &stack.fiber))
             .flatten()
     }
+}
 
-    /// Whether the thread still lives in `stack`.
-    pub(super) fn lives_in(&self, stack: &ThreadStack) -> bool {
-        self.stack().is_some_and(|own| core::ptr::eq(own, stack))
+// ==== as C sees a thread ====
+
+/// A name as the system keeps it: 15 bytes at most, and a NUL.
+pub(crate) type SystemName = [u8; 16];
+
+/// Whose pthread one is.
+pub(crate) enum Who {
+    /// The calling green thread's.
+    Own(&'static Green),
+    /// Another green thread's. It may end at any moment, if the program lets it.
+    Other(&'static Green),
+    /// A kernel thread's, or nobody's.
+    Libcs,
+}
+
+impl Who {
+    pub(crate) fn is(thread: libc::pthread_t) -> Who {
+        // SAFETY: the function has no arguments.
+        let own = unsafe { libc::pthread_self() };
+        match current::owner() {
+            Some(green) if thread == own => Who::Own(green),
+            // In a forked child the others do not exist.
+            _ if fork::is_child() => Who::Libcs,
+            _ => match stack::find(thread as usize).and_then(ThreadStack::owner_of) {
+                Some((stack, green)) if stack.pthread() == thread as usize => Who::Other(green),
+                _ => Who::Libcs,
+            },
+        }
     }
 
-    /// The address of malloc's word for its per-thread cache, in this thread's block; null if it
-    /// was not found.
-    #[inline(always)]
-    pub(crate) fn tcache(&self) -> *mut usize {
-        self.tcache.get()
+    /// The green thread, the caller's or another.
+    pub(crate) fn green(self) -> Option<&'static Green> {
+        match self {
+            Who::Own(green) | Who::Other(green) => Some(green),
+            Who::Libcs => None,
+        }
     }
+
+    /// The kernel thread that stands for it, as the kernel names it: the calling one, or the one that ran it last.
+    /// `None`: libc knows it.
+    pub(crate) fn kernel_thread(self) -> Option<usize> {
+        const CALLING: usize = 0;
+        match self {
+            Who::Own(_) => Some(CALLING),
+            Who::Other(green) => Some(green.last_worker().map_or(CALLING, |m| m.thread() as usize)),
+            Who::Libcs => None,
+        }
+    }
+
+    /// Writes its name to a place of `length` bytes; the answer is that of `pthread_getname_np`. `None`: it has no name of
+    /// its own.
+    pub(crate) fn tell_name(self, place: usize, length: usize) -> Option<i32> {
+        let green = self.green()?;
+        // A thread that is not the caller may end meanwhile: its name stays while the section is open.
+        let section = ReadSection::begin();
+        let told = tell_name(green, place, length);
+        section.end_without_dropping();
+        told
+    }
+
+    /// Its name is from now on the text at `text`, of `length` bytes; the answer is that of `pthread_setname_np`. `None`:
+    /// libc knows it.
+    pub(crate) fn set_name(self, text: usize, length: impl FnOnce() -> usize) -> Option<i32> {
+        match self {
+            Who::Libcs => None,
+            _ if length() >= size_of::<SystemName>() => Some(libc::ERANGE),
+            Who::Other(_) => Some(libc::ENOTSUP),
+            Who::Own(green) => set_name(green, text),
+        }
+    }
+
+    /// The number of its clock. `None`: libc knows it, or it has ended.
+    pub(crate) fn clock(self) -> Option<libc::clockid_t> {
+        self.green().and_then(cpu_time::clock_of)
+    }
+}
+
+/// The answer to a `prctl` that sets or reads the name of the calling green thread. `None`: it is the kernel's.
+pub(crate) fn prctl(option: usize, place: usize) -> Option<Result<usize, i32>> {
+    let error = match option as i32 {
+        libc::PR_SET_NAME => set_name(current::owner()?, place)?,
+        libc::PR_GET_NAME => tell_name(current::owner()?, place, size_of::<SystemName>())?,
+        _ => return None,
+    };
+    Some(if error == 0 { Ok(0) } else { Err(error) })
+}
+
+/// The name of `green`, the caller, is the text at `text` now; the answer is 0, or an error number.
+fn set_name(green: &Green, text: usize) -> Option<i32> {
+    let stack = green.stack()?;
+    let mut name = SystemName::default();
+    for (number, place) in name.iter_mut().take(15).enumerate() {
+        match word::load_byte(text.wrapping_add(number)) {
+            Ok(0) => break,
+            Ok(byte) => *place = byte,
+            Err(_) => return Some(libc::EFAULT),
+        }
+    }
+    stack.set_own_name(name);
+    Some(0)
+}
+
+/// Writes the name of `green` to a place of `length` bytes: the name that the thread has given itself, or what there is
+/// room for of the other one. The answer is 0, or an error number; `None`: the thread has no name. The thread is the
+/// caller, or a read section is open.
+fn tell_name(green: &Green, place: usize, length: usize) -> Option<i32> {
+    let name = green.stack().and_then(ThreadStack::own_name).or_else(|| {
+        let mut kept = SystemName::default();
+        let name = green.name()?.as_bytes();
+        let length = name.len().min(kept.len() - 1);
+        kept[..length].copy_from_slice(&name[..length]);
+        Some(kept)
+    })?;
+    if length < name.len() {
+        return Some(libc::ERANGE);
+    }
+    let mut bytes = name.into_iter().enumerate();
+    let told =
+        bytes.try_for_each(|(number, byte)| word::store_byte(place.wrapping_add(number), byte));
+    Some(if told.is_ok() { 0 } else { libc::EFAULT })
 }

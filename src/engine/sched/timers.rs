@@ -213,7 +213,7 @@ fn fire(home: &Processor, now: u64) -> Fifo {
         perturb::point("timers: expiring");
         // SAFETY: the thread left its parking before the run loop armed the timer, and cannot go on before the
         // lock is free.
-        if unsafe { &*(*green.parking()).waiter }.ticket.expire() {
+        if unsafe { &*(*green.parking()).waiter }.state.expire() {
             ready.push(green);
         }
     }
@@ -251,7 +251,8 @@ type Key = u128;
 /// The number of ranks: enough for 2^32 entries without holes.
 const RANKS: usize = 32;
 
-/// A thread's deadline, in its record. Only the holder of the heap's lock touches it (invariant 2).
+/// A thread's deadline, in its record. Only the holder of the heap's lock touches it (invariant 2). An entry begins idle.
+#[derive(Default)]
 pub(crate) struct Entry {
     key: Cell<Key>,
     child: Cell<Link>,
@@ -261,19 +262,7 @@ pub(crate) struct Entry {
     queued: Cell<bool>,
 }
 
-impl Entry {
-    /// An idle entry.
-    pub(crate) const fn new() -> Self {
-        Entry {
-            key: Cell::new(0),
-            child: Cell::new(None),
-            next: Cell::new(None),
-            previous: Cell::new(None),
-            rank: Cell::new(0),
-            queued: Cell::new(false),
-        }
-    }
-}
+impl Entry {}
 
 /// Makes a root the first child of `parent`.
 fn adopt(parent: &'static Green, root: &'static Green) {

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::thread_stack::ThreadStack;
+use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
 use crate::engine::sched::{fork, handlers, spawner};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
@@ -66,7 +66,7 @@ struct Shared {
 /// impossible now, the library stays, and the answer is 0.
 #[cfg(interposes)]
 pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
-    if !handlers::is_any_reserved() || fork::is_child() {
+    if handlers::reserved() == 0 || fork::is_child() {
         return close(); // there are no green threads
     }
     if !tls::is_known() {

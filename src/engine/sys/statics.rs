@@ -21,6 +21,12 @@ use crate::engine::sys::die;
 
 pub(crate) struct AtomicStatic<T: 'static>(AtomicPtr<T>);
 
+impl<T: Sync> Default for AtomicStatic<T> {
+    fn default() -> Self {
+        AtomicStatic::none()
+    }
+}
+
 impl<T: Sync> AtomicStatic<T> {
     const_fn! {
         pub(crate) const fn none() -> Self {

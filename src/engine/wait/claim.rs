@@ -178,12 +178,6 @@ impl Claimed {
         unsafe { Waiter::wake_at(self.waiter()) };
     }
 
-    /// The same for a caller that may be in a signal handler.
-    pub(crate) fn wake_from_anywhere(self) {
-        // SAFETY: as in `wake`.
-        unsafe { Waiter::wake_from_anywhere(self.waiter()) };
-    }
-
     /// Lets the thread go on; a green thread goes into `ready`, and the caller makes it ready.
     pub(crate) fn notify(self, ready: &mut Fifo) {
         // SAFETY: as in `wake`.

@@ -279,12 +279,6 @@ impl Chain {
         self.for_each(Claimed::wake);
     }
 
-    /// [`Chain::wake`] for a caller that may be in a signal handler.
-    pub(crate) fn wake_from_anywhere(self) {
-        perturb::point("chain: waking");
-        self.for_each(Claimed::wake_from_anywhere);
-    }
-
     fn for_each(mut self, wake: impl Fn(Claimed)) {
         while !self.first.is_null() {
             let node = self.first;

@@ -4,7 +4,7 @@
 //!
 //! - *Aside*: a green thread hands over to a green thread. Only its [`Side`] knows of it, and the
 //!   thread that has the turn owns it. It has left its stack before the other goes on
-//!   ([`Action::HandOver`]), so nothing races: there is no ticket and no queue.
+//!   ([`Action::HandOver`]), so nothing races: there is no park state and no queue.
 //! - *At its [`Waiter`]*: a thread hands over to a kernel thread, or is one, or its partner has not
 //!   left its stack yet. The other goes on at once, while this one is still on its way.
 //!

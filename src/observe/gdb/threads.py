@@ -151,7 +151,7 @@ class Thread:
     def is_parked(self):
         table = self.table
         waiter = word_in(self.parking, table.parking_waiter)
-        return not waiter or short(waiter + table.waiter_ticket) == table.ticket_parked
+        return not waiter or short(waiter + table.waiter_state) == table.state_parked
 
     def name(self):
         box = word(self.identity + self.table.identity_name)

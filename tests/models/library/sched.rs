@@ -7,12 +7,10 @@ pub(crate) mod cluster {
 pub(crate) mod context;
 #[path = "current.rs"]
 pub(crate) mod current;
-#[path = "../../../src/engine/sched/hiding.rs"]
-pub(crate) mod hiding;
 pub(crate) mod idle {
     include!(concat!(env!("OUT_DIR"), "/parts/idle.rs"));
 }
-/// The ticket, and the waiter that stands in.
+/// The park state, and the waiter that stands in.
 pub(crate) mod park {
     include!(concat!(env!("OUT_DIR"), "/parts/park.rs"));
 }
@@ -128,10 +126,24 @@ pub(crate) mod cpu_time {
     pub(crate) fn ends(_: &Green) {}
 }
 
-/// No signal comes.
+/// No signal comes. The models say when the monitor does what was left to it.
 pub(crate) mod handlers {
+    use std::sync::OnceLock;
+
+    static CHORE: OnceLock<fn()> = OnceLock::new();
+
     pub(crate) fn exist() -> bool {
         false
+    }
+
+    pub(crate) fn register_chore(chore: fn()) {
+        CHORE.get_or_init(|| chore);
+    }
+
+    pub(crate) fn leave_chore() {}
+
+    pub(crate) fn do_chore() {
+        CHORE.get().unwrap()();
     }
 }
 
@@ -142,23 +154,6 @@ pub(crate) mod locked {
 
     pub(crate) fn keeps_mask(_: &Worker, _: &Green) -> bool {
         false
-    }
-}
-
-/// The models say when the monitor does what was left to it.
-pub(crate) mod deferred {
-    use std::sync::OnceLock;
-
-    static CHORE: OnceLock<fn()> = OnceLock::new();
-
-    pub(crate) fn register_chore(chore: fn()) {
-        CHORE.get_or_init(|| chore);
-    }
-
-    pub(crate) fn leave_chore() {}
-
-    pub(crate) fn do_chore() {
-        CHORE.get().unwrap()();
     }
 }
 
@@ -202,11 +197,6 @@ pub(crate) mod fork {
     pub(crate) fn is_child() -> bool {
         false
     }
-}
-
-/// Nobody counts calls.
-pub(crate) mod hooked {
-    pub(crate) fn count_parked() {}
 }
 
 /// The turn at collecting events, and its bell.

@@ -57,7 +57,7 @@ pub(crate) mod waiter {
     pub(crate) struct Waiter;
 
     impl Waiter {
-        pub(crate) const TICKET: usize = 0;
+        pub(crate) const STATE: usize = 0;
     }
 
     pub(crate) struct Parking {

@@ -27,7 +27,7 @@ pub(crate) mod side;
 
 pub(crate) use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::sched::park::Outcome;
-use crate::sched::park::{By, Commit, Found, Ticket};
+use crate::sched::park::{Found, ParkState};
 
 static SOMETHING: WaitKind = WaitKind::inside("something", reason::nothing);
 
@@ -46,7 +46,7 @@ pub(crate) fn something() -> &'static WaitKind {
 /// They must be threads that the model spawned, and may block on nothing else: a late wake-up, as
 /// from a futex, would break the checker's own locks and joins.
 pub(crate) struct Waiter {
-    ticket: Ticket,
+    state: ParkState,
     /// Who waits, or did last. It outlives the waiter, as the name of a futex does.
     who: Arc<Mutex<Who>>,
     /// Read by who wakes before the notification, written when the waiter goes. So a waker that
@@ -64,7 +64,7 @@ enum Who {
 impl Waiter {
     pub(crate) fn new() -> Waiter {
         Waiter {
-            ticket: Ticket::new(),
+            state: ParkState::new(),
             who: Arc::new(Mutex::new(Who::Nobody)),
             alive: UnsafeCell::new(()),
         }
@@ -73,31 +73,29 @@ impl Waiter {
     /// With a deadline of 0, time is up as soon as the thread runs again; the checker lets others
     /// run before, or not. With another they do, until they wait.
     pub(crate) fn wait(&self, _: WaitReason, deadline: Option<u64>) -> Outcome {
-        if self.ticket.consume() {
+        if self.state.consume() {
             return Outcome::Notified;
         }
         if let Some(entered) = sched::enter() {
             assert!(deadline.is_none(), "a green thread has no timer here");
             *self.who.lock().unwrap() = Who::Green(entered.green());
             entered.suspend(Action::Park(self));
-            return self.ticket.resumed();
+            return self.state.resumed();
         }
         *self.who.lock().unwrap() = Who::Kernel(thread::current());
-        match self.ticket.commit(By::Kernel) {
-            Commit::Notified => return Outcome::Notified,
-            Commit::Expired => return Outcome::Expired,
-            Commit::Parked => {}
+        if !self.state.commit(ParkState::ASLEEP) {
+            return self.state.resumed();
         }
         if let Some(deadline) = deadline.filter(|&deadline| deadline != clock::NEVER) {
             if deadline != 0 {
                 thread::yield_now();
             }
-            let _ = self.ticket.expire();
+            let _ = self.state.expire();
         }
-        while self.ticket.as_futex().load(Relaxed) == Ticket::ASLEEP {
+        while self.state.as_futex().load(Relaxed) == ParkState::ASLEEP {
             thread::park();
         }
-        self.ticket.resumed()
+        self.state.resumed()
     }
 
     /// A signal interrupts it where its time would be up.
@@ -109,12 +107,7 @@ impl Waiter {
 
     /// The run loop's half of a green thread's wait. False: it need not wait.
     pub(crate) fn commit(&self) -> bool {
-        match self.ticket.commit(By::Green) {
-            Commit::Parked => true,
-            // To be reported by `resumed`.
-            Commit::Notified => self.ticket.notify() != Found::Nobody,
-            Commit::Expired => self.ticket.expire(),
-        }
+        self.state.commit(ParkState::PARKED)
     }
 
     /// # Safety
@@ -128,25 +121,18 @@ impl Waiter {
 
     /// # Safety
     /// The same as for `wake_at`.
-    pub(crate) unsafe fn wake_from_anywhere(waiter: *const Waiter) {
-        // SAFETY: the caller's promise.
-        unsafe { Waiter::wake_at(waiter) }
-    }
-
-    /// # Safety
-    /// The same as for `wake_at`.
     pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<&'static Green> {
         // SAFETY: alive until `notify`, which is the last of this.
         let (who, found) = unsafe {
             (*waiter).alive.with(|_| ());
-            ((*waiter).who.clone(), (*waiter).ticket.notify())
+            ((*waiter).who.clone(), (*waiter).state.notify())
         };
         let who = who.lock().unwrap().clone();
         match (found, who) {
             (Found::Nobody, _) => {}
             (Found::Green, Who::Green(green)) => return Some(green),
             (Found::Kernel, Who::Kernel(thread)) => thread.unpark(),
-            _ => panic!("the ticket and the waiter differ"),
+            _ => panic!("the park state and the waiter differ"),
         }
         None
     }

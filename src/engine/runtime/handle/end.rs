@@ -106,7 +106,7 @@ impl End {
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.waker.get_or_init(Box::default).register(waker);
         perturb::point("end: registered");
-        let ended = self.token.ticket.is_notified();
+        let ended = self.token.state.is_notified();
         if ended {
             // The thread may have looked for a waker already, and a handle to it would keep this
             // waker, and its task, alive.

@@ -12,7 +12,7 @@ use crate::engine::sched::Green;
 use crate::engine::sys::topology;
 use crate::virtual_time;
 
-// What a ticket says; the library's is `sched::park`.
+// What a park state says; the library's is `sched::park`.
 const RUNS: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;
@@ -72,14 +72,14 @@ fn run_one_after_another(run: &mut RunLoop, program: &dyn Program, mut next: Nex
             start::move_in(&mut processor, green);
         }
         fetch(green);
-        green.ticket.store(RUNS, Ordering::Relaxed);
+        green.park_state.store(RUNS, Ordering::Relaxed);
         let action = program.step(worker, green);
         let processor = &mut owned(run);
         match action {
             Action::Yield => ready_from(processor, green, Readied::Yielded),
             Action::Park => park(processor, green),
             Action::Exit => {
-                start::bury(processor, green);
+                start::end(processor, green);
                 program.ended(green);
             }
         }
@@ -108,7 +108,7 @@ fn look_around(processor: &mut Owned<'_>, io: bool) {
 fn park(processor: &Owned<'_>, green: &'static Green) {
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
     let parked = green
-        .ticket
+        .park_state
         .compare_exchange(RUNS, PARKED, success, failure);
     if parked.is_err() {
         ready_from(processor, green, Readied::Yielded);
@@ -117,7 +117,7 @@ fn park(processor: &Owned<'_>, green: &'static Green) {
 
 /// Wakes `green`, which is parked or about to be, in the name of `processor`. Once a wait.
 pub(crate) fn wake_up(processor: &Owned<'_>, green: &'static Green) {
-    if green.ticket.swap(NOTIFIED, Ordering::AcqRel) == PARKED {
+    if green.park_state.swap(NOTIFIED, Ordering::AcqRel) == PARKED {
         ready_from(processor, green, Readied::Woken);
     }
 }

@@ -329,7 +329,7 @@ pub(super) fn fetch(green: &'static Green) {
 }
 
 /// The thread has ended: others can use its stack and its record.
-pub(super) fn bury(processor: &mut Owned<'_>, green: &'static Green) {
+pub(super) fn end(processor: &mut Owned<'_>, green: &'static Green) {
     let cluster = processor.cluster();
     let own = processor.own();
     let stack = green.stack.take().expect("it has run");

@@ -1,4 +1,4 @@
-//! Stands in for the library's `thread`: a thread's record, with what policies use of it, the ticket
+//! Stands in for the library's `thread`: a thread's record, with what policies use of it, the park state
 //! that decides who wakes it, its stack, and what the workload keeps there. It has no stack.
 
 use core::cell::Cell;
@@ -15,7 +15,7 @@ pub struct Green {
     pub(crate) next: ChargedCell<Option<&'static Green>>,
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
-    pub(crate) ticket: AtomicU32,
+    pub(crate) park_state: AtomicU32,
     /// The next batch of free records; of the first record of a batch.
     pub(crate) batch: ChargedCell<Option<&'static Green>>,
     pub(crate) stack: Cell<Option<&'static ThreadStack>>,
@@ -33,8 +33,8 @@ impl Green {
         Green {
             next: ChargedCell(Cell::new(None)),
             priority: AtomicU64::new(Priority::NORMAL.get()),
-            heap: Links::new(),
-            ticket: AtomicU32::new(0),
+            heap: Links::default(),
+            park_state: AtomicU32::new(0),
             batch: ChargedCell(Cell::new(None)),
             stack: Cell::new(None),
             cluster: Cell::new(None),

@@ -1,4 +1,4 @@
-//! Models of the ticket. A resumer runs the waiter itself, at once, as an eager scheduler would.
+//! Models of the park state. A resumer runs the waiter itself, at once, as an eager scheduler would.
 
 use std::sync::{
     Arc,
@@ -13,13 +13,13 @@ use loom::{
 
 use crate::atomic::AtomicU32;
 use crate::atomic::Ordering::Relaxed;
-use crate::sched::park::{By, Commit, Found, Outcome, Ticket};
+use crate::sched::park::{Found, Outcome, ParkState};
 
 /// Waits, in a loop as every waiter does, until two notifiers are through. At most 3 preemptions.
 pub(crate) fn wait_for_two() {
     /// A green thread that waits until both words are set.
     struct Green {
-        ticket: Ticket,
+        state: ParkState,
         /// Its saved context: only one kernel thread at a time may touch it, and must see what the
         /// last one did.
         context: UnsafeCell<u32>,
@@ -38,13 +38,14 @@ pub(crate) fn wait_for_two() {
                     self.ended.fetch_add(1, SeqCst);
                     return;
                 }
-                if self.ticket.consume() {
+                if self.state.consume() {
                     continue;
                 }
                 // Its context is saved: we are the scheduler now.
-                if self.ticket.commit(By::Green) == Commit::Parked {
+                if self.state.commit(ParkState::PARKED) {
                     return;
                 }
+                self.state.resumed();
             }
         }
 
@@ -52,13 +53,13 @@ pub(crate) fn wait_for_two() {
             // The scheduler restores the context, then the green thread looks why. SAFETY: what the
             // model checks.
             self.context.with_mut(|context| unsafe { *context += 1 });
-            self.ticket.resumed();
+            self.state.resumed();
             self.run();
         }
 
         fn send(&self, i: usize) {
             self.sent[i].store(1, Relaxed);
-            if self.ticket.notify() == Found::Green {
+            if self.state.notify() == Found::Green {
                 self.resume();
             }
         }
@@ -66,7 +67,7 @@ pub(crate) fn wait_for_two() {
 
     crate::check(Some(3), || {
         let green = Arc::new(Green {
-            ticket: Ticket::new(),
+            state: ParkState::new(),
             context: UnsafeCell::new(0),
             sent: [AtomicU32::new(0), AtomicU32::new(0)],
             ended: Plain::new(0),
@@ -87,7 +88,7 @@ pub(crate) fn wait_for_two() {
 /// afterwards. At most 4 preemptions.
 pub(crate) fn wait_with_timeout() {
     struct Green {
-        ticket: Ticket,
+        state: ParkState,
         context: UnsafeCell<u32>,
         message: UnsafeCell<u32>,
         timer: UnsafeCell<u32>,
@@ -121,13 +122,13 @@ pub(crate) fn wait_with_timeout() {
         fn resume(&self) {
             // SAFETY: what the model checks.
             self.context.with_mut(|context| unsafe { *context += 1 });
-            self.went_on(self.ticket.resumed());
+            self.went_on(self.state.resumed());
         }
     }
 
     crate::check(Some(4), || {
         let green = Arc::new(Green {
-            ticket: Ticket::new(),
+            state: ParkState::new(),
             context: UnsafeCell::new(0),
             message: UnsafeCell::new(0),
             timer: UnsafeCell::new(0),
@@ -138,7 +139,7 @@ pub(crate) fn wait_with_timeout() {
             move || {
                 // SAFETY: written before it is sent.
                 green.message.with_mut(|message| unsafe { *message = 1 });
-                if green.ticket.notify() == Found::Green {
+                if green.state.notify() == Found::Green {
                     green.resume();
                 }
             }
@@ -148,27 +149,23 @@ pub(crate) fn wait_with_timeout() {
             move || {
                 // SAFETY: written before it expires.
                 green.timer.with_mut(|timer| unsafe { *timer = 1 });
-                if green.ticket.expire() {
+                if green.state.expire() {
                     green.resume();
                 }
             }
         });
         // SAFETY: nobody can resume us yet.
         green.context.with_mut(|context| unsafe { *context += 1 });
-        if green.ticket.consume() {
+        if green.state.consume() {
             green.went_on(Outcome::Notified);
-        } else {
-            match green.ticket.commit(By::Green) {
-                Commit::Parked => {}
-                Commit::Notified => green.went_on(Outcome::Notified),
-                Commit::Expired => green.went_on(Outcome::Expired),
-            }
+        } else if !green.state.commit(ParkState::PARKED) {
+            green.went_on(green.state.resumed());
         }
         notifier.join().unwrap();
         timer.join().unwrap();
         match green.outcome.load(SeqCst) {
             1 => {}
-            0x1_0000 => assert!(green.ticket.consume(), "lost or doubled"),
+            0x1_0000 => assert!(green.state.consume(), "lost or doubled"),
             _ => panic!("lost or doubled"),
         }
     });
@@ -188,8 +185,8 @@ pub(crate) fn kernel_thread_times_out() {
 
 fn kernel_thread(times_out: bool) {
     struct Kernel {
-        ticket: Ticket,
-        /// All that lies beside the ticket, such as the name of a green thread. Written when the
+        state: ParkState,
+        /// All that lies beside the park state, such as the name of a green thread. Written when the
         /// waiter goes.
         beside: UnsafeCell<u32>,
         message: UnsafeCell<u32>,
@@ -200,7 +197,7 @@ fn kernel_thread(times_out: bool) {
     impl Kernel {
         fn futex_wait(&self) {
             let guard = self.futex.0.lock().unwrap();
-            if self.ticket.as_futex().load(Relaxed) == Ticket::ASLEEP {
+            if self.state.as_futex().load(Relaxed) == ParkState::ASLEEP {
                 drop(self.futex.1.wait(guard).unwrap());
             }
         }
@@ -211,7 +208,7 @@ fn kernel_thread(times_out: bool) {
         }
 
         fn notify(&self) {
-            match self.ticket.notify() {
+            match self.state.notify() {
                 Found::Nobody => {}
                 // Who is it? Nobody, but a kernel thread.
                 Found::Green => {
@@ -223,29 +220,24 @@ fn kernel_thread(times_out: bool) {
         }
 
         fn wait(&self, times_out: bool) -> Outcome {
-            if self.ticket.consume() {
+            if self.state.consume() {
                 return Outcome::Notified;
             }
-            match self.ticket.commit(By::Kernel) {
-                Commit::Notified => Outcome::Notified,
-                Commit::Expired => Outcome::Expired,
-                Commit::Parked => {
-                    while self.ticket.as_futex().load(Relaxed) == Ticket::ASLEEP {
-                        if times_out {
-                            assert!(!self.ticket.expire(), "a green thread");
-                        } else {
-                            self.futex_wait();
-                        }
-                    }
-                    self.ticket.resumed()
+            let is_asleep = self.state.commit(ParkState::ASLEEP);
+            while is_asleep && self.state.as_futex().load(Relaxed) == ParkState::ASLEEP {
+                if times_out {
+                    assert!(!self.state.expire(), "a green thread");
+                } else {
+                    self.futex_wait();
                 }
             }
+            self.state.resumed()
         }
     }
 
     crate::check(Some(4), move || {
         let kernel = Arc::new(Kernel {
-            ticket: Ticket::new(),
+            state: ParkState::new(),
             beside: UnsafeCell::new(0),
             message: UnsafeCell::new(0),
             futex: (Mutex::new(()), Condvar::new()),
@@ -268,7 +260,7 @@ fn kernel_thread(times_out: bool) {
             kernel.beside.with_mut(|beside| unsafe { *beside = 1 });
         }
         notifier.join().unwrap();
-        let notified = outcome == Outcome::Notified || kernel.ticket.consume();
+        let notified = outcome == Outcome::Notified || kernel.state.consume();
         assert!(notified, "lost or doubled");
         assert!(times_out || outcome == Outcome::Notified, "lost or doubled");
     });
@@ -278,7 +270,7 @@ fn kernel_thread(times_out: bool) {
 /// something was said: one hears of the other. Full exploration.
 pub(crate) fn one_sees_the_other() {
     crate::check(None, || {
-        let shared = Arc::new((Ticket::new(), AtomicU32::new(0)));
+        let shared = Arc::new((ParkState::new(), AtomicU32::new(0)));
         let notifier = thread::spawn({
             let shared = shared.clone();
             move || {
