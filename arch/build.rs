@@ -1,5 +1,5 @@
 //! Says whether the target can have green threads: `cfg(green)`. Elsewhere every thread is a kernel
-//! thread, on std alone (`src/engine/elsewhere`). With `--cfg greenthread_portable`, or with
+//! thread, on std alone (`src/elsewhere`). With `--cfg greenthread_portable`, or with
 //! GREENTHREAD_ELSEWHERE in the environment (nothing that the crate depends on is compiled again), that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
 //!

@@ -43,16 +43,6 @@ impl Until {
             Until::At(when) => Some(when),
         }
     }
-
-    /// Returns the end of the wait in monotonic nanoseconds.
-    fn deadline(self) -> u64 {
-        match self {
-            Until::Now => 0,
-            Until::Never => clock::NEVER,
-            Until::After(duration) => clock::after(duration),
-            Until::At(when) => clock::at(when),
-        }
-    }
 }
 
 /// An [`Until`] that is converted once, when it is first needed.
@@ -68,7 +58,16 @@ impl Deadline {
 
     /// Returns the end of the wait in monotonic nanoseconds.
     pub(super) fn get(&mut self) -> u64 {
-        *self.known.get_or_insert_with(|| self.until.deadline())
+        *self.known.get_or_insert_with(|| match self.until {
+            Until::Now => 0,
+            Until::Never => clock::NEVER,
+            Until::After(duration) => clock::after(duration),
+            Until::At(when) => clock::at(when),
+        })
+    }
+
+    pub(super) fn is_over(&mut self) -> bool {
+        matches!(self.until, Until::Now) || self.get() <= clock::now()
     }
 }
 

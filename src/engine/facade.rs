@@ -14,7 +14,7 @@
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
 //! | look at every runtime's figures | [`runtimes`] |
 //! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm` |
-//! | start a kernel thread of the crate's own | [`helper`] |
+//! | start a kernel thread of the crate's own | [`spawn_helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
@@ -48,8 +48,6 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
-#[cfg(any(green, feature = "observe"))]
-pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};
@@ -58,6 +56,8 @@ pub(crate) use super::sched::locked::for_good;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(interposes)]
 pub(crate) use super::sched::pthreads::Who;
+#[cfg(any(green, feature = "observe"))]
+pub(crate) use super::sched::spawner::{HELPER_STACK, OBSERVER_STACK, spawn_helper};
 #[cfg(interposes)]
 pub(crate) use super::sched::unload::unloaded_by;
 #[cfg(green)]

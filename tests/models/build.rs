@@ -70,8 +70,14 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         OWNERSHIP,
         &["the ownership word"],
-        "use core::{mem, ptr::{self, NonNull}};
+        "use core::{mem, ptr};
         use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::sys::perturb;",
+    ),
+    (
+        PLACES,
+        &["the places"],
+        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;",
     ),
     (
@@ -101,13 +107,8 @@ const CHANNEL: &[&str] = &[
     "channel/cell/half.rs",
     "channel/cell/select.rs",
     "channel/error.rs",
-    "channel/error/receive.rs",
-    "channel/error/select.rs",
-    "channel/error/send.rs",
-    "channel/handle.rs",
     "channel/iter.rs",
     "channel/receiver.rs",
-    "channel/report.rs",
     RIGHTS,
     "channel/select.rs",
     SELECTING,
@@ -115,7 +116,6 @@ const CHANNEL: &[&str] = &[
     SHARED,
     STATE,
     "channel/timer.rs",
-    "channel/turn.rs",
     LETTERS,
 ];
 

@@ -59,8 +59,8 @@ use crate::engine::atomic::{
     AtomicBool, AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::sched::events::{BATCH, events};
 use crate::engine::sched::hooked::count_parked;
+use crate::engine::sched::io::{self as events, BATCH};
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::{current, deferred};
 use crate::engine::sys::epoll::{Epoll, Event};
@@ -381,7 +381,7 @@ fn wait_in(
     leave: impl FnOnce(),
 ) -> io::Result<bool> {
     nested()?;
-    events().watch(&INSTANCE);
+    events::add_source(&INSTANCE);
     let queued = queue();
     perturb::point("watch: queued");
     let deadline = deadline.filter(|_| queued.is_ok());
@@ -389,7 +389,7 @@ fn wait_in(
     let gives_up = queued.is_err() && wait.give_up();
     let has_come = !gives_up && matches!(wait.wait(deadline), Ended::Taken(_));
     leave();
-    events().forget();
+    events::remove_source();
     match queued {
         Err(error) if !has_come => Err(error),
         _ => Ok(has_come),

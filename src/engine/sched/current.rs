@@ -283,7 +283,7 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
         if let Some(processor) = processor {
             // SAFETY: the word says that this kernel thread owns it, and preemption is off.
             // (`processor` treats a signal handler that interrupts the runtime.)
-            let processor = unsafe { Owned::at(processor) };
+            let processor = unsafe { Owned::assume(processor) };
             return Entered {
                 green,
                 worker,
@@ -302,7 +302,7 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
 /// processor.
 #[cold]
 #[inline(never)]
-fn recover(worker: &'static Worker) -> Option<core::ptr::NonNull<Processor>> {
+fn recover(worker: &'static Worker) -> Option<&'static Processor> {
     worker
         .processor
         .settle()
