@@ -91,7 +91,7 @@
 #[allow(unsafe_code, reason = "messages in slots and on stacks")]
 mod cell;
 mod error;
-mod iter;
+pub(crate) mod iter;
 mod receiver;
 mod rights;
 mod select;

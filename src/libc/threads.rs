@@ -36,8 +36,8 @@ use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, 
 use super::{answered, errno, fail, set_errno};
 use crate::engine::facade::{
     GUARD_SIZE, Who, after_vfork, before_vfork, clock, for_good, is_forked_child, kernel_call,
-    kernel_thread_id, owner, preemption_off, prctl_of_green, reveal_all, signal::queue_to_self, thread_clock,
-    word,
+    kernel_thread_id, owner, prctl_of_green, preemption_off, reveal_all, signal::queue_to_self,
+    thread_clock, word,
 };
 
 /// Sends a signal: to the calling green thread by `to_self`, to a kernel thread by `real`.
