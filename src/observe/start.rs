@@ -15,7 +15,6 @@ use super::{
     reporter::{self, Wishes},
     runtimes,
     socket::LONGEST_PATH,
-    warn,
 };
 use super::{measure, schedtrace};
 use crate::engine::facade::{Backend, OnDeadlock, read_variable as read};
@@ -28,7 +27,8 @@ pub(crate) struct Plan {
     #[cfg(green)]
     wishes: Wishes,
     #[cfg(green)]
-    warnings: Option<warn::Limits>,
+    /// To warn of threads that have waited for so long for what nobody can do, and of the rest.
+    warnings: Option<Duration>,
 }
 
 impl Plan {
@@ -118,7 +118,7 @@ fn deadlock() -> io::Result<Option<OnDeadlock>> {
 
 /// What the program is to be warned of.
 #[cfg(green)]
-fn warnings() -> io::Result<Option<warn::Limits>> {
+fn warnings() -> io::Result<Option<Duration>> {
     const LEAK: u64 = 120;
     let seconds = |text: &str| {
         text.parse()
@@ -131,10 +131,8 @@ fn warnings() -> io::Result<Option<warn::Limits>> {
         "1" => Some(true),
         _ => None,
     })?;
-    let limits = warn::Limits {
-        leak: Duration::from_secs(leak.unwrap_or(LEAK)),
-    };
-    Ok(wanted.unwrap_or(false).then_some(limits))
+    let leak = Duration::from_secs(leak.unwrap_or(LEAK));
+    Ok(wanted.unwrap_or(false).then_some(leak))
 }
 
 /// The path of the socket on which the process is to answer questions about its threads.

@@ -17,7 +17,6 @@ pub(super) const POST: &str = "engine/sched/parker.rs";
 pub(super) const WATCHED: &str = "engine/sched/idle.rs";
 pub(super) const CENSUS: &str = "engine/sched/cluster.rs";
 pub(super) const SHARES: &str = "engine/runtime/handle/shares.rs";
-pub(super) const SINCE: &str = "engine/inspect/since.rs";
 pub(super) const HIDING: &str = "engine/sched/hiding.rs";
 pub(super) const PLACES: &str = "engine/sched/places.rs";
 pub(super) const THREADS: &str = "engine/inspect/threads.rs";

@@ -18,7 +18,7 @@
 //! and then asks ([`none_is_open`]).
 
 use std::any::Any;
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::engine::sys::fence::entry_fence;
@@ -35,7 +35,7 @@ pub(crate) struct ReadSection(());
 
 impl ReadSection {
     pub(crate) fn begin() -> ReadSection {
-        // SeqCst: partner: the fences in `leave` and `leave_kernel_thread`.
+        // SeqCst: partner: the fence in `leave`.
         OPEN.fetch_add(1, Ordering::SeqCst);
         // Where there is none, there are no green threads, and kernel threads make their own fence.
         if kernel_thread::register_barrier() {
@@ -58,11 +58,10 @@ impl Drop for ReadSection {
         if OPEN.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        // A thread that is stuck may hold the lock: then the next section drops what was left.
-        let mut kept = match LEFT.try_lock() {
-            Ok(kept) => kept,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+        // A thread that is stuck may hold the lock: then the next section drops what was left. (Nor does a thread panic that
+        // holds it.)
+        let Ok(mut kept) = LEFT.try_lock() else {
+            return;
         };
         // Another section may have begun, and seen what is here. One that begins after this finds no record that
         // leads to it: its threads cleared the pointers before they put it here.
@@ -76,17 +75,18 @@ impl Drop for ReadSection {
     }
 }
 
-/// Drops a green thread's share of its identity, to which its record does not lead any more.
-pub(crate) fn leave<T: Send + 'static>(share: T) {
-    entry_fence();
-    drop_later(share);
-}
-
-/// The same for a kernel thread.
-pub(crate) fn leave_kernel_thread<T: Send + 'static>(share: T) {
-    // SeqCst: partner: in `ReadSection::begin`.
-    fence(Ordering::SeqCst);
-    drop_later(share);
+/// Drops a thread's share of its identity, to which the thread's record does not lead any more.
+#[inline]
+pub(crate) fn leave<T: Send + 'static>(share: T, is_green: bool) {
+    match is_green {
+        true => entry_fence(),
+        // SeqCst: partner: in `ReadSection::begin`.
+        false => fence(Ordering::SeqCst),
+    }
+    // Acquire: a section that is over has read for the last time; partner: its end's Release.
+    if OPEN.load(Ordering::Acquire) != 0 {
+        keep(Box::new(share));
+    }
 }
 
 /// Whether nobody can be at what the caller has made unreachable before.
@@ -103,26 +103,15 @@ pub(crate) fn forget_others() {
     IS_CHILD.store(true, Ordering::Relaxed);
 }
 
-#[inline]
-fn drop_later<T: Send + 'static>(share: T) {
-    // Acquire: a section that is over has read for the last time; partner: its end's Release.
-    if OPEN.load(Ordering::Acquire) != 0 {
-        keep(Box::new(share));
-    }
-}
-
 #[cold]
 fn keep(share: Box<dyn Any + Send>) {
     // In a forked child the lock may be held for ever: then the share is never dropped.
-    if IS_CHILD.load(Ordering::Relaxed) {
-        match LEFT.try_lock() {
-            Ok(mut left) => left.push(share),
-            Err(_) => core::mem::forget(share),
-        }
-        return;
+    let left = match IS_CHILD.load(Ordering::Relaxed) {
+        true => LEFT.try_lock().ok(),
+        false => Some(LEFT.lock().unwrap_or_else(PoisonError::into_inner)),
+    };
+    match left {
+        Some(mut left) => left.push(share),
+        None => core::mem::forget(share),
     }
-    let mut left = LEFT
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    left.push(share);
 }

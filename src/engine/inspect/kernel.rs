@@ -15,10 +15,21 @@
 //! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`inspect::threads`).
 //! So `turns` changes before `parking` leads to a new wait, and after it leads away from an old one (Release): a reader
 //! that finds a wait, and the same count before and after, has read while the wait lasted.
+//!
+//! # The reporter's word
+//! [`quiet`] tells the reporter when threads have become quiet, so that it looks for a deadlock.
+//!
+//! | word | the reporter |
+//! |---|---|
+//! | `UNINTERESTED` | is at work, or no new wait can make a deadlock, or no deadlock is looked for |
+//! | `INTERESTED` | sleeps on the word |
+//! | `TOLD` | is to look |
+//!
+//! No deadlock is overlooked: the reporter looks once more after it has become interested. A thread that waits later
+//! finds the word so.
 
 use core::cell::Cell;
 
-use super::quiet;
 use crate::engine::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -32,16 +43,12 @@ use crate::engine::sys::{clock, kernel_thread, sanitizer};
 /// How many threads can have one.
 const MOST: usize = 1 << 16;
 
-/// What kind of thread it is.
-#[repr(u8)]
-enum Role {
-    /// The program's own.
-    Foreign,
-    /// One of a runtime of kernel threads.
-    Runtime,
-    /// One that keeps a runtime going: it runs no code of the program's but green threads.
-    Helper,
-}
+/// The roles of kernel threads: the program's own.
+const FOREIGN: u8 = 0;
+/// A thread of a runtime of kernel threads.
+const RUNTIME: u8 = 1;
+/// A thread that keeps a runtime going: it runs no code of the program's but green threads.
+const HELPER: u8 = 2;
 
 #[repr(C, align(64))]
 pub(crate) struct KernelThread {
@@ -56,11 +63,22 @@ pub(crate) struct KernelThread {
     at: AtomicU32,
 }
 
-static TABLE: [KernelThread; MOST] = [const { KernelThread::free() }; MOST];
+static TABLE: [KernelThread; MOST] = [const {
+    KernelThread {
+        mark: AtomicUsize::new(0),
+        place: Place::new(),
+        role: AtomicU8::new(FOREIGN),
+        identity: AtomicPtr::new(core::ptr::null_mut()),
+        parking: AtomicPtr::new(core::ptr::null_mut()),
+        turns: AtomicU32::new(0),
+        at: AtomicU32::new(0),
+    }
+}; MOST];
 static PLACES: Places = Places::new();
 
 thread_local! {
-    static OWN: Cell<Option<&'static KernelThread>> = const { Cell::new(None) };
+    /// Where the record of the calling kernel thread lies.
+    static OWN: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Every record in use.
@@ -81,7 +99,7 @@ impl Placed for KernelThread {
     }
 
     fn clear(&self) {
-        self.role.store(Role::Foreign as u8, Relaxed);
+        self.role.store(FOREIGN, Relaxed);
         self.identity.store(core::ptr::null_mut(), Relaxed);
         self.parking.store(core::ptr::null_mut(), Relaxed);
         self.next_turn();
@@ -90,82 +108,51 @@ impl Placed for KernelThread {
 }
 
 impl KernelThread {
-    const fn free() -> KernelThread {
-        KernelThread {
-            mark: AtomicUsize::new(0),
-            place: Place::new(),
-            role: AtomicU8::new(Role::Foreign as u8),
-            identity: AtomicPtr::new(core::ptr::null_mut()),
-            parking: AtomicPtr::new(core::ptr::null_mut()),
-            turns: AtomicU32::new(0),
-            at: AtomicU32::new(0),
-        }
-    }
-
     /// The record of the calling kernel thread.
     fn own() -> Option<&'static KernelThread> {
-        match OWN.get() {
-            None => {
-                let found = KernelThread::take();
-                OWN.set(found);
-                found
-            }
-            found => found,
+        if let Some(place) = OWN.get() {
+            return Some(&TABLE[place]);
         }
+        let place = PLACES.take(&TABLE, kernel_thread::id())?;
+        TABLE[place].note_time();
+        TABLE[place].mark.store(current::mark(), Relaxed);
+        OWN.set(Some(place));
+        Some(&TABLE[place])
     }
 
-    fn take() -> Option<&'static KernelThread> {
-        let record = &TABLE[PLACES.take(&TABLE, kernel_thread::id())?];
-        record.note_time();
-        record.mark.store(current::mark(), Relaxed);
-        Some(record)
-    }
-
-    /// The calling kernel thread is one of a runtime, and has just begun.
-    pub(crate) fn begin() {
-        if let Some(own) = KernelThread::own() {
-            own.role.store(Role::Runtime as u8, Relaxed);
-        }
-    }
-
-    /// The calling kernel thread keeps a runtime going.
-    pub(crate) fn begin_helper() {
-        if let Some(own) = KernelThread::own() {
-            own.role.store(Role::Helper as u8, Relaxed);
+    /// The calling kernel thread is one of a runtime, and has just begun; or it keeps a runtime going.
+    pub(crate) fn begin(is_helper: bool) {
+        let Some(own) = KernelThread::own() else {
+            return;
+        };
+        own.role
+            .store(if is_helper { HELPER } else { RUNTIME }, Relaxed);
+        if is_helper {
             core::mem::forget(sanitizer::unseen());
         }
     }
 
-    /// The calling kernel thread, which has called [`begin`](KernelThread::begin) or
-    /// [`begin_helper`](KernelThread::begin_helper), ends.
+    /// The calling kernel thread, which has called [`begin`](KernelThread::begin), ends.
     pub(crate) fn end() {
-        if let Some(own) = OWN.take() {
-            if own.role.load(Relaxed) == Role::Helper as u8 {
+        if let Some(place) = OWN.take() {
+            if TABLE[place].is_helper() {
                 sanitizer::see_again();
             }
-            let place = (core::ptr::from_ref(own).addr() - TABLE.as_ptr().addr())
-                / size_of::<KernelThread>();
             PLACES.give_back(&TABLE, place);
         }
     }
 
-    /// The name and number of the calling kernel thread, which lives as long as the thread, or null.
+    /// The name and number of the calling kernel thread, which stay as long as the thread, or until they are replaced by null.
     pub(crate) fn note_own_identity(identity: *const Identity) {
-        if let Some(own) = KernelThread::own() {
-            own.note_identity(identity);
+        // A thread whose identity goes makes no record for that.
+        let own = match identity.is_null() {
+            true => OWN.get().map(|place| &TABLE[place]),
+            false => KernelThread::own(),
+        };
+        if let Some(own) = own {
+            // Release: the identity; partner: Acquire in `identity`.
+            own.identity.store(identity.cast_mut(), Release);
         }
-    }
-
-    /// The identity is about to go.
-    pub(crate) fn forget_own_identity() {
-        if let Some(own) = OWN.get() {
-            own.note_identity(core::ptr::null());
-        }
-    }
-
-    fn note_identity(&self, identity: *const Identity) {
-        // Release: the identity; partner: Acquire in `identity`.
-        self.identity.store(identity.cast_mut(), Release);
     }
 
     /// Runs `wait`, in which the calling kernel thread waits.
@@ -173,16 +160,18 @@ impl KernelThread {
         let Some(own) = KernelThread::own() else {
             return wait();
         };
+        let point_to = |parking: *const Parking| {
+            // Release: the new count, and the wait; partner: Acquire in `parking`.
+            own.parking.store(parking.cast_mut(), Release);
+        };
         // A handler may have interrupted a wait of this thread, and waits itself.
         let outer = own.parking.load(Relaxed);
         own.next_turn();
         own.note_time();
-        // Release: the new count, and the wait; partner: Acquire in `parking`.
-        own.parking
-            .store(core::ptr::from_ref(parking).cast_mut(), Release);
+        point_to(parking);
         quiet::tell();
         let result = wait();
-        own.parking.store(outer, Release);
+        point_to(outer);
         own.note_time();
         own.next_turn();
         // Release: an observer that sees what the thread writes next sees the new count; partner: the Acquire
@@ -211,7 +200,7 @@ impl KernelThread {
 
     /// Whether it is a thread of a runtime of kernel threads.
     pub(crate) fn is_ours(&self) -> bool {
-        self.role.load(Relaxed) == Role::Runtime as u8
+        self.role.load(Relaxed) == RUNTIME
     }
 
     /// Whether its thread has ended. Nobody hears of that, so the system is asked.
@@ -221,7 +210,7 @@ impl KernelThread {
 
     /// Whether it is one of the kernel threads that keep runtimes going.
     pub(crate) fn is_helper(&self) -> bool {
-        self.role.load(Relaxed) == Role::Helper as u8
+        self.role.load(Relaxed) == HELPER
     }
 
     pub(crate) fn identity(&self) -> *const Identity {
@@ -230,7 +219,7 @@ impl KernelThread {
     }
 
     pub(crate) fn parking(&self) -> *const Parking {
-        // Acquire: partner: Release in `set_parking`.
+        // Acquire: partner: Release in `while_waiting`.
         self.parking.load(Acquire)
     }
 
@@ -248,12 +237,64 @@ impl KernelThread {
 pub(crate) fn forget_others() {
     let own = OWN.get();
     if let Some(own) = own {
-        own.place.renumber(kernel_thread::id());
+        TABLE[own].place.renumber(kernel_thread::id());
     }
     for (place, record) in TABLE[..PLACES.used()].iter().enumerate() {
-        if record.thread() != 0 && !own.is_some_and(|own| core::ptr::eq(own, record)) {
+        if record.thread() != 0 && own != Some(place) {
             PLACES.give_back(&TABLE, place);
         }
+    }
+}
+
+/// A word on which the reporter sleeps: see the file's header.
+pub(crate) mod quiet {
+    use crate::engine::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+    };
+    use crate::engine::sys::{clock, futex};
+
+    const UNINTERESTED: u32 = 0;
+    const INTERESTED: u32 = 1;
+    const TOLD: u32 = 2;
+
+    static WORD: AtomicU32 = AtomicU32::new(UNINTERESTED);
+
+    /// A kernel thread begins to wait, or a cluster has come to rest.
+    #[inline]
+    pub(crate) fn tell() {
+        if WORD.load(Relaxed) == INTERESTED {
+            tell_now();
+        }
+    }
+
+    /// The reporter is to look at its other duties. The caller may be a signal handler.
+    #[cold]
+    pub(crate) fn tell_now() {
+        // Release: what the caller has done before; partner: Acquire in `wait`.
+        WORD.store(TOLD, Release);
+        futex::wake(&WORD, 1);
+    }
+
+    /// The reporter is interested from now on.
+    pub(crate) fn be_interested() {
+        // SeqCst: the look that follows comes after it. A waiter's record is written before `tell`, whose load
+        // may be older; the reporter then looks again when the next thread waits, or the cluster rests.
+        let _ = WORD.compare_exchange(UNINTERESTED, INTERESTED, SeqCst, Relaxed);
+    }
+
+    /// The reporter sleeps until it is told something, or until `deadline` (monotonic nanoseconds), and is not
+    /// interested any more. Returns whether it was told.
+    pub(crate) fn wait(deadline: Option<u64>) -> bool {
+        loop {
+            let seen = WORD.load(Relaxed);
+            if seen == TOLD || deadline.is_some_and(|at| clock::now() >= at) {
+                break;
+            }
+            futex::wait(&WORD, seen, deadline);
+        }
+        // Acquire: partner: Release in `tell_now`.
+        WORD.swap(UNINTERESTED, Acquire) == TOLD
     }
 }
 
@@ -269,7 +310,7 @@ mod tests {
             .map(|_| {
                 std::thread::spawn(|| {
                     for _ in 0..1_000_000 / THREADS {
-                        KernelThread::begin();
+                        KernelThread::begin(false);
                         KernelThread::end();
                     }
                 })

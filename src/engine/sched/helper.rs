@@ -10,8 +10,7 @@
 use core::ffi::c_void;
 use std::io;
 
-use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::quiet;
+use crate::engine::inspect::kernel::{KernelThread, quiet};
 use crate::engine::sys::{kernel_thread, signal};
 use crate::engine::tls;
 
@@ -33,7 +32,7 @@ pub(crate) fn spawn(
         .name(name.into())
         .stack_size(tls::with_thread_locals(stack_size))
         .spawn(move || {
-            KernelThread::begin_helper();
+            KernelThread::begin(true);
             // A search for a deadlock may have found a kernel thread that was not known.
             quiet::tell();
             work();

@@ -51,7 +51,7 @@
 use std::io;
 
 use crate::engine::atomic::{AtomicU64, Ordering};
-use crate::engine::inspect::quiet;
+use crate::engine::inspect::kernel::quiet;
 use crate::engine::probe::{self, Lost};
 use crate::engine::sched::events::events;
 use crate::engine::sched::thread_limit::Shortage;

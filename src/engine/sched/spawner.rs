@@ -223,7 +223,7 @@ extern "C" fn live(worker: *mut c_void) -> *mut c_void {
     perturb::point("worker: begins");
     let cluster = worker.cluster();
     kernel_thread::set_name(format_args!("gt-worker-{}", worker.index));
-    KernelThread::begin_helper();
+    KernelThread::begin(true);
     if worker.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run::run(unsafe { RunLoop::new(worker) });

@@ -36,10 +36,9 @@ use core::mem::offset_of;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-use crate::engine::inspect::since::Since;
 use crate::engine::sched::list::Links;
 use crate::engine::sched::park::Parking;
-use crate::engine::sched::switch::{Bounds, Context};
+use crate::engine::sched::switch::{Bounds, Context, Since};
 use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
 use crate::engine::sched::{Cluster, Identity, Processor, Worker, current, timers};
 use crate::engine::sys::atomic_static::AtomicStatic;

@@ -115,7 +115,7 @@ pub(crate) mod helper {
     ) -> io::Result<()> {
         let builder = std::thread::Builder::new().name(name.into());
         let started = builder.stack_size(stack_size).spawn(move || {
-            KernelThread::begin_helper();
+            KernelThread::begin(true);
             work();
             KernelThread::end();
         });
