@@ -4,11 +4,11 @@
 //! was looked at. A thread that lives all the while is in the snapshot, once.
 //!
 //! Names stay while a read section is open (`inspect::epoch`). A section covers some threads only: threads that end
-//! leave memory behind until it is over.
+//! leave memory behind until the section is over.
 //!
-//! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is one that is blocked in a
+//! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is a thread that is blocked in a
 //! call which begins anew after a signal. Any other call could fail by the signal: there the system tells the program
-//! counter and the stack pointer, and callers' frames may be missing.
+//! counter and the stack pointer alone, and callers' frames may be missing.
 //!
 //! Each different stack is kept once: memory goes with the number of different stacks, not with that of threads.
 //!

@@ -10,9 +10,9 @@
 //! A kernel thread of its own takes the samples and looks; the program's threads take no part. Each kind of warning is given
 //! once in a while for the threads that were spawned at one place.
 //!
-//! *What nobody can do:* nobody has a handle to unpark the thread; or it waits, by way of locks and ends of threads, for
-//! threads that wait for each other in a circle. A thread that waits in a channel is not among these: who still
-//! needs its handle is not known.
+//! *What nobody can do:* no thread has a handle to unpark the thread; or the thread waits, by way of locks and ends of threads,
+//! for threads that wait for each other in a circle. A thread that waits in a channel is not among these: whether the owner of
+//! a handle to the channel will still use it is not known.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -29,14 +29,15 @@ use crate::engine::inspect::{all, workers};
 
 /// In nanoseconds, on the average.
 const SAMPLE: u64 = 10_000_000;
-/// So many samples are judged together: one second of them.
+/// The number of samples that are judged together: those of one second.
 const SAMPLES: u32 = 100;
-/// Of these, a thread was in a blocking call in so many, or ran in so many.
+/// A thread blocks often if it was in a blocking call in this many of the samples.
 const OFTEN: u32 = 10;
+/// A thread may keep a processor from others if it ran in this many of the samples.
 const MOSTLY: u32 = 50;
-/// The wait of a lock's holder is long from here on, in milliseconds.
+/// A wait of a lock's holder, or for the lock, is long from here on, in milliseconds.
 const LONG: u32 = 1_000;
-/// How often all threads are looked at, or a twentieth of the time that one look takes.
+/// The pause between two looks at all threads, or [`SHARE`] times what a look takes if that is longer.
 const LOOK: Duration = Duration::from_millis(1_000);
 const SHARE: u32 = 20;
 /// How many steps are followed from a thread to those for which it waits.
@@ -66,9 +67,9 @@ struct Tally {
 #[derive(Default)]
 struct Said(HashMap<(Kind, usize), Instant>);
 
-/// Starts the kernel thread that warns; of threads that no other can reach, once they have waited for `leak`.
+/// Starts the kernel thread that warns. It warns of a thread that no other can reach once that has waited for `leak`.
 pub(crate) fn start(leak: Duration) {
-    // Without it the program goes on, and is not warned.
+    // Without that kernel thread the program goes on, and is not warned.
     let _ = employ("gt-warner", move || live(leak));
 }
 

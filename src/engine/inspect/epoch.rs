@@ -1,7 +1,7 @@
-//! Read sections: an observer reads threads' names while the threads run on and end, and none goes meanwhile.
+//! Read sections: an observer reads threads' names while the threads run on and end, and no name is freed meanwhile.
 //!
-//! A thread owns its identity until it ends, and its record leads there. A thread that ends clears the
-//! record's pointer, and then asks whether a read section is open: if so, it leaves its share of the identity
+//! A thread owns its identity until the thread ends, and its record leads to the identity. A thread that ends clears the
+//! record's pointer, and then asks whether a read section is open. If one is, the thread leaves its share of the identity
 //! behind instead of dropping it, for the end of the section.
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //! Either the observer finds null, or the thread finds the section: the barrier makes the cheap fence a full
 //! one. So a thread that ends pays a plain load. A kernel thread makes a real fence, since there may be no barrier.
 //!
-//! In the same way stacks stay that a section has seen: who takes one apart first clears the word that leads to it,
-//! and then asks ([`none_is_open`]).
+//! In the same way stacks stay that a section has seen: before a stack is taken apart, the word that leads to it is cleared,
+//! and then the same question is asked ([`none_is_open`]).
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
@@ -30,21 +30,21 @@ static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// What threads have left behind.
 static LEFT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
-/// While it lives, the section is open: identities that were seen in it stay.
+/// While this value lives, the section is open: identities that were seen in the section stay.
 pub(crate) struct ReadSection(());
 
 impl ReadSection {
     pub(crate) fn begin() -> ReadSection {
         // SeqCst: partner: the fence in `leave`.
         OPEN.fetch_add(1, Ordering::SeqCst);
-        // Where there is none, there are no green threads, and kernel threads make their own fence.
+        // Where there is no barrier, there are no green threads, and kernel threads make their own fence.
         if kernel_thread::register_barrier() {
             kernel_thread::barrier();
         }
         ReadSection(())
     }
 
-    /// Ends it for a caller that must not free memory: the next section drops what threads have left behind.
+    /// Ends the section for a caller that must not free memory: the next section drops what threads have left behind.
     pub(crate) fn end_without_dropping(self) {
         core::mem::forget(self);
         // AcqRel: as in `drop`.
@@ -58,8 +58,8 @@ impl Drop for ReadSection {
         if OPEN.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        // A thread that is stuck may hold the lock: then the next section drops what was left. (Nor does a thread panic that
-        // holds it.)
+        // A thread that is stuck may hold the lock: then the next section drops what was left. (No thread panics while it
+        // holds the lock.)
         let Ok(mut kept) = LEFT.try_lock() else {
             return;
         };
@@ -89,7 +89,7 @@ pub(crate) fn leave<T: Send + 'static>(share: T, is_green: bool) {
     }
 }
 
-/// Whether nobody can be at what the caller has made unreachable before.
+/// Whether no observer can be reading what the caller has made unreachable before.
 pub(crate) fn none_is_open() -> bool {
     // SeqCst: partner: in `ReadSection::begin`. A section that begins later finds nothing.
     fence(Ordering::SeqCst);

@@ -1,14 +1,14 @@
 //! The record of a kernel thread that parks as green threads do, for observers: a thread of a runtime of
 //! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::worker`.)
 //!
-//! The records lie in a static table and are used again (`places`). A thread takes one without a lock and without the
-//! allocator, since it may park inside of that. A thread of ours gives its record back; of a thread of the
-//! program's own nobody hears when it ends, so its record is taken back when records become scarce and the
+//! The records lie in a static table and are used again (`places`). A thread takes a record without a lock and without the
+//! allocator, since the thread may park inside the allocator. A thread of ours gives its record back. The end of a thread of
+//! the program's own is not announced to the runtime, so the record is taken back when records become scarce and the
 //! system no longer knows the thread. If the table is full, a thread goes without a record, and observers do
-//! not know what it waits for.
+//! not know what the thread waits for.
 //!
-//! Invariant: only the record's thread writes it while it lives. A record whose `mark` (`current::mark`) is 0 belongs to
-//! nobody, or to a thread that has just taken it.
+//! Invariant: only its thread writes a record while that lives. A record whose `mark` (`current::mark`) is 0 belongs to
+//! no thread, or to a thread that has just taken the record.
 //!
 //! Orderings: `place` sees to it that the writes of a record's threads do not mix.
 //! `parking` is stored with Release and loaded with Acquire: it leads to the thread's stack. That may be
@@ -40,7 +40,7 @@ use crate::engine::sched::places::{Place, Placed, Places};
 use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{clock, kernel_thread, sanitizer};
 
-/// How many threads can have one.
+/// How many threads can have a record.
 const MOST: usize = 1 << 16;
 
 /// The roles of kernel threads: the program's own.
@@ -57,9 +57,9 @@ pub(crate) struct KernelThread {
     role: AtomicU8,
     identity: AtomicPtr<Identity>,
     parking: AtomicPtr<Parking>,
-    /// How often it has begun and ended a wait.
+    /// How often the thread has begun and ended a wait.
     turns: AtomicU32,
-    /// When it last did, in milliseconds of the monotonic clock.
+    /// When the thread last did so, in milliseconds of the monotonic clock.
     at: AtomicU32,
 }
 
@@ -203,7 +203,7 @@ impl KernelThread {
         self.role.load(Relaxed) == RUNTIME
     }
 
-    /// Whether its thread has ended. Nobody hears of that, so the system is asked.
+    /// Whether its thread has ended. That is not announced, so the system is asked.
     pub(crate) fn is_left_over(&self) -> bool {
         self.is_gone(self.thread())
     }
@@ -227,7 +227,7 @@ impl KernelThread {
         self.turns.load(Relaxed)
     }
 
-    /// For how many milliseconds it has been as it is.
+    /// For how many milliseconds the thread has waited, or has not.
     pub(crate) fn millis(&self) -> u32 {
         ((clock::now() / 1_000_000) as u32).wrapping_sub(self.at.load(Relaxed))
     }
