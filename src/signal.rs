@@ -79,7 +79,9 @@ pub use libc::{
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
 use crate::engine::facade::atomic::{AtomicU64, Ordering};
 use crate::engine::facade::signal::{self as kernel, Mask, bit};
-use crate::engine::facade::{handler, handlers, helper, is_forked_child, names};
+use crate::engine::facade::{
+    HELPER_STACK, handler, handlers, is_forked_child, libraries, spawn_helper,
+};
 use crate::sync::Mutex;
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
@@ -320,8 +322,8 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     }
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
-        names::stay_loaded(); // the forwarder does, and the handlers
-        helper::spawn("greenthread-signals", helper::STACK, Box::new(forward))?;
+        libraries::stay_loaded(); // the forwarder does, and the handlers
+        spawn_helper("greenthread-signals", HELPER_STACK, Box::new(forward))?;
         state.has_forwarder = true;
     }
     state.watchers.retain(|watcher| !watcher.is_over());

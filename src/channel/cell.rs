@@ -37,7 +37,7 @@ use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
 use crate::engine::facade::claim::{self, Claimed, Node, Wait};
 use crate::engine::facade::list::{Chain, Crowd, List};
-use crate::engine::facade::{Facts, WaitKind, WaitReason, clock, die, reason, word};
+use crate::engine::facade::{Facts, WaitKind, WaitReason, die, reason, word};
 
 /// The event for which a thread in a queue waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -416,7 +416,7 @@ pub(super) fn wait_in_queue<T>(
     state.tell_observers(side, &mut woken);
     drop(state);
     woken.wake();
-    let ended = match wait.wait(deadline.get().map(clock::at)) {
+    let ended = match wait.wait(Some(deadline.get())) {
         claim::Ended::Taken(_) => ended(&node),
         claim::Ended::TimedOut => {
             let mut state = channel.lock();

@@ -14,7 +14,7 @@
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
 //! | look at every runtime's figures | [`runtimes`] |
 //! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm` |
-//! | start a kernel thread of the crate's own | [`helper`] |
+//! | start a kernel thread of the crate's own | [`spawn_helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
@@ -48,8 +48,6 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
-#[cfg(any(green, feature = "observe"))]
-pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};
@@ -58,6 +56,8 @@ pub(crate) use super::sched::locked::for_good;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(interposes)]
 pub(crate) use super::sched::pthreads::Who;
+#[cfg(any(green, feature = "observe"))]
+pub(crate) use super::sched::spawner::{HELPER_STACK, OBSERVER_STACK, spawn_helper};
 #[cfg(interposes)]
 pub(crate) use super::sched::unload::unloaded_by;
 #[cfg(green)]
@@ -65,14 +65,16 @@ pub(crate) use super::sched::{handlers, name};
 #[cfg(interposes)]
 pub(crate) use super::stack::GUARD as GUARD_SIZE;
 pub(crate) use super::sys::{
-    atomic_static::AtomicStatic, backoff, clock, die, kernel_thread, lock, perturb, variable, word,
+    backoff, clock, die, kernel_thread, lock, perturb, statics::AtomicStatic, variable, word,
 };
 #[cfg(interposes)]
 pub(crate) use super::sys::{
     call as kernel_call, kernel_thread::id as kernel_thread_id, unwinding,
 };
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sanitizer, signal};
+pub(crate) use super::sys::{
+    calls, handler, libraries, mm, mm::page as page_size, sanitizer, signal,
+};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::wait::{

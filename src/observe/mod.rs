@@ -145,6 +145,6 @@ pub use self::trace::{Trace, trace};
 /// Starts a helper that observes.
 #[cfg(green)]
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    use crate::engine::facade::helper;
-    helper::spawn(name, helper::OBSERVER_STACK, Box::new(work))
+    use crate::engine::facade::{OBSERVER_STACK, spawn_helper};
+    spawn_helper(name, OBSERVER_STACK, Box::new(work))
 }

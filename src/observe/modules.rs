@@ -9,7 +9,7 @@
 //! something while it holds its own lock. The first walk counts, the second one copies into memory that
 //! was made between the two; if a library has come meanwhile, both are made again.
 
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -73,10 +73,7 @@ impl Modules {
                 copies: Vec::with_capacity(walk.bytes),
                 ..Walk::default()
             };
-            libraries::visit(|library| {
-                walk.visit(library);
-                ControlFlow::Continue(())
-            });
+            libraries::visit(|library| walk.visit(library));
             if walk.modules == walk.list.len() && !walk.is_short {
                 break;
             }

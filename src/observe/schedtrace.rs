@@ -24,7 +24,9 @@ use std::io::{self, Write as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::engine::facade::{Backend, FIGURES, Mode, Value, helper, is_forked_child, runtimes};
+use crate::engine::facade::{
+    Backend, FIGURES, Mode, OBSERVER_STACK, Value, is_forked_child, runtimes, spawn_helper,
+};
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {
@@ -33,7 +35,7 @@ pub(super) fn begin(interval: Duration) -> io::Result<()> {
     ONCE.call_once(|| {
         let begin = Instant::now();
         let live = move || live(begin, interval);
-        result = helper::spawn("gt-schedtrace", helper::OBSERVER_STACK, Box::new(live));
+        result = spawn_helper("gt-schedtrace", OBSERVER_STACK, Box::new(live));
     });
     result
 }

@@ -343,8 +343,7 @@ fn frames_of_running(
     if !was_held {
         match call {
             Some(call) => {
-                let (pc, sp) = call.place();
-                read(Registers::new(pc, sp, 0));
+                read(Registers::new(call.program_counter, call.stack_pointer, 0));
             }
             None => frames.clear(),
         }

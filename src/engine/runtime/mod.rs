@@ -15,17 +15,17 @@
 //! | `unobserved` | the stand-in for `observe::start` |
 
 mod choice;
-#[cfg_attr(not(green), path = "../elsewhere/runtime_green.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/runtime_green.rs")]
 mod green;
 pub(crate) mod handle;
 mod histogram;
 mod kernel;
-#[cfg_attr(not(green), path = "../elsewhere/life.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/life.rs")]
 mod life;
 mod metrics;
 pub(crate) mod options;
 pub(crate) mod packet;
-#[cfg_attr(not(green), path = "../elsewhere/pthread.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/pthread.rs")]
 mod pthread;
 pub(crate) mod runtimes;
 pub(crate) mod scope;
