@@ -205,7 +205,7 @@ pub(crate) mod spawner {
     ) -> io::Result<()> {
         let builder = std::thread::Builder::new().name(name.into());
         let started = builder.stack_size(stack_size).spawn(move || {
-            KernelThread::begin_helper();
+            KernelThread::begin(true);
             work();
             KernelThread::end();
         });

@@ -13,7 +13,7 @@
 //! | [`kernel`] | a kernel thread begins, ends, waits, goes on, spawns | that thread |
 //!
 //! Each of them first loads [`WORD`], one static word; if it is 0 nobody observes, and that is all. Otherwise it calls the
-//! observer's function of that name by way of [`OBSERVER`], a static pointer to a table. There is one observer
+//! observer's function of that name in a table ([`OfThreads`]), by way of [`OBSERVER`], a static pointer. There is one observer
 //! (`crate::observe`), which gives what it hears to traces, histograms and subscribers. It owns the word's bits, but for the
 //! meaning of one ([`PICKS`]); two words in the record of each thread and of each worker; and one word in that of each
 //! processor.
@@ -90,29 +90,22 @@ fn observer() -> Option<&'static Observer> {
     OBSERVER.load(Acquire)
 }
 
-#[cold]
-#[inline(never)]
-fn tell(event: impl FnOnce(&'static Observer)) {
-    if let Some(observer) = observer() {
-        event(observer);
-    }
-}
-
 /// The calling kernel thread does `what`, to `thread` or as that one.
 #[inline]
 pub(crate) fn kernel(thread: Option<&Identity>, what: Kernel) {
-    if word() != 0 {
-        tell(move |observer| (observer.kernel)(thread, what));
+    if word() != 0
+        && let Some(observer) = observer()
+    {
+        (observer.kernel)(thread, what);
     }
 }
 
 /// The events of green threads, and what an observer may ask of those who take part.
 #[cfg(green)]
 mod threads {
-    use core::marker::PhantomData;
     use core::ptr::from_ref;
 
-    use super::{Acquire, Identity, PICKS, Relaxed, observer, tell, word};
+    use super::{Acquire, Identity, PICKS, Relaxed, observer, word};
     use crate::engine::atomic::{AtomicU64, AtomicUsize};
     pub(crate) use crate::engine::sched::BlockedPlace;
     use crate::engine::sched::current::Entered;
@@ -120,18 +113,39 @@ mod threads {
     use crate::engine::sched::{self, Green, Owned, Worker, current};
     use crate::engine::sys::clock;
 
-    pub(crate) struct OfThreads {
-        pub(crate) spawned: fn(Actor<'_>, Thread<'_>),
-        pub(crate) ended: fn(Thread<'_>),
-        pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
-        pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
-        pub(crate) stopped: fn(Option<Processor<'_>>, Stopped<'_>),
+    /// Declares the observer's table, and for each event a function that finds the table and tells it.
+    macro_rules! events {
+        ($($(#[$doc:meta])* $name:ident($($part:ident: $type:ty),*);)*) => {
+            pub(crate) struct OfThreads {
+                $($(#[$doc])* pub(crate) $name: fn($($type),*),)*
+            }
+
+            mod told {
+                use super::*;
+
+                $(#[cold]
+                #[inline(never)]
+                pub(super) fn $name($($part: $type),*) {
+                    if let Some(observer) = observer() {
+                        (observer.threads.$name)($($part),*);
+                    }
+                })*
+            }
+        };
+    }
+
+    events! {
+        spawned(by: Actor<'_>, thread: Thread<'_>);
+        ended(thread: Thread<'_>);
+        readied(by: Actor<'_>, thread: Thread<'_>, why: Readied);
+        picked(processor: Processor<'_>, thread: Thread<'_>, from: Pick);
+        stopped(processor: Option<Processor<'_>>, stopped: Stopped<'_>);
         /// The processor of the worker with these words is about to be taken.
-        pub(crate) blocks: fn(Words, Lost),
+        blocks(worker: Words, how: Lost);
         /// The processor was taken, or was not: the words of the worker, and of the thread that it runs.
-        pub(crate) blocked: fn(Option<Processor<'_>>, Words, Words, Lost),
-        pub(crate) worker_has: fn(Processor<'_>, Words, Option<Thread<'_>>),
-        pub(crate) worker_idle: fn(Processor<'_>),
+        blocked(processor: Option<Processor<'_>>, worker: Words, thread: Words, how: Lost);
+        worker_has(processor: Processor<'_>, worker: Words, running: Option<Thread<'_>>);
+        worker_idle(processor: Processor<'_>);
     }
 
     /// What has ended a wait.
@@ -209,7 +223,7 @@ mod threads {
                 By::Outside => (green_outside(), None),
             };
             Actor {
-                thread: thread.map(Thread::new),
+                thread: thread.map(Thread),
                 processor: processor.map(Processor),
             }
         }
@@ -217,19 +231,14 @@ mod threads {
 
     /// A thread, during an event.
     #[derive(Clone, Copy)]
-    pub(crate) struct Thread<'a>(&'static Green, PhantomData<&'a ()>);
+    pub(crate) struct Thread<'a>(&'a Green);
 
     /// The observer's two words in the record of a thread or a worker. They outlive it: the record serves others.
     pub(crate) type Words = &'static [AtomicU64; 2];
 
     impl<'a> Thread<'a> {
         #[inline(always)]
-        fn new(green: &'static Green) -> Thread<'a> {
-            Thread(green, PhantomData)
-        }
-
-        #[inline(always)]
-        pub(crate) fn words(self) -> Words {
+        pub(crate) fn words(self) -> &'a [AtomicU64; 2] {
             &self.0.observed
         }
 
@@ -318,7 +327,7 @@ mod threads {
         }
 
         pub(crate) fn why(self) -> Stop<'a> {
-            let Stopped(Thread(green, _), action) = self;
+            let Stopped(Thread(green), action) = self;
             match action {
                 Action::Yield => Stop::Yielded,
                 Action::Preempt => Stop::Preempted,
@@ -328,73 +337,56 @@ mod threads {
                     let name = parking.reason.kind.name;
                     Stop::Parked(name, parking.deadline != clock::NEVER)
                 }
-                Action::HandOver => Stop::HandedOver(green.next.get().map(Thread::new)),
+                Action::HandOver => Stop::HandedOver(green.next.get().map(Thread)),
                 Action::Exit => Stop::Ended,
             }
         }
     }
 
     // Below, an event's parts are values before they are told: what a reference leads to could not stay in a register
-    // while nobody observes. The two events of every switch are told without a closure.
+    // while nobody observes.
 
     #[inline]
     pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
         if word() != 0 {
-            let by = by.actor();
-            tell(move |observer| (observer.threads.spawned)(by, Thread::new(thread)));
+            told::spawned(by.actor(), Thread(thread));
         }
     }
 
     #[inline]
     pub(crate) fn ended(thread: &'static Green) {
         if word() != 0 {
-            tell(move |observer| (observer.threads.ended)(Thread::new(thread)));
+            told::ended(Thread(thread));
         }
     }
 
     #[inline(always)]
     pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: Readied) {
         if word() != 0 {
-            let by = by.actor();
-            tell(move |observer| (observer.threads.readied)(by, Thread::new(thread), why));
+            told::readied(by.actor(), Thread(thread), why);
         }
     }
 
     #[inline(always)]
     pub(crate) fn picked(processor: &mut Owned<'_>, thread: &'static Green, from: Pick) {
-        #[cold]
-        #[inline(never)]
-        fn tell(processor: Processor<'_>, thread: Thread<'_>, from: Pick) {
-            if let Some(observer) = observer() {
-                (observer.threads.picked)(processor, thread, from);
-            }
-        }
         let wanted = match from {
             Pick::NextSlot | Pick::Queue => PICKS,
             Pick::Stolen | Pick::Found => !0,
         };
         if word() & wanted != 0 {
-            tell(Processor(processor.lend()), Thread::new(thread), from);
+            told::picked(Processor(processor.lend()), Thread(thread), from);
         }
     }
 
     /// `processor`: the worker's, if it still has one.
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
-        #[cold]
-        #[inline(never)]
-        fn tell(processor: Option<Processor<'_>>, stopped: Stopped<'_>) {
-            if let Some(observer) = observer() {
-                (observer.threads.stopped)(processor, stopped);
-            }
-        }
         if word() != 0 {
-            let stopped = Stopped(Thread::new(thread), action);
-            tell(processor.map(Processor), stopped);
+            told::stopped(processor.map(Processor), Stopped(Thread(thread), action));
         }
     }
 
-    /// `take` takes the processor of `worker`, if it still runs `thread`. That one may go on at any moment, and end.
+    /// `take` takes the processor of `worker`, if that still runs `thread`. The thread may go on at any moment, and end.
     pub(crate) fn blocked<'a>(
         worker: &'static Worker,
         thread: &'static Green,
@@ -403,13 +395,12 @@ mod threads {
     ) -> Option<Owned<'a>> {
         let is_told = word() != 0;
         if is_told {
-            tell(move |observer| (observer.threads.blocks)(&worker.observed, how));
+            told::blocks(&worker.observed, how);
         }
         let mut taken = take();
         if is_told {
             let processor = taken.as_mut().map(|taken| Processor(taken.lend()));
-            let (worker, thread) = (&worker.observed, &thread.observed);
-            tell(move |observer| (observer.threads.blocked)(processor, worker, thread, how));
+            told::blocked(processor, &worker.observed, &thread.observed, how);
         }
         taken
     }
@@ -417,18 +408,15 @@ mod threads {
     #[inline]
     pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Worker) {
         if word() != 0 {
-            let processor = Processor(processor.lend());
-            let running = worker.running().map(Thread::new);
-            let worker = &worker.observed;
-            tell(move |observer| (observer.threads.worker_has)(processor, worker, running));
+            let running = worker.running().map(Thread);
+            told::worker_has(Processor(processor.lend()), &worker.observed, running);
         }
     }
 
     #[inline]
     pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
         if word() != 0 {
-            let processor = Processor(processor.lend());
-            tell(move |observer| (observer.threads.worker_idle)(processor));
+            told::worker_idle(Processor(processor.lend()));
         }
     }
 }

@@ -18,10 +18,14 @@
 //! | a signal | the program has handlers |
 //! | a future's waker | the kind of wait is one from outside |
 
+use core::hash::{Hash, Hasher};
 use std::collections::HashSet;
+use std::hash::DefaultHasher;
 
-use super::snapshot::{Depth, Snapshot};
-use super::text::{Named, wait_text};
+use super::snapshot::Snapshot;
+use super::text::Named;
+use crate::engine::facade::clock;
+use crate::engine::inspect::layout::Parking;
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
 use crate::engine::inspect::{all, kernel, may_be_woken};
 
@@ -84,7 +88,12 @@ pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
     if may_be_woken() {
         return Err(Lively::Green);
     }
-    let mut digest = Digest::default();
+    // It differs if any wait does.
+    let (mut digest, mut threads) = (DefaultHasher::new(), 0);
+    let mut add = |record: usize, seen: &ThreadSnapshot| {
+        (record, seen.turns).hash(&mut digest);
+        threads += 1;
+    };
     let mut known = HashSet::from([own_thread]);
     for thread in kernel::all() {
         if thread.is_helper() {
@@ -94,7 +103,7 @@ pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
         match Thread::Kernel(thread).look() {
             Some(seen) if waits_inside(&seen) => {
                 known.insert(thread.thread());
-                digest.add(core::ptr::from_ref(thread).addr(), &seen);
+                add(seen.thread.record(), &seen);
             }
             Some(seen) if seen.doing == Doing::Parked => return Err(Lively::Green),
             Some(_) => return Err(Lively::Kernel),
@@ -115,57 +124,32 @@ pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
             if !waits_inside(&seen) {
                 return Err(Lively::Green);
             }
-            digest.add(thread.record(), &seen);
+            add(thread.record(), &seen);
         }
     }
-    match digest.threads {
+    match threads {
         0 => Err(Lively::Kernel),
-        _ => Ok(digest.sum),
+        _ => Ok(digest.finish()),
     }
 }
 
 fn waits_inside(seen: &ThreadSnapshot) -> bool {
-    seen.doing == Doing::Parked
-        && seen
-            .waiting
-            .is_some_and(|waiting| waiting.deadline.is_none() && waiting.reason.kind.is_inside)
-}
-
-/// Differs if any wait does.
-#[derive(Default)]
-struct Digest {
-    sum: u64,
-    threads: usize,
-}
-
-impl Digest {
-    fn add(&mut self, record: usize, seen: &ThreadSnapshot) {
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let one = (record as u64).wrapping_mul(SPREAD) ^ u64::from(seen.turns());
-        self.sum = self
-            .sum
-            .rotate_left(7)
-            .wrapping_add(one.wrapping_mul(SPREAD));
-        self.threads += 1;
-    }
+    let is_inside =
+        |parking: Parking| parking.deadline == clock::NEVER && parking.reason.kind.is_inside;
+    seen.doing == Doing::Parked && seen.waiting.is_some_and(is_inside)
 }
 
 /// The cycle in words, a line for each thread.
 pub(crate) fn describe(snapshot: &Snapshot, cycle: &Cycle) -> String {
-    let mut text = String::new();
-    for &place in cycle {
+    let line = |&place: &u32| {
         let entry = &snapshot.threads[place as usize];
-        let wait = entry.wait.as_ref().map(|wait| wait_text(snapshot, wait));
-        text += &format!(
+        let wait = entry.wait.as_ref();
+        let wait = wait.map(|wait| snapshot.describe_wait(wait));
+        format!(
             "  {} waits for {}\n",
             Named(entry),
             wait.unwrap_or_default()
-        );
-    }
-    text
-}
-
-/// Takes the snapshot in which cycles are looked for.
-pub(crate) fn snapshot() -> Snapshot {
-    Snapshot::take(Depth::Stacks)
+        )
+    };
+    cycle.iter().map(line).collect()
 }

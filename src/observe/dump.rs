@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::deadlock;
-use super::snapshot::{Depth, Doing, Entry, Snapshot, undisturbed};
+use super::snapshot::{Depth, Doing, Entry, Snapshot};
 use crate::engine::facade;
 use crate::thread::ThreadId;
 
@@ -24,7 +24,7 @@ use crate::thread::ThreadId;
 /// assert!(text.starts_with("greenthread: "));
 /// ```
 pub fn dump() -> Dump {
-    Dump(take(Depth::Stacks))
+    Dump(aside(|| Snapshot::take(Depth::Stacks)))
 }
 
 /// Finds threads that wait for each other in a circle: each for a lock that the next one holds, or for the next
@@ -38,7 +38,7 @@ pub fn dump() -> Dump {
 /// assert!(greenthread::observe::deadlocks().is_empty());
 /// ```
 pub fn deadlocks() -> Vec<Deadlock> {
-    let snapshot = take(Depth::Waits);
+    let snapshot = aside(|| Snapshot::take(Depth::Waits));
     let cycles = deadlock::cycles(&snapshot);
     let describe = |cycle: deadlock::Cycle| Deadlock {
         text: deadlock::describe(&snapshot, &cycle),
@@ -50,13 +50,8 @@ pub fn deadlocks() -> Vec<Deadlock> {
     cycles.into_iter().map(describe).collect()
 }
 
-/// Looks from a kernel thread of its own: the caller is seen as any other thread.
-fn take(depth: Depth) -> Snapshot {
-    aside(|| Snapshot::take(depth))
-}
-
 /// Runs `f` on a kernel thread of its own: a look takes more stack than a green thread may have, and so does finding
-/// names.
+/// names; and the caller is seen as any other thread.
 fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
     let f = &f;
     // A lock of std's threads may be held for ever there.
@@ -66,11 +61,17 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
     facade::blocking(|| {
         std::thread::scope(|scope| {
             let looker = std::thread::Builder::new().name("gt-looker".into());
-            match looker.spawn_scoped(scope, || undisturbed(f)) {
-                Ok(looker) => match looker.join() {
-                    Ok(result) => result,
-                    Err(_) => facade::die("a dump could not be made"),
-                },
+            let look = || {
+                // Without handlers of the program's, and with faults let through: a snapshot reads words that may not be
+                // there.
+                #[cfg(green)]
+                facade::signal::set_mask(facade::signal::ALL);
+                f()
+            };
+            match looker.spawn_scoped(scope, look) {
+                Ok(looker) => looker
+                    .join()
+                    .unwrap_or_else(|_| facade::die("a dump could not be made")),
                 // No kernel thread is to be had.
                 Err(_) => f(),
             }
@@ -121,15 +122,18 @@ impl Dump {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_text(&self, mut to: impl Write) -> io::Result<()> {
-        to.write_all(&self.text())
+        to.write_all(&self.written(Snapshot::write_text))
     }
 
-    fn text(&self) -> Vec<u8> {
+    fn written(
+        &self,
+        write: impl Fn(&Snapshot, &mut dyn Write) -> io::Result<()> + Sync,
+    ) -> Vec<u8> {
         aside(|| {
-            let mut text = Vec::new();
+            let mut out = Vec::new();
             // A Vec accepts everything.
-            let _ = self.0.write_text(&mut text);
-            text
+            let _ = write(&self.0, &mut out);
+            out
         })
     }
 
@@ -148,19 +152,15 @@ impl Dump {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_json(&self, mut to: impl Write) -> io::Result<()> {
-        let json = aside(|| {
-            let mut json = Vec::new();
-            // A Vec accepts everything.
-            let _ = self.0.write_json(&mut json);
-            json
-        });
-        to.write_all(&json)
+        to.write_all(&self.written(Snapshot::write_json))
     }
 }
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.text()))
+        f.write_str(&String::from_utf8_lossy(
+            &self.written(Snapshot::write_text),
+        ))
     }
 }
 

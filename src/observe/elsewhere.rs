@@ -27,11 +27,6 @@ pub(crate) struct Wait {
     never: core::convert::Infallible,
 }
 
-/// Reads nothing that may not be there.
-pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
-    work()
-}
-
 /// One thread.
 pub(crate) struct Entry {
     pub(crate) id: u64,

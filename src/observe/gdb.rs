@@ -156,52 +156,46 @@ unsafe impl Sync for Table {}
 /// Fills in what is known at run time, for a cluster that is about to start with this preemption signal.
 pub(crate) fn prepare(signal: i32) {
     let table = &greenthread_debugger;
-    let place = PlaceLayout::find();
-    table.place_file.store(place.file, Relaxed);
-    table.place_file_length.store(place.file_length, Relaxed);
-    table.place_line.store(place.line, Relaxed);
-    table.place_column.store(place.column, Relaxed);
+    let parts = [
+        &table.place_file,
+        &table.place_file_length,
+        &table.place_line,
+        &table.place_column,
+    ];
+    for (part, found) in parts.into_iter().zip(parts_of_a_place()) {
+        part.store(found, Relaxed);
+    }
     table.signals.fetch_or(1 << (signal - 1), Relaxed);
 }
 
-/// Where a `Location` has its parts: one more than the offset, 0 for one that was not found.
+/// Where a `Location` has its file's name, the length of that, its line and its column: one more than the offset, 0 for one
+/// that was not found.
 ///
 /// The type is std's own, and its fields are private. So the parts are looked for in an example, in which they
 /// are all different.
-#[derive(Debug, PartialEq, Eq)]
-struct PlaceLayout {
-    file: usize,
-    file_length: usize,
-    line: usize,
-    column: usize,
-}
-
-impl PlaceLayout {
-    fn find() -> PlaceLayout {
-        const HALF: usize = size_of::<u32>();
-        const HALVES: usize = size_of::<Location<'static>>() / HALF;
-        let example = Location::caller();
-        let first = from_ref(example).cast::<u32>();
-        // SAFETY: a place consists of a file's name and two numbers, of four bytes each, without gaps; and if
-        // there were any, a static has initialized memory in them.
-        let halves: [u32; HALVES] = core::array::from_fn(|i| unsafe { first.add(i).read() });
-        let half = |wanted: u32| halves.iter().position(|&half| half == wanted);
-        let word = |wanted: &[usize]| {
-            (0..HALVES - 1).step_by(2).find(|&i| {
-                let word = halves[i] as usize | (halves[i + 1] as usize) << 32;
-                wanted.contains(&word)
-            })
-        };
-        let offset = |found: Option<usize>| found.map_or(0, |i| i * HALF + 1);
-        let file = example.file();
-        PlaceLayout {
-            file: offset(word(&[file.as_ptr().addr()])),
-            // Some versions of std count a null at the end.
-            file_length: offset(word(&[file.len(), file.len() + 1])),
-            line: offset(half(example.line())),
-            column: offset(half(example.column())),
-        }
-    }
+fn parts_of_a_place() -> [usize; 4] {
+    const HALF: usize = size_of::<u32>();
+    const HALVES: usize = size_of::<Location<'static>>() / HALF;
+    let example = Location::caller();
+    let first = from_ref(example).cast::<u32>();
+    // SAFETY: a place consists of a file's name and two numbers, of four bytes each, without gaps; and if
+    // there were any, a static has initialized memory in them.
+    let halves: [u32; HALVES] = core::array::from_fn(|i| unsafe { first.add(i).read() });
+    let offset = |found: Option<usize>| found.map_or(0, |i| i * HALF + 1);
+    let half = |wanted: u32| offset(halves.iter().position(|&half| half == wanted));
+    let word = |wanted: &[usize]| {
+        let word = |&i: &usize| halves[i] as usize | (halves[i + 1] as usize) << 32;
+        let mut places = (0..HALVES - 1).step_by(2);
+        offset(places.find(|i| wanted.contains(&word(i))))
+    };
+    let file = example.file();
+    [
+        word(&[file.as_ptr().addr()]),
+        // Some versions of std count a null at the end.
+        word(&[file.len(), file.len() + 1]),
+        half(example.line()),
+        half(example.column()),
+    ]
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl Snapshot {
         }
         write!(to, r#"],"stacks":["#)?;
         let mut symbols = Symbols::new();
-        for number in 0..self.stacks.len() as u32 {
+        for number in 0..self.stacks.len() {
             let comma = if number == 0 { "" } else { "," };
             write!(to, "{comma}{}", self.frames_as_json(number, &mut symbols))?;
         }
@@ -124,7 +124,7 @@ impl Snapshot {
             .with("what", Quoted(wait.kind.name))
             .maybe("address", address.map(Quoted))
             .maybe(key, whom);
-        for (name, value) in wait.facts.numbers() {
+        for &(name, value) in &wait.facts.numbers {
             told = told.with(name, value);
         }
         let file = wait.facts.descriptor.and_then(descriptor_text);

@@ -26,8 +26,6 @@ pub(crate) struct Modules {
     list: Vec<Module>,
     /// What the modules' ranges of bytes are ranges of.
     copies: Vec<u8>,
-    /// The loader's count of changes.
-    changes: u64,
     /// The program's name.
     program: String,
 }
@@ -75,7 +73,7 @@ impl Modules {
                 copies: Vec::with_capacity(walk.bytes),
                 ..Walk::default()
             };
-            walk.run();
+            libraries::visit(|library| walk.visit(library));
             if walk.modules == walk.list.len() && !walk.is_short {
                 break;
             }
@@ -84,14 +82,8 @@ impl Modules {
         Modules {
             list: walk.list,
             copies: walk.copies,
-            changes: walk.changes,
             program: program.to_string_lossy().into_owned(),
         }
-    }
-
-    /// Whether nothing was loaded or unloaded since.
-    pub(crate) fn is_current(&self) -> bool {
-        libraries::find(|library| Some(library.changes)) == Some(self.changes)
     }
 
     fn find(&self, address: usize) -> Option<&Module> {
@@ -158,31 +150,24 @@ struct Walk {
     modules: usize,
     bytes: usize,
     is_short: bool,
-    changes: u64,
 }
 
 impl Walk {
-    fn run(&mut self) {
-        libraries::visit(|library| self.visit(library));
-    }
-
     fn visit(&mut self, library: &Library<'_>) {
-        self.changes = library.changes;
         let is_program = self.modules == 0;
         let code = library
             .code()
             .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
         let Some(code) = code else { return };
         let path = self.copy(library.name.to_bytes());
-        // SAFETY: its segments are mapped while it is shown, and the program's for ever.
-        let tables = unsafe { tables_in(library) }.map(|(header, frames)| {
-            let mut place = |bytes: &'static [u8]| {
-                let place = if is_program {
-                    Place::Mapped(bytes)
-                } else {
-                    self.copy(bytes)
+        let tables = tables_in(library).map(|(header, frames)| {
+            let mut place = |bytes: &[u8]| {
+                let place = match is_program {
+                    // SAFETY: the program's segments stay mapped.
+                    true => Place::Mapped(unsafe { &*core::ptr::from_ref(bytes) }),
+                    false => self.copy(bytes),
                 };
-                (bytes.as_ptr() as usize, place)
+                (bytes.as_ptr().addr(), place)
             };
             Tables {
                 header: place(header),
@@ -212,53 +197,21 @@ impl Walk {
     }
 }
 
-/// The search table and the unwind table, if there are both.
-///
-/// # Safety
-/// The segments are mapped for as long as the result is used.
-unsafe fn tables_in(library: &Library<'_>) -> Option<(&'static [u8], &'static [u8])> {
-    let mut headers = library.headers.iter();
-    let header = headers.find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
-    let Range { start, end } = library.range(header);
-    // SAFETY: the caller's promise.
-    let header = unsafe { core::slice::from_raw_parts(start as *const u8, end - start) };
-    let bases = BaseAddresses::default().set_eh_frame_hdr(start as u64);
+/// The search table, and what lies in its segment from the unwind table on, if there are both.
+fn tables_in<'a>(library: &'a Library<'_>) -> Option<(&'a [u8], &'a [u8])> {
+    let of_kind = |kind| library.segments().filter(move |(its, _)| *its == kind);
+    let (_, header) = of_kind(libc::PT_GNU_EH_FRAME).next()?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header.as_ptr().addr() as u64);
     let parsed = EhFrameHdr::new(header, LittleEndian)
         .parse(&bases, size_of::<usize>() as u8)
         .ok()?;
     parsed.table()?;
     let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
-    let end = library.headers.iter().find_map(|header| {
-        let start = library.range(header).start;
-        let end = start + header.p_filesz as usize;
-        (header.p_type == libc::PT_LOAD && (start..end).contains(&frames)).then_some(end)
-    })?;
-    // SAFETY: the caller's promise: it lies in one segment.
-    let rest = unsafe { core::slice::from_raw_parts(frames as *const u8, end - frames) };
-    Some((header, &rest[..length_of_frames(rest)]))
-}
-
-/// How many of the bytes belong to the unwind table: it ends with an entry of length 0.
-fn length_of_frames(bytes: &[u8]) -> usize {
-    const LONG: u64 = u32::MAX as u64;
-    let mut at = 0;
-    while let Some(&length) = bytes[at..].first_chunk::<4>() {
-        let mut length = u64::from(u32::from_le_bytes(length));
-        let mut size = 4;
-        if length == LONG {
-            let Some(&long) = bytes[at + 4..].first_chunk::<8>() else {
-                break;
-            };
-            length = u64::from_le_bytes(long);
-            size = 12;
-        }
-        let next = (at as u64 + size).checked_add(length);
-        let Some(next) = next.filter(|&next| length != 0 && next <= bytes.len() as u64) else {
-            break;
-        };
-        at = next as usize;
-    }
-    (at + 4).min(bytes.len())
+    of_kind(libc::PT_LOAD).find_map(|(_, segment)| {
+        let at = frames.checked_sub(segment.as_ptr().addr())?;
+        let frames = segment.get(at..).filter(|rest| !rest.is_empty())?;
+        Some((header, frames))
+    })
 }
 
 #[cfg(test)]
@@ -283,12 +236,6 @@ mod tests {
 
     #[test]
     fn what_is_loaded_and_unloaded_is_noticed() {
-        // Other tests may load something at any time, but not always.
-        let settled = || {
-            let mut loads = core::iter::repeat_with(Modules::load);
-            loads.find(Modules::is_current).unwrap()
-        };
-        let before = settled();
         // SAFETY: a library of libc's, and a function of its.
         let (library, function) = unsafe {
             let library = libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW);
@@ -296,37 +243,17 @@ mod tests {
             (library, libc::dlsym(library, c"ns_get16".as_ptr()) as usize)
         };
         assert!(function != 0);
-        let with = settled();
-        let name = |modules: &Modules| modules.raw(function).map(|(name, _)| name.to_owned());
-        assert_eq!(name(&with).as_deref(), Some("libresolv.so.2"));
+        let with = Modules::load();
+        assert_eq!(with.raw(function).unwrap().0, "libresolv.so.2");
         assert!(with.tables(function).is_some());
-        if name(&before).is_some() {
-            return eprintln!("the library was loaded before");
-        }
-        assert!(!before.is_current());
         // SAFETY: the handle from above, which is not used again.
         assert_eq!(unsafe { libc::dlclose(library) }, 0);
-        if settled().has_code(function) {
+        if Modules::load().has_code(function) {
             return eprintln!("the library stays loaded");
         }
-        assert!(!with.is_current());
         // The tables are still there.
         let view = with.tables(function).unwrap();
         let header = view.header.parse(&view.bases, 8).unwrap();
         assert!(header.table().is_some());
-    }
-
-    #[test]
-    fn frames_end_at_the_terminator_or_the_last_whole_entry() {
-        assert_eq!(length_of_frames(&[]), 0);
-        assert_eq!(
-            length_of_frames(&[4, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0, 9, 9]),
-            12
-        );
-        assert_eq!(
-            length_of_frames(&[4, 0, 0, 0, 1, 2, 3, 4, 200, 0, 0, 0, 9, 9]),
-            12
-        );
-        assert_eq!(length_of_frames(&[255; 64]), 4);
     }
 }

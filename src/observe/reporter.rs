@@ -11,19 +11,20 @@
 //! | [`PATIENCE`] ago | writes [`STUCK`] | is stuck, or still at work |
 //!
 //! The reporter looks for a deadlock when it hears that threads have become quiet
-//! (`inspect::quiet`), but rarely. Nobody tells it when a kernel thread ends that might have helped, so it looks
+//! (`inspect::kernel::quiet`), but rarely. Nobody tells it when a kernel thread ends that might have helped, so it looks
 //! at a program that rests from time to time, more and more seldom.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::snapshot::{Depth, Snapshot};
 use super::{deadlock, employ, socket, warn};
 use crate::engine::facade::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::engine::facade::{OnDeadlock, clock, handlers, is_forked_child, signal, variable};
-use crate::engine::inspect::quiet;
+use crate::engine::inspect::kernel::quiet;
 use crate::engine::inspect::system::{kernel_thread, print};
 
 /// What is asked for.
@@ -66,7 +67,7 @@ pub(crate) fn set_on_deadlock(action: OnDeadlock) {
 }
 
 /// Starts the reporter, once, unless it would have nothing to do.
-pub(crate) fn start(wishes: &Wishes, warnings: Option<warn::Limits>) {
+pub(crate) fn start(wishes: &Wishes, warnings: Option<Duration>) {
     static STARTED: Mutex<bool> = Mutex::new(false);
     match (wishes.by_builder, wishes.by_environment) {
         (Some(action), _) => set_on_deadlock(action),
@@ -78,8 +79,8 @@ pub(crate) fn start(wishes: &Wishes, warnings: Option<warn::Limits>) {
     }
     wishes.socket.iter().for_each(|path| socket::start(path));
     static WARNS: Once = Once::new();
-    if let Some(limits) = warnings {
-        WARNS.call_once(|| warn::start(limits));
+    if let Some(leak) = warnings {
+        WARNS.call_once(|| warn::start(leak));
     }
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if *started {
@@ -181,10 +182,10 @@ fn action() -> OnDeadlock {
 
 /// Says that every thread waits.
 fn report() {
-    let snapshot = deadlock::snapshot();
-    let mut head = String::from(
-        "greenthread: deadlock: every thread waits for another, and nothing outside can wake one\n",
-    );
+    let snapshot = Snapshot::take(Depth::Stacks);
+    let mut head =
+        "greenthread: deadlock: every thread waits for another, and nothing outside can wake one\n"
+            .to_owned();
     for cycle in deadlock::cycles(&snapshot) {
         head += "these wait for each other:\n";
         head += &deadlock::describe(&snapshot, &cycle);
@@ -200,34 +201,31 @@ fn report() {
 /// in `.json` gets JSON.
 fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
     let mut errors = BufWriter::new(io::stderr());
+    let mut file = None;
     let path = variable::read("GREENTHREAD_DUMP").map(PathBuf::from);
-    let file = path.map(|path| {
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        (path, file)
-    });
-    let (path, file) = match file {
-        Some((path, Ok(file))) => (path, file),
-        refused => {
-            if let Some((path, Err(error))) = refused {
-                writeln!(errors, "greenthread: GREENTHREAD_DUMP={path:?}: {error}")?;
-            }
+    if let Some(path) = &path {
+        match OpenOptions::new().create(true).append(true).open(path) {
+            Ok(opened) => file = Some(BufWriter::new(opened)),
+            Err(error) => writeln!(errors, "greenthread: GREENTHREAD_DUMP={path:?}: {error}")?,
+        }
+    }
+    let extension = path.as_ref().and_then(|path| path.extension());
+    match file {
+        Some(mut file) if extension.is_some_and(|extension| extension == "json") => {
+            snapshot.write_json(&mut file)?;
+            writeln!(file)?;
+            errors.write_all(head.as_bytes())?;
+            file.flush()?;
+        }
+        Some(mut file) => {
+            file.write_all(head.as_bytes())?;
+            snapshot.write_text(&mut file)?;
+            file.flush()?;
+        }
+        None => {
             errors.write_all(head.as_bytes())?;
             snapshot.write_text(&mut errors)?;
-            return errors.flush();
         }
-    };
-    let mut out = BufWriter::new(file);
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "json")
-    {
-        snapshot.write_json(&mut out)?;
-        writeln!(out)?;
-        errors.write_all(head.as_bytes())?;
-        errors.flush()?;
-    } else {
-        out.write_all(head.as_bytes())?;
-        snapshot.write_text(&mut out)?;
     }
-    out.flush()
+    errors.flush()
 }

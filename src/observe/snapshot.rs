@@ -4,27 +4,26 @@
 //! was looked at. A thread that lives all the while is in the snapshot, once.
 //!
 //! Names stay while a read section is open (`inspect::epoch`). A section covers some threads only: threads that end
-//! leave memory behind until it is over.
+//! leave memory behind until the section is over.
 //!
-//! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is one that is blocked in a
+//! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is a thread that is blocked in a
 //! call which begins anew after a signal. Any other call could fail by the signal: there the system tells the program
-//! counter and the stack pointer, and callers' frames may be missing.
+//! counter and the stack pointer alone, and callers' frames may be missing.
 //!
-//! Each different stack is kept once: memory goes with the number of different stacks, not with that of threads. Stacks
-//! with the same hash are compared, so no two different ones are ever taken for one.
+//! Each different stack is kept once: memory goes with the number of different stacks, not with that of threads.
+//!
+//! Invariant: while a thread is held nothing is allocated, since that thread may hold the allocator's lock.
 
-use core::hash::BuildHasher;
 use core::panic::Location;
-use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::symbols::{Style, Symbol, Symbols};
-use super::unwind::{End, Registers, Unwinder};
-use crate::engine::facade::{clock, signal, word};
+use super::unwind::{FRAMES, Registers, Unwinder};
+use crate::engine::facade::{clock, word};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::inspect::hold::Held;
+use crate::engine::inspect::hold;
 use crate::engine::inspect::reason::{Facts, WaitKind};
 use crate::engine::inspect::system::observer::{self, Observer};
 pub(super) use crate::engine::inspect::threads::Doing;
@@ -87,7 +86,7 @@ impl Entry {
     }
 
     fn is_same(&self, seen: &ThreadSnapshot) -> bool {
-        seen.turns() == self.turns && seen.doing == self.doing
+        seen.turns == self.turns && seen.doing == self.doing
     }
 }
 
@@ -96,7 +95,7 @@ pub(crate) struct Snapshot {
     pub(crate) at: SystemTime,
     pub(crate) threads: Vec<Entry>,
     pub(crate) stacks: Stacks,
-    /// There until the snapshot is dropped.
+    /// With [`Depth::Stacks`].
     unwinder: Option<Unwinder>,
 }
 
@@ -118,15 +117,14 @@ impl Snapshot {
     /// Looks at these threads.
     pub(super) fn of(mut threads: impl Iterator<Item = Thread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
-            depth,
             observer: Observer::new(),
             snapshot: Snapshot {
                 at: SystemTime::now(),
                 threads: Vec::new(),
                 stacks: Stacks::default(),
-                unwinder: (depth == Depth::Stacks).then(kept_unwinder),
+                unwinder: (depth == Depth::Stacks).then(Unwinder::new),
             },
-            frames: Vec::new(),
+            frames: Vec::with_capacity(FRAMES),
         };
         // The empty stack, of threads that have none or are not asked for it.
         collector.snapshot.stacks.number(&[]);
@@ -139,7 +137,7 @@ impl Snapshot {
     pub(super) fn frames(&self, number: u32, symbols: &mut Symbols) -> Vec<Symbol> {
         match &self.unwinder {
             Some(unwinder) => {
-                let stack = self.stacks.get(number);
+                let stack = &self.stacks.all[number as usize];
                 symbols.stack(stack, Style::from_environment(), unwinder.modules())
             }
             None => Vec::new(),
@@ -167,43 +165,23 @@ impl Snapshot {
 
     /// Finds the threads that hold things, or are to end.
     fn resolve(&mut self) {
-        let mut by_mark = HashMap::new();
-        let mut by_identity = HashMap::new();
-        let needed = |wait: &Wait| wait.facts.holder.is_some() || wait.facts.target.is_some();
-        if !self
-            .threads
-            .iter()
-            .filter_map(|e| e.wait.as_deref())
-            .any(needed)
-        {
+        let waits = self.threads.iter().filter_map(|e| e.wait.as_deref());
+        let mut facts = waits.map(|wait| &wait.facts);
+        if !facts.any(|facts| facts.holder.is_some() || facts.target.is_some()) {
             return;
         }
+        let mut by_mark = HashMap::new();
+        let mut by_identity = HashMap::new();
         for (place, thread) in self.threads.iter().enumerate() {
             by_mark.insert(thread.mark, place as u32);
             by_identity.insert(thread.identity, place as u32);
         }
-        for wait in self
-            .threads
-            .iter_mut()
-            .filter_map(|e| e.wait.as_deref_mut())
-        {
+        for wait in self.threads.iter_mut().filter_map(|e| e.wait.as_mut()) {
             let holder = wait.facts.holder.and_then(|mark| by_mark.get(&mark));
-            let target = wait
-                .facts
-                .target
-                .and_then(|target| by_identity.get(&target));
+            let target = wait.facts.target.and_then(|at| by_identity.get(&at));
             wait.whom = holder.or(target).copied();
         }
     }
-}
-
-/// Does `work` on the calling kernel thread without handlers of the program's, and with faults let through: a snapshot
-/// reads words that may not be there.
-pub(super) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
-    let mask = signal::set_mask(signal::ALL);
-    let result = work();
-    signal::set_mask(mask);
-    result
 }
 
 /// Does something with each thread in a read section, some threads at a time.
@@ -219,29 +197,7 @@ pub(super) fn inspect(threads: &mut impl Iterator<Item = Thread>, mut each: impl
     }
 }
 
-/// The unwinder of an earlier report: it knows rules already.
-static KEPT: Mutex<Option<Unwinder>> = Mutex::new(None);
-
-fn kept_unwinder() -> Unwinder {
-    match KEPT.try_lock().ok().and_then(|mut kept| kept.take()) {
-        Some(mut unwinder) => {
-            unwinder.refresh();
-            unwinder
-        }
-        None => Unwinder::new(),
-    }
-}
-
-impl Drop for Snapshot {
-    fn drop(&mut self) {
-        if let (Some(unwinder), Ok(mut kept)) = (self.unwinder.take(), KEPT.try_lock()) {
-            *kept = Some(unwinder);
-        }
-    }
-}
-
 struct Collector {
-    depth: Depth,
     observer: Observer,
     snapshot: Snapshot,
     frames: Vec<usize>,
@@ -260,10 +216,7 @@ impl Collector {
             let Some(seen) = thread.look() else { return };
             let facts = seen.facts();
             let call = self.call(&seen);
-            let stack = match self.depth {
-                Depth::Waits => Some(0),
-                Depth::Stacks => self.stack(&seen),
-            };
+            let stack = self.stack(&seen);
             // At the last try the thread is shown all the same, as one that runs.
             if tries > 0 && (stack.is_none() || !seen.holds()) {
                 continue;
@@ -273,11 +226,12 @@ impl Collector {
             if thread.identity() != identity {
                 continue;
             }
-            let wait = seen.waiting.zip(facts).map(|(waiting, facts)| {
+            let wait = seen.waiting.zip(facts).map(|(parking, facts)| {
+                let is_limited = parking.deadline != clock::NEVER;
                 Box::new(Wait {
-                    kind: waiting.reason.kind,
-                    of: waiting.reason.of.addr(),
-                    left: waiting.deadline.map(|at| at.saturating_sub(clock::now())),
+                    kind: parking.reason.kind,
+                    of: parking.reason.of.addr(),
+                    left: is_limited.then(|| parking.deadline.saturating_sub(clock::now())),
                     facts,
                     whom: None,
                 })
@@ -298,7 +252,7 @@ impl Collector {
                 spawned_at: name.and_then(Identity::spawned_at),
                 stack: stack.unwrap_or(0),
                 thread,
-                turns: seen.turns(),
+                turns: seen.turns,
                 identity: identity.addr(),
                 mark: seen.mark,
             });
@@ -317,15 +271,17 @@ impl Collector {
         }
     }
 
-    /// The number of the thread's stack; `None`: the thread has run meanwhile.
+    /// The number of the thread's stack, 0 if stacks are not asked for; `None`: the thread has run meanwhile.
     fn stack(&mut self, seen: &ThreadSnapshot) -> Option<u32> {
-        self.frames.clear();
+        let Some(unwinder) = &mut self.snapshot.unwinder else {
+            return Some(0);
+        };
         let frames = &mut self.frames;
-        let unwinder = self.snapshot.unwinder.get_or_insert_with(Unwinder::new);
+        frames.clear();
         if let Some(thread) = seen.kernel_thread() {
             // It may run on meanwhile; then the stack is one of another moment.
             let is_green = matches!(seen.thread, Thread::Green(_));
-            let _ = frames_of_running(thread, is_green, &mut self.observer, unwinder, frames);
+            frames_of_running(thread, is_green, &mut self.observer, unwinder, frames);
         } else {
             if let Some((saved, stack)) = seen.saved()
                 && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
@@ -360,93 +316,62 @@ fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
     Some(name.trim_end().into())
 }
 
-/// How often a thread is held that has not stood still for as long as its stack was read: the first time takes longest.
-const HOLDS: usize = 20;
-
-/// Fills `frames` with those of the stack that kernel thread `thread` runs on; with none if they cannot be had. It
-/// allocates nothing if there is room.
-pub(super) fn frames_of_running(
+/// Fills `frames`, which is empty and has space for as many as there can be, with those of the stack that kernel thread
+/// `thread` runs on. It stays empty if they cannot be had.
+fn frames_of_running(
     thread: i32,
     is_green: bool,
     observer: &mut Observer,
     unwinder: &mut Unwinder,
     frames: &mut Vec<usize>,
-) -> Option<End> {
-    frames.clear();
+) {
     let call = match observer.doing(thread) {
         observer::Doing::Call(call) => Some(call),
-        observer::Doing::Untold if !is_green => return None,
+        observer::Doing::Untold if !is_green => return,
         _ => None,
     };
-    if call.as_ref().is_none_or(observer::SystemCall::begins_anew) {
-        for _ in 0..HOLDS {
-            // `None`: it blocks the signal, or the system does not run it for long.
-            let Some(held) = Held::hold(thread, call.is_none(), observer) else {
-                break;
-            };
-            let registers = Registers::of_signal(held.registers());
-            let end = unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
-            if held.let_go() {
-                return Some(end);
+    let mut read = |registers| {
+        frames.clear();
+        unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
+    };
+    let may_hold = call.as_ref().is_none_or(|call| call.begins_anew());
+    let was_held = may_hold
+        && hold::held(thread, call.is_none(), observer, |registers| {
+            read(Registers::of_signal(registers));
+        })
+        .is_some();
+    if !was_held {
+        match call {
+            Some(call) => {
+                read(Registers::new(call.program_counter, call.stack_pointer, 0));
             }
-            frames.clear();
+            None => frames.clear(),
         }
     }
-    let call = call?;
-    let (pc, sp) = (call.program_counter, call.stack_pointer);
-    let registers = Registers::new(pc, sp, 0);
-    Some(unwinder.frames(registers, word::read, &mut |frame| frames.push(frame)))
 }
 
 /// Different stacks, by number.
 #[derive(Default)]
 pub(crate) struct Stacks {
-    /// All stacks, one after the other.
-    frames: Vec<usize>,
-    stacks: Vec<Stack>,
-    /// For each hash the stack that came last; `Stack::next` leads to the others.
-    by_hash: HashMap<u64, u32>,
-    hasher: RandomState,
-}
-
-struct Stack {
-    start: usize,
-    length: u32,
-    next: Option<u32>,
+    all: Vec<Arc<[usize]>>,
+    numbers: HashMap<Arc<[usize]>, u32>,
 }
 
 impl Stacks {
     /// The number of this stack, which is kept if it is new.
-    pub(crate) fn number(&mut self, stack: &[usize]) -> u32 {
-        let hash = self.hasher.hash_one(stack);
-        let first = self.by_hash.get(&hash).copied();
-        let mut next = first;
-        while let Some(number) = next {
-            if self.get(number) == stack {
-                return number;
-            }
-            next = self.stacks[number as usize].next;
+    pub(super) fn number(&mut self, stack: &[usize]) -> u32 {
+        if let Some(&number) = self.numbers.get(stack) {
+            return number;
         }
-        let number = self.stacks.len() as u32;
-        self.stacks.push(Stack {
-            start: self.frames.len(),
-            length: stack.len() as u32,
-            next: first,
-        });
-        self.frames.extend_from_slice(stack);
-        self.by_hash.insert(hash, number);
+        let (stack, number) = (Arc::from(stack), self.len());
+        self.all.push(Arc::clone(&stack));
+        self.numbers.insert(stack, number);
         number
     }
 
-    /// The stack with this number.
-    pub(crate) fn get(&self, number: u32) -> &[usize] {
-        let stack = &self.stacks[number as usize];
-        &self.frames[stack.start..][..stack.length as usize]
-    }
-
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.stacks.len()
+    pub(crate) fn len(&self) -> u32 {
+        self.all.len() as u32
     }
 }
 
@@ -468,20 +393,10 @@ mod tests {
             assert_eq!(stacks.number(&[1, 2, 3]), 0);
             assert_eq!(stacks.number(&[]), 2);
         }
-        assert_eq!((stacks.len(), stacks.frames.len()), (3, 5));
-        assert_eq!(stacks.get(0), [1, 2, 3]);
-        assert_eq!(stacks.get(2), [0; 0]);
-    }
-
-    #[test]
-    fn stacks_with_the_same_hash_stay_apart() {
-        let mut stacks = Stacks::default();
-        stacks.number(&[1]);
-        // As if the second had the hash of the first.
-        let hash = stacks.hasher.hash_one(&[2_usize][..]);
-        stacks.by_hash.insert(hash, 0);
-        assert_eq!(stacks.number(&[2]), 1);
-        assert_eq!(stacks.number(&[2]), 1);
-        assert_eq!(stacks.number(&[1]), 0);
+        assert_eq!(stacks.len(), 3);
+        assert_eq!(
+            (&*stacks.all[0], &*stacks.all[2]),
+            (&[1, 2, 3][..], &[][..])
+        );
     }
 }

@@ -31,7 +31,7 @@ use super::json::{self, Object, Quoted, list};
 use super::snapshot::{self, Depth, Entry, Snapshot};
 use super::summary::{Looks, OfProcessor, Summary};
 use super::symbols::Symbols;
-use super::{deadlock, employ, text};
+use super::{deadlock, employ};
 use crate::engine::facade::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::runtimes::{self, Running};
 use crate::engine::facade::{Backend, FIGURES, Value, clock, is_forked_child};
@@ -134,14 +134,13 @@ fn done(answer: i32) -> io::Result<i32> {
 /// Waits for the right to make files in the directory, but not for long: anybody can hold it.
 fn lock_directory(path: &Path) -> Option<File> {
     let directory = File::open(path.parent()?).ok()?;
-    let free = (0..50).any(|_| {
-        let is_ours = directory.try_lock().is_ok();
-        if !is_ours {
-            kernel_thread::rest(10_000_000);
+    for _ in 0..50 {
+        if directory.try_lock().is_ok() {
+            return Some(directory);
         }
-        is_ours
-    });
-    free.then_some(directory)
+        kernel_thread::rest(10_000_000);
+    }
+    None
 }
 
 fn bind(socket: &UnixListener, path: &Path) -> io::Result<()> {
@@ -164,14 +163,12 @@ fn free(path: &Path) -> io::Result<()> {
     }
     // A socket of another kind hears only whether somebody has the file: it does not wait in a queue.
     let answer = UnixDatagram::unbound()?.connect(path);
+    let another = "another process listens there";
     match answer.map_err(|error| error.kind()) {
         Err(ErrorKind::ConnectionRefused) => std::fs::remove_file(path),
         Err(ErrorKind::NotFound) => Ok(()),
-        Err(ErrorKind::PermissionDenied) => Err(ErrorKind::PermissionDenied.into()),
-        _ => {
-            let message = "another process listens there";
-            Err(io::Error::new(ErrorKind::AddrInUse, message))
-        }
+        Err(denied @ ErrorKind::PermissionDenied) => Err(denied.into()),
+        _ => Err(io::Error::new(ErrorKind::AddrInUse, another)),
     }
 }
 
@@ -249,8 +246,17 @@ fn admit(stream: UnixStream, started: u64) {
     }
     SERVED.fetch_add(1, Ordering::Relaxed);
     let serve = move || {
+        let mut client = Client {
+            stream: &stream,
+            read: BufReader::new(&stream),
+            looks: Looks::default(),
+            observer: Observer::new(),
+            started,
+            asked: clock::now(),
+            summarized: None,
+        };
         // An error is the client's, or the end.
-        let _ = Client::new(&stream, started).live();
+        let _ = client.live();
         drop((stream, only_here));
         SERVED.fetch_sub(1, Ordering::Relaxed);
     };
@@ -287,19 +293,7 @@ struct Client<'a> {
     summarized: Option<u64>,
 }
 
-impl<'a> Client<'a> {
-    fn new(stream: &'a UnixStream, started: u64) -> Client<'a> {
-        Client {
-            stream,
-            read: BufReader::new(stream),
-            looks: Looks::default(),
-            observer: Observer::new(),
-            started,
-            asked: clock::now(),
-            summarized: None,
-        }
-    }
-
+impl Client<'_> {
     fn live(&mut self) -> io::Result<()> {
         while let Some(line) = self.line()? {
             self.asked = clock::now();
@@ -526,7 +520,7 @@ fn of_runtime(runtime: &Running, processors: &[OfProcessor], snapshot: &Snapshot
 
 fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
     let wait = entry.wait.as_ref();
-    let wait = wait.map(|wait| text::wait_text(snapshot, wait));
+    let wait = wait.map(|wait| snapshot.describe_wait(wait));
     json::thread(entry)
         .with("turns", entry.turns)
         .maybe("waits_for", wait.map(Quoted))

@@ -1,7 +1,7 @@
 //! How observers start: with a runtime, as its builder and the environment ask.
 //!
-//! The engine calls this where it starts a runtime. It is the only name of a front module's that the engine knows;
-//! without the feature `observe` it has a stand-in (`engine::runtime::unobserved`).
+//! The engine calls this where it starts a runtime. This is the only name of a front module's that the engine knows;
+//! without the feature `observe` there is a stand-in (`engine::runtime::unobserved`).
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,6 @@ use super::{
     gdb,
     reporter::{self, Wishes},
     socket::LONGEST_PATH,
-    warn,
 };
 use crate::engine::facade::{Backend, OnDeadlock, one_of, read_variable as read};
 
@@ -28,7 +27,8 @@ pub(crate) struct Plan {
     #[cfg(green)]
     wishes: Wishes,
     #[cfg(green)]
-    warnings: Option<warn::Limits>,
+    /// Warnings are wanted; and a thread that nobody can wake is warned of when it has waited for so long.
+    warnings: Option<Duration>,
 }
 
 impl Plan {
@@ -42,15 +42,12 @@ impl Plan {
             read(name, "on or off", |text| one_of(text, known))
         };
         let up_to = |most| move |text: &str| text.parse().ok().filter(|n| (1..=most).contains(n));
+        let accepted = "a path that ends in .html or .json";
         let path = |path: &str| trace::writer(Path::new(path)).map(|_| path.to_string());
         let millis = "a number of milliseconds from 1 to 3600000 (an hour)";
         let millis = read("GREENTHREAD_SCHEDTRACE", millis, up_to(3_600_000))?;
         Ok(Plan {
-            trace: read(
-                "GREENTHREAD_TRACE",
-                "a path that ends in .html or .json",
-                path,
-            )?,
+            trace: read("GREENTHREAD_TRACE", accepted, path)?,
             measures: on_or_off("GREENTHREAD_METRICS")?.unwrap_or(false),
             schedtrace: millis.map(Duration::from_millis),
             #[cfg(green)]
@@ -62,15 +59,11 @@ impl Plan {
             },
             #[cfg(green)]
             warnings: {
-                let leak = read(
-                    "GREENTHREAD_WARN_LEAK",
-                    "seconds, from 1 to 86400",
-                    up_to(86_400),
-                )?;
-                let leak = Duration::from_secs(leak.unwrap_or(120));
+                let accepted = "seconds, from 1 to 86400";
+                let leak = read("GREENTHREAD_WARN_LEAK", accepted, up_to(86_400))?;
                 let known = |text: &str| one_of(text, [("0", false), ("1", true)]);
                 let are_wanted = read("GREENTHREAD_WARN", "0 or 1", known)?.unwrap_or(false);
-                are_wanted.then_some(warn::Limits { leak })
+                are_wanted.then_some(Duration::from_secs(leak.unwrap_or(120)))
             },
         })
     }

@@ -9,7 +9,6 @@
 //! To find a name (`elf`) allocates, and maps the program's file; where that may not be done, `Modules::raw` still
 //! tells the module and the address in it.
 
-use core::ops::Range;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -52,9 +51,9 @@ pub(crate) struct Symbol {
 }
 
 /// The symbols of addresses, each of which is asked for once.
+#[derive(Default)]
 pub(crate) struct Symbols {
-    all: Vec<Symbol>,
-    by_address: HashMap<usize, Range<usize>>,
+    known: HashMap<usize, Vec<Symbol>>,
     debug_info: DebugInfo,
     /// The current folder.
     folder: Option<PathBuf>,
@@ -65,22 +64,20 @@ pub(crate) struct Symbols {
 impl Symbols {
     pub(crate) fn new() -> Symbols {
         Symbols {
-            all: Vec::new(),
-            by_address: HashMap::new(),
-            debug_info: DebugInfo::default(),
             folder: std::env::current_dir().ok(),
-            own: None,
+            ..Symbols::default()
         }
     }
 
     /// Returns the functions for an address of `Unwinder::frames`: the function, and before it the functions
     /// that were inlined into it, the innermost first. Never none.
     pub(crate) fn of(&mut self, address: usize, modules: &Modules) -> &[Symbol] {
-        let range = match self.by_address.get(&address) {
-            Some(range) => range.clone(),
-            None => self.find(address, modules),
-        };
-        &self.all[range]
+        if !self.known.contains_key(&address) {
+            // The instruction lies before the address.
+            let found = self.find(address.wrapping_sub(1), modules);
+            self.known.insert(address, found);
+        }
+        &self.known[&address]
     }
 
     /// Returns the frames of a whole stack.
@@ -100,40 +97,32 @@ impl Symbols {
         }
     }
 
-    fn find(&mut self, address: usize, modules: &Modules) -> Range<usize> {
-        let Symbols {
-            all,
-            debug_info,
-            folder,
-            own,
-            ..
-        } = self;
-        let own = own.get_or_insert_with(|| own_folder(debug_info, modules));
-        let start = all.len();
-        // The instruction lies before the address.
-        let instruction = address.wrapping_sub(1);
-        debug_info.of(instruction, modules, |name, place| {
+    fn find(&mut self, address: usize, modules: &Modules) -> Vec<Symbol> {
+        let (debug_info, folder) = (&mut self.debug_info, self.folder.as_deref());
+        let own = &*self
+            .own
+            .get_or_insert_with(|| own_folder(debug_info, modules));
+        let mut found = Vec::new();
+        debug_info.of(address, modules, |name, place| {
             let name = String::from_utf8_lossy(name);
             let function = format!("{:#}", rustc_demangle::demangle(&name));
             let file = place.as_ref().and_then(|place| place.file).map(Path::new);
-            all.push(Symbol {
+            found.push(Symbol {
                 kind: kind(&function, file, own),
                 function: function.into(),
-                file: file.map(|file| shorten(file, folder.as_deref()).into()),
+                file: file.map(|file| shorten(file, folder).into()),
                 line: place.and_then(|place| place.line),
             });
         });
-        if all.len() == start {
-            all.push(Symbol {
-                function: raw_name(instruction, modules).into(),
+        if found.is_empty() {
+            found.push(Symbol {
+                function: raw_name(address, modules).into(),
                 file: None,
                 line: None,
                 kind: Kind::Program,
             });
         }
-        let range = start..all.len();
-        self.by_address.insert(address, range.clone());
-        range
+        found
     }
 }
 

@@ -4,12 +4,12 @@
 //! wait, the same stack, and the same place of birth. Groups of few come first: they are what is unusual.
 
 use core::fmt::{self, Write as _};
-use core::mem::MaybeUninit;
+use core::mem::ManuallyDrop;
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::RawFd;
-use std::time::Duration;
+use std::net::TcpStream;
+use std::os::fd::{FromRawFd, RawFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
@@ -18,11 +18,6 @@ use crate::engine::inspect::threads::Doing;
 
 /// So many threads of a group are named.
 const NAMED: usize = 8;
-
-/// Threads that are shown together, as places among the entries.
-struct Group {
-    members: Vec<u32>,
-}
 
 impl Snapshot {
     /// Writes the whole dump.
@@ -57,74 +52,55 @@ impl Snapshot {
     }
 
     /// The threads by what they do, the smallest groups first.
-    fn groups(&self) -> Vec<Group> {
+    fn groups(&self) -> Vec<Vec<&Entry>> {
         let mut places = HashMap::new();
-        let mut groups: Vec<Group> = Vec::new();
-        for (index, entry) in self.threads.iter().enumerate() {
+        let mut groups: Vec<Vec<&Entry>> = Vec::new();
+        for entry in &self.threads {
             let kind = entry.wait.as_ref().map(|wait| wait.kind.name.as_ptr());
             let spawned_at = entry.spawned_at.map(core::ptr::from_ref);
             let state = state(entry);
             let key = (state, kind, spawned_at, entry.stack, entry.is_green);
             let place = *places.entry(key).or_insert_with(|| {
-                groups.push(Group {
-                    members: Vec::new(),
-                });
+                groups.push(Vec::new());
                 groups.len() - 1
             });
-            groups[place].members.push(index as u32);
+            groups[place].push(entry);
         }
-        groups.sort_by_key(|group| group.members.len());
+        groups.sort_by_key(Vec::len);
         groups
     }
 
     fn write_group(
         &self,
-        group: &Group,
+        group: &[&Entry],
         symbols: &mut Symbols,
         to: &mut dyn Write,
     ) -> io::Result<()> {
-        let entries = || {
-            group
-                .members
-                .iter()
-                .map(|&place| &self.threads[place as usize])
-        };
-        let Some(first) = entries().next() else {
-            return Ok(());
-        };
-        match group.members.len() {
-            1 => writeln!(to, "{}: {}", Named(first), self.doing(first))?,
-            all => self.write_members(all, entries, to)?,
+        let first = group[0];
+        if group.len() == 1 {
+            writeln!(to, "{}: {}", Named(first), self.doing(first))?;
+        } else {
+            writeln!(to, "{} threads:", group.len())?;
+            for entry in group.iter().take(NAMED) {
+                writeln!(to, "  {}: {}", Named(entry), self.doing(entry))?;
+            }
+        }
+        if group.len() > NAMED {
+            let times = group.iter().map(|entry| u64::from(entry.since));
+            let (shortest, longest) = (times.clone().min(), times.max());
+            writeln!(
+                to,
+                "  and {} more; all are {} for {} to {}",
+                group.len() - NAMED,
+                state(first),
+                time(shortest.unwrap_or(0)),
+                time(longest.unwrap_or(0)),
+            )?;
         }
         if let Some(place) = first.spawned_at {
             writeln!(to, "  spawned at {place}")?;
         }
         self.write_stack(first.stack, symbols, to)
-    }
-
-    /// The head of a group of several.
-    fn write_members<'a, I: Iterator<Item = &'a Entry>>(
-        &self,
-        all: usize,
-        entries: impl Fn() -> I,
-        to: &mut dyn Write,
-    ) -> io::Result<()> {
-        writeln!(to, "{all} threads:")?;
-        for entry in entries().take(NAMED) {
-            writeln!(to, "  {}: {}", Named(entry), self.doing(entry))?;
-        }
-        if all > NAMED {
-            let times = || entries().map(|entry| u64::from(entry.since));
-            writeln!(
-                to,
-                "  and {} more; all are {} for {} to {}",
-                all - NAMED,
-                entries().next().map_or("", state),
-                time(times().min().unwrap_or(0)),
-                time(times().max().unwrap_or(0)),
-            )?;
-        }
-        Ok(())
     }
 
     /// The state of a thread, and its wait.
@@ -140,17 +116,42 @@ impl Snapshot {
         match &entry.wait {
             // One that was woken, or that waits on its own kernel thread.
             Some(wait) if entry.doing == Doing::Ready => {
-                text += &format!(", woken from its wait for {}", wait_text(self, wait));
+                text += &format!(", woken from its wait for {}", self.describe_wait(wait));
             }
-            Some(wait) => text += &format!(", waits for {}", wait_text(self, wait)),
+            Some(wait) => text += &format!(", waits for {}", self.describe_wait(wait)),
             None => {}
         }
         text
     }
 
-    /// A thread's wait in words.
+    /// What a thread waits for: `mutex 0x7f…, held by thread 3 "b"`.
     pub(crate) fn describe_wait(&self, wait: &Wait) -> String {
-        wait_text(self, wait)
+        let whom = wait.whom.map(|at| Named(&self.threads[at as usize]));
+        let mut text = match (wait.facts.target, &whom) {
+            (Some(_), Some(whom)) => format!("the end of {whom}"),
+            _ if wait.of != 0 => format!("{} {:#x}", wait.kind.name, wait.of),
+            _ => wait.kind.name.to_string(),
+        };
+        // A String accepts everything that is written.
+        if wait.facts.holder.is_some() {
+            let _ = match &whom {
+                Some(whom) => write!(text, ", held by {whom}"),
+                None => write!(text, ", held by a thread that is not known"),
+            };
+        }
+        let numbers = wait.facts.numbers.iter();
+        let mut details: Vec<String> = numbers.map(|(name, n)| format!("{name} {n}")).collect();
+        if let Some(descriptor) = wait.facts.descriptor {
+            details.push(format!("descriptor {descriptor}"));
+            details.extend(descriptor_text(descriptor));
+        }
+        if !details.is_empty() {
+            let _ = write!(text, " ({})", details.join(", "));
+        }
+        if let Some(left) = wait.left {
+            let _ = write!(text, ", for {} at most", time(left / 1_000_000));
+        }
+        text
     }
 
     /// The name of the system call that the thread is blocked in.
@@ -192,41 +193,21 @@ fn count(number: usize, what: &str) -> String {
 }
 
 /// A time of day of the universal time.
-fn humantime(at: std::time::SystemTime) -> String {
-    let seconds = at
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days as i64);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        second / 3_600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
-/// The date of a day after 1970-01-01, by the rules of the Gregorian calendar.
-fn civil(days: i64) -> (i64, u32, u32) {
-    let mut year = 1970;
-    let mut left = days;
-    let is_leap = |year: i64| year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
-    loop {
-        let length = if is_leap(year) { 366 } else { 365 };
-        if left < length {
-            break;
-        }
-        left -= length;
-        year += 1;
-    }
-    let february = if is_leap(year) { 29 } else { 28 };
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while left >= lengths[month] {
-        left -= lengths[month];
-        month += 1;
-    }
-    (year, month as u32 + 1, left as u32 + 1)
+fn humantime(at: SystemTime) -> String {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    // Years that begin in March: the day that they may have besides is the last one then. There are 146,097 days in 400
+    // years, and 153 in five months.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (next_year, month) = (month / 10, (month + 2) % 12 + 1);
+    let year = 400 * era + year + next_year;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// A thread as a report calls it: its number, and its name.
@@ -277,79 +258,31 @@ pub(super) fn time(millis: u64) -> String {
     }
 }
 
-/// What a thread waits for: `mutex 0x7f…, held by thread 3 "b"`.
-pub(super) fn wait_text(snapshot: &Snapshot, wait: &Wait) -> String {
-    let mut text = wait.kind.name.to_string();
-    let whom = wait
-        .whom
-        .map(|place| Named(&snapshot.threads[place as usize]));
-    match (wait.facts.target, &whom) {
-        (Some(_), Some(whom)) => text = format!("the end of {whom}"),
-        _ if wait.of != 0 => {
-            let _ = write!(text, " {:#x}", wait.of);
-        }
-        _ => {}
-    }
-    if wait.facts.holder.is_some() {
-        match &whom {
-            Some(whom) => {
-                let _ = write!(text, ", held by {whom}");
-            }
-            None => text.push_str(", held by a thread that is not known"),
-        }
-    }
-    let mut details: Vec<String> = wait
-        .facts
-        .numbers()
-        .map(|(name, value)| format!("{name} {value}"))
-        .collect();
-    if let Some(descriptor) = wait.facts.descriptor {
-        details.push(format!("descriptor {descriptor}"));
-        details.extend(descriptor_text(descriptor));
-    }
-    if !details.is_empty() {
-        let _ = write!(text, " ({})", details.join(", "));
-    }
-    if let Some(left) = wait.left {
-        let left = Duration::from_nanos(left).as_millis() as u64;
-        let _ = write!(text, ", for {} at most", time(left));
-    }
-    text
-}
-
 /// `peer 127.0.0.1:80`, or what `/proc` calls the file.
 pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
-    if let Some(peer) = peer(descriptor) {
+    // SAFETY: the descriptor is only asked about, not closed; one that is another file's by now has another answer.
+    let socket = (descriptor >= 0)
+        .then(|| ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(descriptor) }))?;
+    if let Ok(peer) = socket.peer_addr() {
         return Some(format!("peer {peer}"));
     }
     let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
     Some(link.to_string_lossy().into_owned())
 }
 
-/// The address of the other end of a socket of the Internet's.
-fn peer(descriptor: RawFd) -> Option<SocketAddr> {
-    let mut address = MaybeUninit::<libc::sockaddr_storage>::zeroed();
-    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    // SAFETY: the place is valid, and its length is right.
-    let failed = unsafe { libc::getpeername(descriptor, address.as_mut_ptr().cast(), &mut length) };
-    if failed != 0 {
-        return None;
-    }
-    // SAFETY: zeroed, and written by the kernel; a storage of the family that it names.
-    unsafe {
-        let storage = address.assume_init();
-        match i32::from(storage.ss_family) {
-            libc::AF_INET => {
-                let v4 = *(&raw const storage).cast::<libc::sockaddr_in>();
-                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-                Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
-            }
-            libc::AF_INET6 => {
-                let v6 = *(&raw const storage).cast::<libc::sockaddr_in6>();
-                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-                Some(SocketAddr::new(ip.into(), u16::from_be(v6.sin6_port)))
-            }
-            _ => None,
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn days_have_their_dates() {
+        let at = |seconds| humantime(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(68_169_599), "1972-02-28T23:59:59Z");
+        assert_eq!(at(68_169_600), "1972-02-29T00:00:00Z");
+        assert_eq!(at(951_868_800), "2000-03-01T00:00:00Z");
+        assert_eq!(at(1_795_737_599), "2026-11-26T23:59:59Z");
+        assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
     }
 }

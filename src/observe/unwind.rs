@@ -29,8 +29,9 @@ pub(crate) mod tests;
 
 use super::modules::Modules;
 use crate::engine::inspect::system::plain_address;
-use cfi::{Registry, Rule, Tables, Trouble};
+use cfi::{Rule, Tables};
 use registers::HERE;
+pub(crate) use registers::Registers;
 
 /// The most frames that are read of a stack.
 pub(crate) const FRAMES: usize = 256;
@@ -40,48 +41,6 @@ pub(super) const VENDOR: gimli::Vendor = HERE.vendor;
 
 /// How many rules are kept, a power of two.
 const RULES: usize = 4096;
-
-/// Where a thread goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Registers {
-    /// The next instruction.
-    pub(crate) pc: usize,
-    pub(crate) sp: usize,
-    pub(crate) bp: usize,
-    /// Another one, with its number in the tables.
-    other: Option<(usize, usize)>,
-}
-
-impl Registers {
-    /// Of a thread of which no more is known.
-    pub(crate) fn new(pc: usize, sp: usize, bp: usize) -> Registers {
-        let other = None;
-        Registers { pc, sp, bp, other }
-    }
-
-    /// Of a thread that a signal has interrupted, as `arch::Frame` gives them out.
-    pub(crate) fn of_signal([pc, sp, bp, fourth]: [usize; 4]) -> Registers {
-        let other = Some((HERE.fourth_of_signal, fourth));
-        Registers { pc, sp, bp, other }
-    }
-
-    /// Of a thread that has left its stack by a switch (`arch::switch`) and left off at `sp`, where that
-    /// has saved the address at which to go on and two registers.
-    pub(crate) fn of_switch(
-        sp: usize,
-        mut read: impl FnMut(usize) -> Option<usize>,
-    ) -> Option<Registers> {
-        const WORD: usize = size_of::<usize>();
-        let mut saved = |word: usize| read(sp.wrapping_add(word * WORD));
-        let (other, other_at) = HERE.saved_other;
-        Some(Registers {
-            pc: saved(HERE.saved_pc)?,
-            sp: sp.wrapping_add(HERE.saved * WORD),
-            bp: saved(HERE.saved_bp)?,
-            other: saved(other_at).map(|value| (other, value)),
-        })
-    }
-}
 
 /// How a stack came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +52,19 @@ pub(crate) enum End {
     /// What lies below is not known: there is no rule, or it could not be read, or makes no sense.
     Lost,
 }
+
+/// Why there is no frame below.
+enum Trouble {
+    /// This was the last one.
+    Bottom,
+    /// The rule needs a register that is not known.
+    Unknown,
+    /// The memory cannot be read, or the rule makes no sense here.
+    Lost,
+}
+
+/// Returns the word at an address, if that is one of the thread's stack.
+type Read<'a> = &'a mut dyn FnMut(usize) -> Result<usize, Trouble>;
 
 /// Reads stacks. It knows the libraries that were loaded when it was made.
 pub(crate) struct Unwinder {
@@ -108,19 +80,11 @@ struct Kept {
     rule: Rule,
 }
 
-/// Where a thread stands in one of its frames.
-struct Place {
-    registry: Registry,
-    /// The next instruction, and not a return address.
-    is_exact: bool,
-}
-
-enum Step {
-    /// To the frame below.
-    Down,
-    End(End),
-    /// It needs a register that was not followed.
-    Unknown,
+impl Kept {
+    const NONE: Kept = Kept {
+        address: 0,
+        rule: Rule::Untold,
+    };
 }
 
 impl Unwinder {
@@ -134,15 +98,7 @@ impl Unwinder {
 
     /// The program and its libraries.
     pub(crate) fn modules(&self) -> &Modules {
-        self.tables.modules()
-    }
-
-    /// Looks for libraries that have been loaded or unloaded since.
-    pub(crate) fn refresh(&mut self) {
-        if !self.modules().is_current() {
-            self.tables = Tables::new(Modules::load());
-            self.rules.fill(Kept::NONE);
-        }
+        &self.tables.modules
     }
 
     /// Gives out the frames of a thread, from the innermost on, as addresses in the way of return
@@ -155,85 +111,69 @@ impl Unwinder {
         out: &mut impl FnMut(usize),
     ) -> End {
         let mut read = |address: usize| match address.is_multiple_of(align_of::<usize>()) {
-            true => read(address),
-            false => None,
+            true => read(address).ok_or(Trouble::Lost),
+            false => Err(Trouble::Lost),
         };
-        let walked = match self.walk(registers, false, &mut read) {
-            (_, None) => self.walk(registers, true, &mut read),
-            walked => walked,
-        };
-        self.frames[..walked.0].iter().copied().for_each(out);
-        walked.1.unwrap_or(End::Lost)
+        let (mut count, mut end) = self.walk(registers, false, &mut read);
+        if let Err(Trouble::Unknown) = end {
+            (count, end) = self.walk(registers, true, &mut read);
+        }
+        self.frames[..count].iter().copied().for_each(out);
+        match end {
+            Ok(()) => End::Cut,
+            Err(Trouble::Bottom) => End::Bottom,
+            Err(Trouble::Unknown | Trouble::Lost) => End::Lost,
+        }
     }
 
-    /// Fills `frames`. Returns how many there are, and no end if a register was missing that could have been
-    /// followed.
+    /// Fills `frames`. Returns how many there are, and what has ended them.
     fn walk(
         &mut self,
-        registers: Registers,
+        mut at: Registers,
         with_all: bool,
-        read: &mut impl FnMut(usize) -> Option<usize>,
-    ) -> (usize, Option<End>) {
-        let mut place = Place {
-            registry: Registry::new(registers.pc, registers.sp, registers.bp),
-            is_exact: true,
-        };
-        if let Some((number, value)) = registers.other {
-            place.registry.set(number, value);
-        }
+        read: Read<'_>,
+    ) -> (usize, Result<(), Trouble>) {
         for count in 0..FRAMES {
-            let pc = place.registry.pc;
-            self.frames[count] = pc.wrapping_add(usize::from(place.is_exact));
-            match self.step(&mut place, with_all, read) {
-                Step::Down => {}
-                Step::End(end) => return (count + 1, Some(end)),
-                Step::Unknown => return (count + 1, None),
+            self.frames[count] = at.pc.wrapping_add(usize::from(at.is_exact));
+            let below = self.step(&mut at, with_all, read);
+            if below.is_err() {
+                return (count + 1, below);
+            }
+            if at.pc == 0 {
+                return (count + 1, Err(Trouble::Bottom));
             }
         }
-        (FRAMES, Some(End::Cut))
+        (FRAMES, Ok(()))
     }
 
+    /// Goes to the frame below.
     #[inline]
-    fn step(
-        &mut self,
-        place: &mut Place,
-        with_all: bool,
-        read: &mut impl FnMut(usize) -> Option<usize>,
-    ) -> Step {
-        let address = place.registry.pc.wrapping_sub(usize::from(!place.is_exact));
-        let rule = self.rule(address);
-        if with_all && !matches!(rule, Rule::End | Rule::Untold | Rule::Signal) {
-            return self.step_by_tables(place, address, with_all, read);
-        }
-        let (base, cfa, bp_at, pc_at) = match rule {
-            Rule::FromSp { cfa, bp_at, pc_at } => (place.registry.sp(), cfa, bp_at, pc_at),
-            Rule::FromBp { cfa, bp_at, pc_at } => (place.registry.bp(), cfa, bp_at, pc_at),
-            Rule::End => return Step::End(End::Bottom),
-            Rule::Signal => return self.step_by_record(place, read),
-            Rule::Complicated => return self.step_by_tables(place, address, with_all, read),
-            Rule::Untold => return self.step_by_custom(place, read),
+    fn step(&mut self, at: &mut Registers, with_all: bool, read: Read<'_>) -> Result<(), Trouble> {
+        let address = at.pc.wrapping_sub(usize::from(!at.is_exact));
+        let (base, cfa, bp_at, pc_at) = match self.rule(address) {
+            Rule::End => return Err(Trouble::Bottom),
+            Rule::Signal => return step_by_record(at, read),
+            Rule::Untold => return self.step_by_custom(at, read),
+            Rule::FromSp { cfa, bp_at, pc_at } if !with_all => (at.sp(), cfa, bp_at, pc_at),
+            Rule::FromBp { cfa, bp_at, pc_at } if !with_all => (at.bp(), cfa, bp_at, pc_at),
+            _ => return self.step_by_tables(at, address, read),
         };
         let cfa = base.wrapping_add_signed(cfa as isize);
         // A function that has not saved the return address may have no frame yet.
         let is_leaf = pc_at == Rule::SAME;
-        if cfa < place.registry.sp() || cfa == place.registry.sp() && !is_leaf {
-            return Step::End(End::Lost);
+        if cfa < at.sp() || cfa == at.sp() && !is_leaf {
+            return Err(Trouble::Lost);
         }
         let bp = match bp_at {
-            Rule::SAME => Some(place.registry.bp()),
-            at => read(cfa.wrapping_add_signed(at as isize)),
+            Rule::SAME => at.bp(),
+            bp_at => read(cfa.wrapping_add_signed(bp_at as isize))?,
         };
         let pc = match is_leaf {
-            true => place.registry.link(),
-            false => read(cfa.wrapping_add_signed(pc_at as isize)),
+            true => at.link().ok_or(Trouble::Lost)?,
+            false => read(cfa.wrapping_add_signed(pc_at as isize))?,
         };
-        match (pc, bp) {
-            (Some(pc), Some(bp)) => {
-                place.registry.go_down(pc, cfa, bp);
-                place.arrive(false)
-            }
-            _ => Step::End(End::Lost),
-        }
+        at.go_down(pc, cfa, bp);
+        Ok(())
     }
 
     #[inline]
@@ -250,94 +190,53 @@ impl Unwinder {
     #[cold]
     fn step_by_tables(
         &mut self,
-        place: &mut Place,
+        at: &mut Registers,
         address: usize,
-        with_all: bool,
-        read: &mut impl FnMut(usize) -> Option<usize>,
-    ) -> Step {
-        let (registry, is_signal) = match self.tables.below(address, &place.registry, read) {
-            Ok(below) => below,
-            Err(Trouble::Unknown) if !with_all => return Step::Unknown,
-            Err(_) => return Step::End(End::Lost),
-        };
-        let has_no_frame = registry.sp() == place.registry.sp() && place.is_exact;
-        if !is_signal && registry.sp() <= place.registry.sp() && !has_no_frame {
-            return Step::End(End::Lost);
+        read: Read<'_>,
+    ) -> Result<(), Trouble> {
+        let below = self.tables.below(address, at, read)?;
+        let has_no_frame = below.sp() == at.sp() && at.is_exact;
+        // Only a signal's frame is exact.
+        if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
+            return Err(Trouble::Lost);
         }
-        place.registry = registry;
-        place.arrive(is_signal)
-    }
-
-    /// From the code below a signal's handler, by the kernel's record.
-    #[cold]
-    fn step_by_record(
-        &mut self,
-        place: &mut Place,
-        read: &mut impl FnMut(usize) -> Option<usize>,
-    ) -> Step {
-        let Some(signal) = &HERE.signal else {
-            return Step::End(End::Lost);
-        };
-        let start = place.registry.sp().wrapping_add(signal.registers_at);
-        let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
-        let Some(registry) = Registry::interrupted(&mut register) else {
-            return Step::End(End::Lost);
-        };
-        place.registry = registry;
-        place.arrive(true)
+        *at = below;
+        Ok(())
     }
 
     /// Without a rule, by what is usual: a function that was just called has the address to return to in the
     /// link register, or on top of the stack; any other keeps a frame pointer. Only an address of code is believed.
     #[cold]
-    fn step_by_custom(
-        &mut self,
-        place: &mut Place,
-        read: &mut impl FnMut(usize) -> Option<usize>,
-    ) -> Step {
+    fn step_by_custom(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), Trouble> {
         const WORD: usize = size_of::<usize>();
-        let (sp, bp) = (place.registry.sp(), place.registry.bp());
-        let modules = self.tables.modules();
-        let mut code_at = |address| {
-            let pc = read(address).map(plain_address);
-            pc.filter(|&pc| modules.has_code(pc))
-        };
-        let just_called = match (place.is_exact, place.registry.link()) {
-            (false, _) => None,
-            (_, Some(pc)) => modules.has_code(pc).then_some((pc, sp)),
-            (_, None) => code_at(sp).map(|pc| (pc, sp.wrapping_add(WORD))),
+        let (sp, bp) = (at.sp(), at.bp());
+        let modules = &self.tables.modules;
+        let is_code = |&pc: &usize| modules.has_code(pc);
+        let mut code_at = |address| read(address).ok().map(plain_address).filter(is_code);
+        let just_called = match at.link() {
+            _ if !at.is_exact => None,
+            Some(pc) => Some((pc, sp)).filter(|(pc, _)| is_code(pc)),
+            None => code_at(sp).map(|pc| (pc, sp.wrapping_add(WORD))),
         };
         if let Some((pc, sp)) = just_called {
-            place.registry.go_down(pc, sp, bp);
-            return place.arrive(false);
+            at.go_down(pc, sp, bp);
+            return Ok(());
         }
         if bp < sp {
-            return Step::End(End::Lost);
+            return Err(Trouble::Lost);
         }
-        match (code_at(bp.wrapping_add(WORD)), read(bp)) {
-            (Some(pc), Some(next)) => {
-                place.registry.go_down(pc, bp.wrapping_add(2 * WORD), next);
-                place.arrive(false)
-            }
-            _ => Step::End(End::Lost),
-        }
+        let pc = code_at(bp.wrapping_add(WORD)).ok_or(Trouble::Lost)?;
+        at.go_down(pc, bp.wrapping_add(2 * WORD), read(bp)?);
+        Ok(())
     }
 }
 
-impl Place {
-    #[inline]
-    fn arrive(&mut self, is_exact: bool) -> Step {
-        self.is_exact = is_exact;
-        match self.registry.pc {
-            0 => Step::End(End::Bottom),
-            _ => Step::Down,
-        }
-    }
-}
-
-impl Kept {
-    const NONE: Kept = Kept {
-        address: 0,
-        rule: Rule::Untold,
-    };
+/// From the code below a signal's handler, by the kernel's record.
+#[cold]
+fn step_by_record(at: &mut Registers, read: Read<'_>) -> Result<(), Trouble> {
+    let signal = HERE.signal.as_ref().ok_or(Trouble::Lost)?;
+    let start = at.sp().wrapping_add(signal.registers_at);
+    let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
+    *at = Registers::interrupted(&mut register)?;
+    Ok(())
 }

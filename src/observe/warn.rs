@@ -10,11 +10,10 @@
 //! A kernel thread of its own takes the samples and looks; the program's threads take no part. Each kind of warning is given
 //! once in a while for the threads that were spawned at one place.
 //!
-//! *What nobody can do:* nobody has a handle to unpark the thread; or it waits, by way of locks and ends of threads, for
-//! threads that wait for each other in a circle. A thread that waits in a channel is not among these: who still
-//! needs its handle is not known.
+//! *What nobody can do:* no thread has a handle to unpark the thread; or the thread waits, by way of locks and ends of threads,
+//! for threads that wait for each other in a circle. A thread that waits in a channel is not among these: whether the owner of
+//! a handle to the channel will still use it is not known.
 
-use core::panic::Location;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -22,27 +21,23 @@ use std::time::{Duration, Instant};
 use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::{Named, call};
 use super::{deadlock, employ};
+use crate::engine::facade::atomic::Ordering::Relaxed;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};
 use crate::engine::inspect::threads::{Doing, Thread};
 use crate::engine::inspect::{all, workers};
 
-/// What is warned of, and when.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// A thread that nobody can reach has waited for so long.
-    pub(crate) leak: Duration,
-}
-
-const SAMPLE: Duration = Duration::from_millis(10);
-/// So many samples are judged together: one second of them.
+/// In nanoseconds, on the average.
+const SAMPLE: u64 = 10_000_000;
+/// The number of samples that are judged together: those of one second.
 const SAMPLES: u32 = 100;
-/// Of these, a thread was in a blocking call in so many, or ran in so many.
+/// A thread blocks often if it was in a blocking call in this many of the samples.
 const OFTEN: u32 = 10;
+/// A thread may keep a processor from others if it ran in this many of the samples.
 const MOSTLY: u32 = 50;
-/// The wait of a lock's holder is long from here on.
+/// A wait of a lock's holder, or for the lock, is long from here on, in milliseconds.
 const LONG: u32 = 1_000;
-/// How often all threads are looked at, or a twentieth of the time that one look takes.
+/// The pause between two looks at all threads, or [`SHARE`] times what a look takes if that is longer.
 const LOOK: Duration = Duration::from_millis(1_000);
 const SHARE: u32 = 20;
 /// How many steps are followed from a thread to those for which it waits.
@@ -68,102 +63,83 @@ struct Tally {
     wanted: u32,
 }
 
-struct Warner {
-    limits: Limits,
-    observer: Observer,
-    tallies: HashMap<usize, Tally>,
-    said: HashMap<(Kind, usize), Instant>,
+/// The last warning of each kind about each place of a spawn.
+#[derive(Default)]
+struct Said(HashMap<(Kind, usize), Instant>);
+
+/// Starts the kernel thread that warns. It warns of a thread that no other can reach once that has waited for `leak`.
+pub(crate) fn start(leak: Duration) {
+    // Without that kernel thread the program goes on, and is not warned.
+    let _ = employ("gt-warner", move || live(leak));
 }
 
-/// Starts the kernel thread that warns.
-pub(crate) fn start(limits: Limits) {
-    // Without it the program goes on, and is not warned.
-    let _ = employ("gt-warner", move || live(limits));
-}
-
-fn live(limits: Limits) {
-    let mut warner = Warner {
-        limits,
-        observer: Observer::new(),
-        tallies: HashMap::new(),
-        said: HashMap::new(),
-    };
+fn live(leak: Duration) {
+    let (mut observer, mut said) = (Observer::new(), Said::default());
     let mut next_look = Instant::now() + LOOK;
     loop {
+        let mut tallies = HashMap::new();
         for _ in 0..SAMPLES {
             // At random moments: time slices end in the same rhythm, and a preemption makes calls, too.
-            let nanos = SAMPLE.as_nanos() as u64;
-            kernel_thread::rest(fastrand::u64(nanos / 2..nanos * 3 / 2));
-            warner.sample();
+            kernel_thread::rest(fastrand::u64(SAMPLE / 2..SAMPLE * 3 / 2));
+            sample(&mut tallies, &mut observer);
         }
-        warner.judge();
+        for (record, tally) in tallies {
+            said.judge(record, &tally);
+        }
         let start = Instant::now();
         if start >= next_look {
-            warner.look_at_all();
+            let snapshot = Snapshot::take(Depth::Stacks);
+            said.find_holders(&snapshot);
+            said.find_leaks(&snapshot, leak);
             next_look = Instant::now() + LOOK.max(start.elapsed() * SHARE);
         }
     }
 }
 
-impl Warner {
-    /// Looks at the threads that have a kernel thread now.
-    fn sample(&mut self) {
-        for run in workers::runs() {
-            let record = Thread::Green(run.green).record();
-            let tally = self.tallies.entry(record).or_default();
-            match self.observer.doing(run.kernel_thread()) {
-                observer::Doing::Call(_) if run.goes_on() => {
-                    if run.is_announced() {
-                        continue;
-                    }
-                    tally.blocked += 1;
-                }
-                _ => {
-                    tally.running += 1;
-                    tally.wanted += u32::from(run.keeps_others_waiting());
-                }
-            }
+/// Looks at the threads that have a kernel thread now, and counts by their records.
+fn sample(tallies: &mut HashMap<usize, Tally>, observer: &mut Observer) {
+    for (green, worker) in workers::runs() {
+        let tally = tallies.entry(Thread::Green(green).record()).or_default();
+        let doing = observer.doing(worker.thread());
+        let blocks = matches!(doing, observer::Doing::Call(_));
+        if !blocks || !worker.is_running(green) {
+            tally.running += 1;
+            tally.wanted += u32::from(green.cluster().has_work());
+        } else if !green.announced.load(Relaxed) && !green.in_call.load(Relaxed) {
+            tally.blocked += 1;
         }
     }
+}
 
+impl Said {
     /// Warns of what the samples have seen.
-    fn judge(&mut self) {
-        for (record, tally) in core::mem::take(&mut self.tallies) {
-            let blocks = tally.blocked >= OFTEN;
-            let hogs = tally.running >= MOSTLY && tally.wanted >= tally.running / 2;
-            if !blocks && !hogs {
-                continue;
-            }
-            let is_it = |thread: &Thread| thread.record() == record;
-            let snapshot = Snapshot::of(all().filter(is_it), Depth::Stacks);
-            let Some(entry) = snapshot.threads.first() else {
-                continue;
-            };
-            if blocks {
-                let text = format!(
-                    "{} blocks its kernel thread and has not said so: in {} of {SAMPLES} samples, {}; \
-                     greenthread::blocking says so",
-                    Named(entry),
-                    tally.blocked,
-                    call(entry).map_or("in system calls".into(), |call| format!("now in {call}")),
-                );
-                self.say(Kind::Blocks, &snapshot, entry, &text);
-            } else {
-                let text = format!(
-                    "{} keeps a processor while others wait: it ran in {} of {SAMPLES} samples",
-                    Named(entry),
-                    tally.running,
-                );
-                self.say(Kind::Hogs, &snapshot, entry, &text);
-            }
+    fn judge(&mut self, record: usize, tally: &Tally) {
+        let blocks = tally.blocked >= OFTEN;
+        let hogs = tally.running >= MOSTLY && tally.wanted >= tally.running / 2;
+        if !blocks && !hogs {
+            return;
         }
-    }
-
-    /// Looks at all threads.
-    fn look_at_all(&mut self) {
-        let snapshot = Snapshot::take(Depth::Stacks);
-        self.find_holders(&snapshot);
-        self.find_leaks(&snapshot);
+        let is_it = |thread: &Thread| thread.record() == record;
+        let snapshot = Snapshot::of(all().filter(is_it), Depth::Stacks);
+        let Some(entry) = snapshot.threads.first() else {
+            return;
+        };
+        let (kind, text) = if blocks {
+            let now = call(entry).map_or("in system calls".into(), |call| format!("now in {call}"));
+            let text = format!(
+                "blocks its kernel thread and has not said so: in {} of {SAMPLES} samples, {now}; \
+                 greenthread::blocking says so",
+                tally.blocked,
+            );
+            (Kind::Blocks, text)
+        } else {
+            let text = format!(
+                "keeps a processor while others wait: it ran in {} of {SAMPLES} samples",
+                tally.running,
+            );
+            (Kind::Hogs, text)
+        };
+        self.say(kind, &snapshot, entry, &text);
     }
 
     fn find_holders(&mut self, snapshot: &Snapshot) {
@@ -181,55 +157,46 @@ impl Warner {
             let holder = &snapshot.threads[place as usize];
             let waits = holder.doing == Doing::Parked || holder.call.is_some();
             if waits && holder.since >= LONG {
-                let text = format!(
-                    "{} holds a lock for which {count} wait, and is itself {}",
-                    Named(holder),
-                    snapshot.doing(holder),
-                );
+                let doing = snapshot.doing(holder);
+                let text = format!("holds a lock for which {count} wait, and is itself {doing}");
                 self.say(Kind::HoldsLock, snapshot, holder, &text);
             }
         }
     }
 
-    fn find_leaks(&mut self, snapshot: &Snapshot) {
-        let limit = self.limits.leak.as_millis() as u32;
+    fn find_leaks(&mut self, snapshot: &Snapshot, leak: Duration) {
         let in_cycle: HashSet<u32> = deadlock::cycles(snapshot).into_iter().flatten().collect();
-        for (place, entry) in snapshot.threads.iter().enumerate() {
-            // Of the program's own kernel threads nobody knows who needs them.
+        for (place, entry) in (0..).zip(&snapshot.threads) {
+            // Nobody knows who needs the program's own kernel threads.
             let is_ours = entry.spawned_at.is_some();
-            if entry.since < limit || !is_ours || entry.doing != Doing::Parked {
+            let is_new = u128::from(entry.since) < leak.as_millis();
+            if is_new || !is_ours || entry.doing != Doing::Parked {
                 continue;
             }
-            let why = if in_cycle.contains(&(place as u32)) {
+            let why = if in_cycle.contains(&place) {
                 "it waits in a circle"
-            } else if leads_into(snapshot, place as u32, &in_cycle) {
+            } else if leads_into(snapshot, place, &in_cycle) {
                 "it waits for threads that wait for each other in a circle"
             } else if has_no_handle(entry) {
                 "nobody has a handle to unpark it"
             } else {
                 continue;
             };
-            let text = format!(
-                "{} has leaked: {why}, and it is {}",
-                Named(entry),
-                snapshot.doing(entry)
-            );
+            let text = format!("has leaked: {why}, and it is {}", snapshot.doing(entry));
             self.say(Kind::Leaks, snapshot, entry, &text);
         }
     }
 
     /// Prints a warning with a backtrace, unless there was one like it a while ago.
     fn say(&mut self, kind: Kind, snapshot: &Snapshot, entry: &Entry, text: &str) {
-        let place = entry
-            .spawned_at
-            .map_or(0, |place| core::ptr::from_ref::<Location>(place).addr());
+        let place = entry.spawned_at.map(core::ptr::from_ref);
+        let key = (kind, place.map_or(0, <*const _>::addr));
         let now = Instant::now();
-        let last = self.said.insert((kind, place), now);
-        if let Some(last) = last.filter(|&last| now - last < SILENCE) {
-            self.said.insert((kind, place), last);
+        if (self.0.get(&key)).is_some_and(|&last| now - last < SILENCE) {
             return;
         }
-        let mut out = format!("greenthread: warning: {text}\n");
+        self.0.insert(key, now);
+        let mut out = format!("greenthread: warning: {} {text}\n", Named(entry));
         if let Some(place) = entry.spawned_at {
             out += &format!("  spawned at {place}\n");
         }
@@ -248,7 +215,8 @@ fn leads_into(snapshot: &Snapshot, place: u32, goal: &HashSet<u32>) -> bool {
 
 /// Whether the thread waits to be unparked, for ever, and nobody has a handle to it.
 fn has_no_handle(entry: &Entry) -> bool {
-    entry.wait.as_ref().is_some_and(|wait| {
-        wait.left.is_none() && wait.facts.numbers().any(|fact| fact == ("handles", 0))
-    })
+    entry
+        .wait
+        .as_ref()
+        .is_some_and(|wait| wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0)))
 }

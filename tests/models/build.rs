@@ -19,7 +19,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("shares", &[SHARES]),
     ("hiding", &[HIDING]),
     ("places", &[PLACES]),
-    ("snapshot", &[SINCE, THREADS, SWITCH]),
+    ("snapshot", &[THREADS, SWITCH]),
     ("turns", &[TURNS, SIDE]),
     ("claim", &[CLAIM, LIST]),
     ("queue", &[CLAIM, LIST, QUEUE]),
@@ -94,11 +94,11 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         SWITCH,
         &["to a thread and back"],
         "use crate::engine::arch::{self, FloatControl};
-        use crate::engine::atomic::{Ordering, compiler_fence, fence};
+        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
         use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, handlers, locked};
         use crate::engine::sched::{lend_cache, take_cache};
-        use crate::engine::sys::signal;",
+        use crate::engine::sys::{clock, signal};",
     ),
 ];
 

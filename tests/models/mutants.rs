@@ -16,7 +16,6 @@ pub(super) const POST: &str = "engine/sched/parker.rs";
 pub(super) const WATCHED: &str = "engine/sched/idle.rs";
 pub(super) const CENSUS: &str = "engine/sched/cluster.rs";
 pub(super) const SHARES: &str = "engine/runtime/handle/shares.rs";
-pub(super) const SINCE: &str = "engine/inspect/since.rs";
 pub(super) const HIDING: &str = "engine/sched/current.rs";
 pub(super) const PLACES: &str = "engine/inspect/kernel.rs";
 pub(super) const THREADS: &str = "engine/inspect/threads.rs";

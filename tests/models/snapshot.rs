@@ -14,8 +14,8 @@ use loom::{cell::UnsafeCell, thread};
 
 use crate::atomic::Ordering::{Relaxed, Release};
 use crate::atomic::{AtomicUsize, fence};
-use crate::engine::inspect::since::Since;
 use crate::engine::inspect::threads::{Doing, Thread};
+use crate::engine::sched::switch::Since;
 use crate::sched::thread::Turns;
 use crate::sched::{Green, Identity, Worker, RunLoop, switch};
 use crate::sys::{kernel_thread, word};
@@ -72,8 +72,8 @@ fn look_while_it_runs(runs: &'static [usize]) {
     if let Some(snapshot) = Thread::Green(green).look() {
         let of_stack = stack[1].load(Relaxed) as u64;
         if snapshot.doing == Doing::Parked && snapshot.holds() {
-            let of_park = snapshot.waiting.and_then(|waiting| waiting.deadline);
-            let turns = u64::from(snapshot.turns());
+            let of_park = snapshot.waiting.map(|parking| parking.deadline);
+            let turns = u64::from(snapshot.turns);
             assert_eq!((of_park, of_stack), (Some(turns), turns), "torn");
         }
     }
@@ -117,7 +117,7 @@ pub(crate) fn looked_at_while_it_blocks() {
         });
         let snapshot = Thread::Green(green).look().unwrap();
         if snapshot.holds() && snapshot.waiting.is_some() {
-            assert_eq!(snapshot.turns(), 1, "torn");
+            assert_eq!(snapshot.turns, 1, "torn");
         }
         runner.join().unwrap();
     });

@@ -1,23 +1,28 @@
-//! Holds a kernel thread for a moment, so that a report can read the stack that it runs on.
+//! Holds a kernel thread for a moment, so that an observer can read the stack that the thread runs on.
 //!
-//! A signal's handler notes the registers and waits until the report lets go, or until its patience is over: a
+//! A signal's handler notes the registers and waits until the observer has read, or until its patience is over: a
 //! thread is held for some microseconds, and never for longer than [`PATIENCE`].
 //!
-//! | word | who has it | next |
+//! | word | the state | next |
 //! |---|---|---|
-//! | `IDLE` | nobody | a report: `ASKED` |
-//! | `ASKED` | the report waits for the handler | the handler: `TAKEN`; the report gives up: `IDLE` |
+//! | `IDLE` | no thread is asked | an observer: `ASKED` |
+//! | `ASKED` | the observer waits for the handler | the handler: `TAKEN`; the observer gives up: `IDLE` |
 //! | `TAKEN` | the handler writes the registers | the handler: `HELD` |
-//! | `HELD` | the thread stands still | the report lets go, or the handler loses patience: `IDLE` |
+//! | `HELD` | the thread stands still | the observer has read, or the handler loses patience: `IDLE` |
 //!
 //! The states carry a number, so that a handler which comes too late does not take another's request.
-//! A thread that has not answered is not asked again until it has ([`DEAF`]): a signal that nobody takes
+//! A thread that has not answered is not asked again until it has ([`DEAF`]): a signal that no thread takes
 //! stays in a queue, and queues of signals are short.
 //!
-//! Invariant: what a report reads of the stack while the word is `HELD` is true, if the step from there to `IDLE`
-//! is the report's.
+//! # Invariants
+//! 1. What the observer reads of the stack while the word is `HELD` is true, if the step from there to `IDLE`
+//!    is the observer's.
+//! 2. A handler that has lost patience is no answer. The observer asks again ([`TRIES`]), whether the observer was reading
+//!    by then or had not yet woken up: on a busy machine the system may run the observer later than [`PATIENCE`] after the
+//!    handler has woken it.
 //!
-//! Orderings: the step to `HELD` is Release, and the report's load Acquire: the registers. The report's step to
+//! # Memory orderings
+//! The step to `HELD` is Release, and the observer's load Acquire: the registers. The observer's step to
 //! `IDLE` is Release: its reads come before, and so does the note that a thread is deaf, which the handler's failed step
 //! acquires.
 
@@ -34,16 +39,16 @@ use crate::engine::sys::{clock, futex, kernel_thread};
 pub(crate) const WHO: u32 = u32::MAX - 2;
 /// The longest time, in nanoseconds, for which a thread is held.
 const PATIENCE: u64 = 5_000_000;
-/// How long a report waits for the handler of a thread that stays blocked, and for its turn.
+/// How often a thread is held that has not stood still for as long as the observer took: the first time takes longest.
+const TRIES: usize = 20;
+/// How long an observer waits for the handler of a thread that stays blocked, and for its turn.
 const UNTIL_TAKEN: u64 = 100_000_000;
-/// How long it waits for that of a thread which computes, or was woken by the signal: the system may not run it at once.
+/// How long an observer waits for the handler of a thread that computes, or that the signal has woken: the system may not
+/// run the thread at once.
 const UNTIL_RUN: u64 = 2_000_000_000;
-/// A thread that has computed for so long with the signal pending blocks it.
+/// A thread that has computed for so long with the signal pending blocks the signal.
 const IS_DEAF: u64 = 20_000_000;
 const LOOK_AGAIN: u64 = 50_000;
-
-/// As many as wait.
-const ALL: u32 = u32::MAX >> 1;
 
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
@@ -60,144 +65,124 @@ static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 /// The signal; 0 while there is none.
 static SIGNAL: AtomicU32 = AtomicU32::new(0);
 
-/// A kernel thread that stands still. Dropped, it goes on.
-pub(crate) struct Held {
-    word: u32,
+/// How a request has ended.
+enum Answer {
+    /// The thread stands still.
+    Held,
+    /// The handler has lost patience.
+    Late,
+    /// There was no handler: the thread blocks the signal, has ended, or was not run in time.
+    None,
 }
 
-/// Samples are taken by this signal from now on, whose handler calls [`answer`].
+/// Threads are held by this signal from now on, whose handler calls [`answer`].
 pub(crate) fn use_signal(signal: i32) {
     SIGNAL.store(signal as u32, Relaxed);
 }
 
-/// Whether there is a signal for samples.
+/// Whether there is a signal for this.
 pub(crate) fn is_possible() -> bool {
     SIGNAL.load(Relaxed) != 0
 }
 
-impl Held {
-    /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked. `None`: it blocks
-    /// the signal, did not come in time, or another is held.
-    pub(crate) fn hold(thread: i32, computes: bool, observer: &mut Observer) -> Option<Held> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed).wrapping_add(1) % (u32::MAX / STATES);
-        let word = number * STATES;
-        let signal = SIGNAL.load(Relaxed) as i32;
-        if signal == 0 || is_deaf(thread) {
-            return None;
-        }
-        // Another report may hold a thread, which does not take long.
-        let until = clock::now() + UNTIL_TAKEN;
-        // Acquire: the report before has read its registers; partner: Release in `release`.
-        while let Err(seen) = WORD.compare_exchange(IDLE, word + ASKED, Acquire, Relaxed) {
-            if clock::now() >= until {
-                return None;
-            }
-            futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
-        }
-        let payload = Payload {
-            who: WHO,
-            tick: number,
-        };
-        // Another report may just have given it up.
-        if is_deaf(thread) {
-            give_up(word);
-            return None;
-        }
-        let patience = Patience::new(thread, computes);
-        let sent = signal::queue(std::process::id() as i32, thread, signal, payload).is_ok();
-        loop {
-            // Acquire: the registers; partner: Release in `answer`.
-            let seen = WORD.load(Acquire);
-            if seen == word + HELD {
-                return Some(Held { word });
-            }
-            // The handler has lost patience, and perhaps another report has begun; or there will be no handler.
-            let is_ours = (word + ASKED..=word + HELD).contains(&seen);
-            if !is_ours || !sent && give_up(word) {
-                return None;
-            }
-            if patience.is_over(observer) {
-                // First the note, which the thread takes back if it answers too late.
-                note_deaf(thread);
-                let is_late = give_up(word);
-                if !is_late || !kernel_thread::exists(thread) {
-                    forget_deaf(thread);
-                }
-                if is_late {
-                    return None;
-                }
-            }
-            futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
-        }
-    }
-
-    /// As the frame gives them out: `Frame::registers`.
-    pub(crate) fn registers(&self) -> [usize; 4] {
-        core::array::from_fn(|i| REGISTERS[i].load(Relaxed))
-    }
-
-    /// Lets the thread go. Returns whether it has stood still until now.
-    pub(crate) fn let_go(self) -> bool {
-        self.release()
-    }
-
-    fn release(&self) -> bool {
-        // Release: what was read of the stack; partner: Acquire in `answer`.
-        let released = WORD
-            .compare_exchange(self.word + HELD, IDLE, Release, Relaxed)
-            .is_ok();
-        if released {
-            // The thread, and other reports that wait for their turn.
-            futex::wake(&WORD, ALL);
-        }
-        released
-    }
-}
-
-/// A report's patience with a thread that it has sent the signal to.
-struct Patience {
+/// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked, while `read` is called
+/// with its registers, as the frame gives them out (`Frame::registers`). Returns what `read` has returned, once the thread has
+/// stood still until then. `None`: the thread blocks the signal, did not come in time, or another one is held.
+pub(crate) fn held<R>(
     thread: i32,
     computes: bool,
-    since: u64,
-    clock: libc::clockid_t,
-    /// The CPU time after which the thread is deaf.
-    until_used: u64,
-}
-
-impl Patience {
-    fn new(thread: i32, computes: bool) -> Patience {
-        let clock = kernel_thread::cpu_clock(thread);
-        Patience {
-            thread,
-            computes,
-            since: clock::now(),
-            clock,
-            until_used: clock::cpu_time(clock) + IS_DEAF,
+    observer: &mut Observer,
+    mut read: impl FnMut([usize; 4]) -> R,
+) -> Option<R> {
+    for _ in 0..TRIES {
+        let word = begin()?;
+        match ask(word, thread, computes, observer) {
+            Answer::Held => {
+                let result = read(core::array::from_fn(|i| REGISTERS[i].load(Relaxed)));
+                if end(word + HELD) {
+                    return Some(result);
+                }
+            }
+            Answer::Late => {}
+            Answer::None => return None,
         }
     }
+    None
+}
 
-    fn is_over(&self, observer: &mut Observer) -> bool {
-        let used = clock::cpu_time(self.clock);
+/// Waits for the observer's turn, and begins a request; its states begin with the number that is returned.
+fn begin() -> Option<u32> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let word = (NUMBER.fetch_add(1, Relaxed) % (u32::MAX / STATES)) * STATES;
+    // Another observer may hold a thread, which does not take long.
+    let until = clock::now() + UNTIL_TAKEN;
+    // Acquire: the observer before has read its registers; partner: Release in `end`.
+    while let Err(seen) = WORD.compare_exchange(IDLE, word + ASKED, Acquire, Relaxed) {
+        if clock::now() >= until {
+            return None;
+        }
+        futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
+    }
+    Some(word)
+}
+
+/// Ends a request that is in this state. False: the handler has gone on from there.
+fn end(state: u32) -> bool {
+    // Release: what was read of the stack, or the note that the thread is deaf; partner: Acquire in `answer`.
+    let is_ours = WORD.compare_exchange(state, IDLE, Release, Relaxed).is_ok();
+    if is_ours {
+        // The thread, and other observers that wait for their turn.
+        futex::wake(&WORD, i32::MAX as u32);
+    }
+    is_ours
+}
+
+/// Sends the signal, and waits for the handler.
+fn ask(word: u32, thread: i32, computes: bool, observer: &mut Observer) -> Answer {
+    let signal = SIGNAL.load(Relaxed) as i32;
+    let (since, cpu_clock) = (clock::now(), kernel_thread::cpu_clock(thread));
+    let deaf_from = clock::cpu_time(cpu_clock) + IS_DEAF;
+    let tick = word / STATES;
+    let payload = Payload { who: WHO, tick };
+    let is_sent = signal != 0
+        && DEAF.iter().all(|place| place.load(Relaxed) != thread)
+        && signal::queue(std::process::id() as i32, thread, signal, payload).is_ok();
+    let mut is_hopeless = || {
+        let (used, waited) = (clock::cpu_time(cpu_clock), clock::now() - since);
         let has_ended = used == 0;
-        let waited = clock::now() - self.since;
         // The signal wakes a thread that does not block it, before this one goes on.
-        let mut sleeps_on = || observer.is_blocked(self.thread) != Some(false);
+        let mut sleeps_on = || observer.is_blocked(thread) != Some(false);
         has_ended
-            || used >= self.until_used
+            || used >= deaf_from
             || waited >= UNTIL_RUN
-            || !self.computes && waited >= UNTIL_TAKEN && sleeps_on()
+            || !computes && waited >= UNTIL_TAKEN && sleeps_on()
+    };
+    loop {
+        // Acquire: the registers; partner: Release in `answer`.
+        let seen = WORD.load(Acquire);
+        if seen == word + HELD {
+            return Answer::Held;
+        }
+        // Another observer may have begun already.
+        if !(word + ASKED..word + HELD).contains(&seen) {
+            return Answer::Late;
+        }
+        if !is_sent && end(word + ASKED) {
+            return Answer::None;
+        }
+        if is_hopeless() {
+            // First the note, which the thread takes back if it answers too late.
+            note_deaf(thread);
+            let is_over = end(word + ASKED);
+            if !is_over || !kernel_thread::exists(thread) {
+                forget_deaf(thread);
+            }
+            if is_over {
+                return Answer::None;
+            }
+        }
+        futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
     }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-fn is_deaf(thread: i32) -> bool {
-    DEAF.iter().any(|place| place.load(Relaxed) == thread)
 }
 
 /// The thread has not answered in time.
@@ -216,25 +201,17 @@ fn forget_deaf(thread: i32) {
     }
 }
 
-/// Takes a request back. False: the handler answers already.
-fn give_up(word: u32) -> bool {
-    // Release: the note that the thread is deaf; partner: Acquire in `answer`.
-    let is_back = WORD.compare_exchange(word + ASKED, IDLE, Release, Relaxed);
-    futex::wake(&WORD, ALL);
-    is_back.is_ok()
-}
-
 /// In a forked child: a thread was held in the parent only.
 pub(crate) fn forget() {
     WORD.store(IDLE, Relaxed);
     DEAF.iter().for_each(|place| place.store(0, Relaxed));
 }
 
-/// The handler's part, on the kernel thread that a report wants to look at. It touches no thread-local.
+/// The handler's part, on the kernel thread that an observer wants to look at. It touches no thread-local.
 pub(crate) fn answer(payload: Payload, frame: &Frame<'_>) {
     let word = payload.tick.wrapping_mul(STATES);
-    // AcqRel: one handler writes the registers at a time. Acquire: the note of a report that has given up; partner:
-    // Release in `give_up`.
+    // AcqRel: one handler writes the registers at a time. Acquire: the note of an observer that has given up; partner:
+    // Release in `end`.
     if WORD
         .compare_exchange(word + ASKED, word + TAKEN, AcqRel, Acquire)
         .is_err()
@@ -244,11 +221,11 @@ pub(crate) fn answer(payload: Payload, frame: &Frame<'_>) {
     for (place, value) in REGISTERS.iter().zip(frame.registers()) {
         place.store(value, Relaxed);
     }
-    // Release: the registers; partner: Acquire in `hold`.
+    // Release: the registers; partner: Acquire in `ask`.
     WORD.store(word + HELD, Release);
     futex::wake(&WORD, 1);
     let until = clock::now() + PATIENCE;
-    // Acquire: the report has read; partner: Release in `release`.
+    // Acquire: the observer has read; partner: Release in `end`.
     while WORD.load(Acquire) == word + HELD {
         if clock::now() >= until {
             let _ = WORD.compare_exchange(word + HELD, IDLE, Acquire, Relaxed);

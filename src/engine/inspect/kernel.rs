@@ -1,10 +1,10 @@
 //! The record of a kernel thread that parks as green threads do, for observers: a thread of a runtime of
 //! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::worker`.)
 //!
-//! The records lie in a static table and are used again. A thread takes one without a lock and without the
-//! allocator, since it may park inside of that. A thread of ours gives its record back; of a thread of the
-//! program's own nobody hears when it ends, so another thread takes its record once the system no longer knows the
-//! thread. If the table is full, a thread goes without a record, and observers do not know what it waits for.
+//! The records lie in a static table and are used again. A thread takes a record without a lock and without the
+//! allocator, since the thread may park inside the allocator. A thread of ours gives its record back. The end of a thread of
+//! the program's own is not announced to the runtime, so another thread takes the record once the system no longer knows the
+//! first one. If the table is full, a thread goes without a record, and observers do not know what the thread waits for.
 //!
 //! # Places
 //!
@@ -24,8 +24,8 @@
 //! 1. *A place has one owner.* A thread takes it by a change of the word from the very turn in which the thread saw that
 //!    the place is free, or that its owner is gone. If the place was given back and taken meanwhile, by a thread with the
 //!    same number even, the turn is another.
-//! 2. Only the record's thread writes it while it lives. A record whose `mark` (`current::mark`) is 0 belongs to nobody, or
-//!    to a thread that has just taken it.
+//! 2. Only its thread writes a record while that lives. A record whose `mark` (`current::mark`) is 0 belongs to no thread, or
+//!    to a thread that has just taken the record.
 //!
 //! # Memory orderings
 //!
@@ -35,10 +35,21 @@
 //! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`inspect::threads`).
 //! So `turns` changes before `parking` leads to a new wait, and after it leads away from an old one (Release): a reader
 //! that finds a wait, and the same count before and after, has read while the wait lasted.
+//!
+//! # The reporter's word
+//! [`quiet`] tells the reporter when threads have become quiet, so that it looks for a deadlock.
+//!
+//! | word | the reporter |
+//! |---|---|
+//! | `UNINTERESTED` | is at work, or no new wait can make a deadlock, or no deadlock is looked for |
+//! | `INTERESTED` | sleeps on the word |
+//! | `TOLD` | is to look |
+//!
+//! No deadlock is overlooked: the reporter looks once more after it has become interested. A thread that waits later
+//! finds the word so.
 
 use core::cell::Cell;
 
-use super::quiet;
 use crate::engine::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -167,19 +178,15 @@ impl Places {
 
 // ==== the records ====
 
-/// How many threads can have one.
+/// How many threads can have a record.
 const MOST: usize = 1 << 16;
 
-/// What kind of thread it is.
-#[repr(u8)]
-enum Role {
-    /// The program's own.
-    Foreign,
-    /// One of a runtime of kernel threads.
-    Runtime,
-    /// One that keeps a runtime going: it runs no code of the program's but green threads.
-    Helper,
-}
+/// The roles of kernel threads: the program's own.
+const FOREIGN: u8 = 0;
+/// A thread of a runtime of kernel threads.
+const RUNTIME: u8 = 1;
+/// A thread that keeps a runtime going: it runs no code of the program's but green threads.
+const HELPER: u8 = 2;
 
 #[repr(C, align(64))]
 pub(crate) struct KernelThread {
@@ -188,9 +195,9 @@ pub(crate) struct KernelThread {
     role: AtomicU8,
     identity: AtomicPtr<Identity>,
     parking: AtomicPtr<Parking>,
-    /// How often it has begun and ended a wait.
+    /// How often the thread has begun and ended a wait.
     turns: AtomicU32,
-    /// When it last did, in milliseconds of the monotonic clock.
+    /// When the thread last did so, in milliseconds of the monotonic clock.
     at: AtomicU32,
 }
 
@@ -213,7 +220,7 @@ impl KernelThread {
         KernelThread {
             mark: AtomicUsize::new(0),
             place: Place::new(),
-            role: AtomicU8::new(Role::Foreign as u8),
+            role: AtomicU8::new(FOREIGN),
             identity: AtomicPtr::new(core::ptr::null_mut()),
             parking: AtomicPtr::new(core::ptr::null_mut()),
             turns: AtomicU32::new(0),
@@ -223,25 +230,17 @@ impl KernelThread {
 
     /// The record of the calling kernel thread.
     fn own() -> Option<&'static KernelThread> {
-        match OWN.get() {
-            None => {
-                let found = KernelThread::take();
-                OWN.set(found);
-                found
-            }
-            found => found,
+        if OWN.get().is_none() {
+            let thread = kernel_thread::id();
+            let takes =
+                |record: &KernelThread| record.place.take(thread, |other| record.is_gone(other));
+            let record = &TABLE[PLACES.find(MOST, |i| takes(&TABLE[i]))?];
+            record.clear();
+            record.note_time();
+            record.mark.store(current::mark(), Relaxed);
+            OWN.set(Some(record));
         }
-    }
-
-    fn take() -> Option<&'static KernelThread> {
-        let thread = kernel_thread::id();
-        let takes =
-            |record: &KernelThread| record.place.take(thread, |other| record.is_gone(other));
-        let record = &TABLE[PLACES.find(MOST, |i| takes(&TABLE[i]))?];
-        record.clear();
-        record.note_time();
-        record.mark.store(current::mark(), Relaxed);
-        Some(record)
+        OWN.get()
     }
 
     /// Whether `thread`, which has had the record, is gone without giving it back. The system is asked, but for
@@ -251,7 +250,7 @@ impl KernelThread {
     }
 
     fn clear(&self) {
-        self.role.store(Role::Foreign as u8, Relaxed);
+        self.role.store(FOREIGN, Relaxed);
         self.identity.store(core::ptr::null_mut(), Relaxed);
         self.parking.store(core::ptr::null_mut(), Relaxed);
         self.next_turn();
@@ -263,49 +262,39 @@ impl KernelThread {
         self.place.give_back();
     }
 
-    /// The calling kernel thread is one of a runtime, and has just begun.
-    pub(crate) fn begin() {
-        if let Some(own) = KernelThread::own() {
-            own.role.store(Role::Runtime as u8, Relaxed);
-        }
-    }
-
-    /// The calling kernel thread keeps a runtime going.
-    pub(crate) fn begin_helper() {
-        if let Some(own) = KernelThread::own() {
-            own.role.store(Role::Helper as u8, Relaxed);
+    /// The calling kernel thread is one of a runtime, and has just begun; or it keeps a runtime going.
+    pub(crate) fn begin(is_helper: bool) {
+        let Some(own) = KernelThread::own() else {
+            return;
+        };
+        own.role
+            .store(if is_helper { HELPER } else { RUNTIME }, Relaxed);
+        if is_helper {
             core::mem::forget(sanitizer::unseen());
         }
     }
 
-    /// The calling kernel thread, which has called [`begin`](KernelThread::begin) or
-    /// [`begin_helper`](KernelThread::begin_helper), ends.
+    /// The calling kernel thread, which has called [`begin`](KernelThread::begin), ends.
     pub(crate) fn end() {
         if let Some(own) = OWN.take() {
-            if own.role.load(Relaxed) == Role::Helper as u8 {
+            if own.is_helper() {
                 sanitizer::see_again();
             }
             own.give_back();
         }
     }
 
-    /// The name and number of the calling kernel thread, which lives as long as the thread, or null.
+    /// The name and number of the calling kernel thread, which stay as long as the thread, or until they are replaced by null.
     pub(crate) fn note_own_identity(identity: *const Identity) {
-        if let Some(own) = KernelThread::own() {
-            own.note_identity(identity);
+        // A thread whose identity goes makes no record for that.
+        let own = match identity.is_null() {
+            true => OWN.get(),
+            false => KernelThread::own(),
+        };
+        if let Some(own) = own {
+            // Release: the identity; partner: Acquire in `identity`.
+            own.identity.store(identity.cast_mut(), Release);
         }
-    }
-
-    /// The identity is about to go.
-    pub(crate) fn forget_own_identity() {
-        if let Some(own) = OWN.get() {
-            own.note_identity(core::ptr::null());
-        }
-    }
-
-    fn note_identity(&self, identity: *const Identity) {
-        // Release: the identity; partner: Acquire in `identity`.
-        self.identity.store(identity.cast_mut(), Release);
     }
 
     /// Runs `wait`, in which the calling kernel thread waits.
@@ -313,16 +302,18 @@ impl KernelThread {
         let Some(own) = KernelThread::own() else {
             return wait();
         };
+        let point_to = |parking: *const Parking| {
+            // Release: the new count, and the wait; partner: Acquire in `parking`.
+            own.parking.store(parking.cast_mut(), Release);
+        };
         // A handler may have interrupted a wait of this thread, and waits itself.
         let outer = own.parking.load(Relaxed);
         own.next_turn();
         own.note_time();
-        // Release: the new count, and the wait; partner: Acquire in `parking`.
-        own.parking
-            .store(core::ptr::from_ref(parking).cast_mut(), Release);
+        point_to(parking);
         quiet::tell();
         let result = wait();
-        own.parking.store(outer, Release);
+        point_to(outer);
         own.note_time();
         own.next_turn();
         // Release: an observer that sees what the thread writes next sees the new count; partner: the Acquire
@@ -351,17 +342,17 @@ impl KernelThread {
 
     /// Whether it is a thread of a runtime of kernel threads.
     pub(crate) fn is_ours(&self) -> bool {
-        self.role.load(Relaxed) == Role::Runtime as u8
+        self.role.load(Relaxed) == RUNTIME
     }
 
-    /// Whether its thread has ended. Nobody hears of that, so the system is asked.
+    /// Whether its thread has ended. That is not announced, so the system is asked.
     pub(crate) fn is_left_over(&self) -> bool {
         self.is_gone(self.thread())
     }
 
     /// Whether it is one of the kernel threads that keep runtimes going.
     pub(crate) fn is_helper(&self) -> bool {
-        self.role.load(Relaxed) == Role::Helper as u8
+        self.role.load(Relaxed) == HELPER
     }
 
     pub(crate) fn identity(&self) -> *const Identity {
@@ -370,7 +361,7 @@ impl KernelThread {
     }
 
     pub(crate) fn parking(&self) -> *const Parking {
-        // Acquire: partner: Release in `set_parking`.
+        // Acquire: partner: Release in `while_waiting`.
         self.parking.load(Acquire)
     }
 
@@ -378,7 +369,7 @@ impl KernelThread {
         self.turns.load(Relaxed)
     }
 
-    /// For how many milliseconds it has been as it is.
+    /// For how many milliseconds the thread has waited, or has not.
     pub(crate) fn millis(&self) -> u32 {
         ((clock::now() / 1_000_000) as u32).wrapping_sub(self.at.load(Relaxed))
     }
@@ -394,6 +385,60 @@ pub(crate) fn forget_others() {
         if record.thread() != 0 && !own.is_some_and(|own| core::ptr::eq(own, record)) {
             record.give_back();
         }
+    }
+}
+
+// ==== the reporter's word ====
+
+/// A word on which the reporter sleeps: see the file's header.
+pub(crate) mod quiet {
+    use crate::engine::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+    };
+    use crate::engine::sys::{clock, futex};
+
+    const UNINTERESTED: u32 = 0;
+    const INTERESTED: u32 = 1;
+    const TOLD: u32 = 2;
+
+    static WORD: AtomicU32 = AtomicU32::new(UNINTERESTED);
+
+    /// A kernel thread begins to wait, or a cluster has come to rest.
+    #[inline]
+    pub(crate) fn tell() {
+        if WORD.load(Relaxed) == INTERESTED {
+            tell_now();
+        }
+    }
+
+    /// The reporter is to look at its other duties. The caller may be a signal handler.
+    #[cold]
+    pub(crate) fn tell_now() {
+        // Release: what the caller has done before; partner: Acquire in `wait`.
+        WORD.store(TOLD, Release);
+        futex::wake(&WORD, 1);
+    }
+
+    /// The reporter is interested from now on.
+    pub(crate) fn be_interested() {
+        // SeqCst: the look that follows comes after it. A waiter's record is written before `tell`, whose load
+        // may be older; the reporter then looks again when the next thread waits, or the cluster rests.
+        let _ = WORD.compare_exchange(UNINTERESTED, INTERESTED, SeqCst, Relaxed);
+    }
+
+    /// The reporter sleeps until it is told something, or until `deadline` (monotonic nanoseconds), and is not
+    /// interested any more. Returns whether it was told.
+    pub(crate) fn wait(deadline: Option<u64>) -> bool {
+        loop {
+            let seen = WORD.load(Relaxed);
+            if seen == TOLD || deadline.is_some_and(|at| clock::now() >= at) {
+                break;
+            }
+            futex::wait(&WORD, seen, deadline);
+        }
+        // Acquire: partner: Release in `tell_now`.
+        WORD.swap(UNINTERESTED, Acquire) == TOLD
     }
 }
 
@@ -444,7 +489,7 @@ mod tests {
             .map(|_| {
                 std::thread::spawn(|| {
                     for _ in 0..1_000_000 / THREADS {
-                        KernelThread::begin();
+                        KernelThread::begin(false);
                         KernelThread::end();
                     }
                 })

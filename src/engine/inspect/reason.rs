@@ -36,7 +36,6 @@ pub(crate) struct Locator {
 }
 
 impl Locator {
-    pub(crate) const NONE: usize = 0;
     /// At `at` is the mark of the thread that holds the thing.
     pub(crate) const HOLDER: usize = 1;
     /// `at` itself is the address of the identity of the thread that is waited for.
@@ -44,14 +43,13 @@ impl Locator {
     /// At `at` is a file descriptor, of four bytes.
     pub(crate) const DESCRIPTOR: usize = 3;
 
-    const fn new(kind: usize, at: usize) -> Locator {
-        Locator {
-            kind,
-            at,
-            flags_at: 0,
-            flags: 0,
-        }
-    }
+    /// The debugger is told nothing.
+    const NOTHING: Locator = Locator {
+        kind: 0,
+        at: 0,
+        flags_at: 0,
+        flags: 0,
+    };
 
     /// The mark of the holder lies at `at` while the word at `flags_at` has one of the `flags`.
     pub(crate) const fn holder(at: usize, flags_at: usize, flags: usize) -> Locator {
@@ -65,12 +63,20 @@ impl Locator {
 
     /// The thing lies `behind` bytes behind the identity of the thread that is waited for.
     pub(crate) const fn target(behind: usize) -> Locator {
-        Locator::new(Locator::TARGET, behind.wrapping_neg())
+        Locator {
+            kind: Locator::TARGET,
+            at: behind.wrapping_neg(),
+            ..Locator::NOTHING
+        }
     }
 
     /// A file descriptor lies at `at`.
     pub(crate) const fn descriptor(at: usize) -> Locator {
-        Locator::new(Locator::DESCRIPTOR, at)
+        Locator {
+            kind: Locator::DESCRIPTOR,
+            at,
+            ..Locator::NOTHING
+        }
     }
 }
 
@@ -81,7 +87,7 @@ impl WaitKind {
             name,
             is_inside: true,
             look,
-            locator: Locator::new(Locator::NONE, 0),
+            locator: Locator::NOTHING,
         }
     }
 
@@ -126,9 +132,8 @@ impl WaitReason {
     }
 }
 
-/// What a report tells of a thing that a thread waits for. It needs no memory of its own: a report may
-/// be made while a stuck thread holds the allocator's lock.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a report tells of a thing that a thread waits for.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// The mark of the thread that holds the thing (`sched::current::mark`).
     pub(crate) holder: Option<usize>,
@@ -136,20 +141,12 @@ pub(crate) struct Facts {
     pub(crate) target: Option<usize>,
     /// A file descriptor.
     pub(crate) descriptor: Option<i32>,
-    numbers: [Option<(&'static str, u64)>; Facts::NUMBERS],
+    /// Such as a channel's length.
+    pub(crate) numbers: Vec<(&'static str, u64)>,
 }
 
 impl Facts {
-    const NUMBERS: usize = 4;
-
-    /// Adds a number, such as a channel's length. There is room for a few.
     pub(crate) fn number(&mut self, name: &'static str, value: u64) {
-        if let Some(free) = self.numbers.iter_mut().find(|place| place.is_none()) {
-            *free = Some((name, value));
-        }
-    }
-
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.numbers.iter().copied().flatten()
+        self.numbers.push((name, value));
     }
 }

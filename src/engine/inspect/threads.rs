@@ -21,11 +21,11 @@
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::reason::{Facts, WaitReason};
+use crate::engine::inspect::reason::Facts;
 use crate::engine::sched::park::{ParkState, Parking, Waiter};
 use crate::engine::sched::switch::Bounds;
 use crate::engine::sched::{Green, Identity, ThreadFlags, Worker};
-use crate::engine::sys::{clock, word};
+use crate::engine::sys::word;
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,14 +38,6 @@ pub(crate) enum Doing {
     Running(i32),
     /// It waits for something.
     Parked,
-}
-
-/// The wait of a thread.
-#[derive(Clone, Copy)]
-pub(crate) struct Waiting {
-    pub(crate) reason: WaitReason,
-    /// In monotonic nanoseconds.
-    pub(crate) deadline: Option<u64>,
 }
 
 /// A thread, green or kernel, that observers can see.
@@ -61,10 +53,12 @@ pub(crate) struct ThreadSnapshot {
     pub(crate) doing: Doing,
     /// In milliseconds.
     pub(crate) since: u32,
-    pub(crate) waiting: Option<Waiting>,
+    /// Its park, or its wait on its own kernel thread.
+    pub(crate) waiting: Option<Parking>,
     /// The word that the thread leaves in locks that it takes.
     pub(crate) mark: usize,
-    turns: u32,
+    /// How often the thread had left its stack.
+    pub(crate) turns: u32,
 }
 
 impl Thread {
@@ -80,7 +74,7 @@ impl Thread {
     /// The word that the thread leaves in locks, or 0.
     pub(crate) fn mark(self) -> usize {
         match self {
-            Thread::Green(green) => mark_of(green),
+            Thread::Green(green) => green.stack().map_or(0, |stack| stack.thread_pointer.addr()),
             Thread::Kernel(kernel) => kernel.mark(),
         }
     }
@@ -109,31 +103,30 @@ impl Thread {
 
     /// Looks at the thread; `None`: it has ended, or is not there yet.
     pub(crate) fn look(self) -> Option<ThreadSnapshot> {
-        for left in (0..TRIES).rev() {
+        let mut tries = 0;
+        loop {
             let turns = self.turns();
             // Acquire: what is read below is read after the count.
             fence(Ordering::Acquire);
-            let (mut seen, parking) = match self {
-                Thread::Green(green) => look_at_green(green, turns)?,
-                Thread::Kernel(kernel) => look_at_kernel(kernel, turns)?,
-            };
+            let (mut seen, parking) = self.look_once(turns)?;
             let parking = read_words(parking);
+            tries += 1;
             if !seen.holds() {
-                if left == 0 {
+                if tries == TRIES {
                     // It runs all the time, a little each time.
                     return Some(seen);
                 }
                 continue;
             }
             // SAFETY: the thread has not run since the words were read: they are those of its park.
-            if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
-                seen.waiting = Some(Waiting::of(&parking));
+            seen.waiting = parking.map(|words| unsafe { Parking::from_words(words) });
+            if let Some(parking) = &seen.waiting {
                 let is_parked = match (self, seen.doing) {
                     // It blocks its kernel thread.
                     (Thread::Green(_), Doing::Running(_)) => false,
-                    (Thread::Green(_), _) => is_waiting(&parking, ParkState::PARKED),
+                    (Thread::Green(_), _) => is_waiting(parking, ParkState::PARKED),
                     // One that was notified goes on as soon as the system runs it.
-                    (Thread::Kernel(_), _) => is_waiting(&parking, ParkState::ASLEEP),
+                    (Thread::Kernel(_), _) => is_waiting(parking, ParkState::ASLEEP),
                 };
                 if is_parked {
                     seen.doing = Doing::Parked;
@@ -141,7 +134,6 @@ impl Thread {
             }
             return Some(seen);
         }
-        None
     }
 
     fn turns(self) -> u32 {
@@ -149,6 +141,49 @@ impl Thread {
             Thread::Green(green) => green.since.turns(),
             Thread::Kernel(kernel) => kernel.turns(),
         }
+    }
+
+    /// A look at the record, and where the park lies that the record leads to, or null.
+    fn look_once(self, turns: u32) -> Option<(ThreadSnapshot, *const Parking)> {
+        let (doing, since, parking) = match self {
+            Thread::Green(green) => {
+                if self.identity().is_null() {
+                    return None;
+                }
+                let runner = runs_it(green);
+                let doing = match runner {
+                    Some(worker) => {
+                        Doing::Running(worker.kernel_thread.load(Ordering::Relaxed) as i32)
+                    }
+                    None if green.flags.has(ThreadFlags::NEW) => Doing::New,
+                    None => Doing::Ready,
+                };
+                (
+                    doing,
+                    green.since.millis(),
+                    green.seen_parking(runner.is_some()),
+                )
+            }
+            Thread::Kernel(kernel) => {
+                if self.mark() == 0 || kernel.is_left_over() {
+                    return None;
+                }
+                (
+                    Doing::Running(kernel.thread()),
+                    kernel.millis(),
+                    kernel.parking(),
+                )
+            }
+        };
+        let seen = ThreadSnapshot {
+            thread: self,
+            doing,
+            since,
+            waiting: None,
+            mark: self.mark(),
+            turns,
+        };
+        Some((seen, parking))
     }
 }
 
@@ -165,11 +200,6 @@ impl ThreadSnapshot {
             }
             Thread::Kernel(kernel) => kernel.turns() == self.turns && kernel.mark() == self.mark,
         }
-    }
-
-    /// How often the thread had left its stack.
-    pub(crate) fn turns(&self) -> u32 {
-        self.turns
     }
 
     /// The kernel thread that the thread runs or waits on.
@@ -200,10 +230,6 @@ impl ThreadSnapshot {
     }
 }
 
-fn mark_of(green: &'static Green) -> usize {
-    green.stack().map_or(0, |stack| stack.thread_pointer.addr())
-}
-
 fn runs_it(green: &'static Green) -> Option<&'static Worker> {
     let worker = green.last_worker()?;
     worker.is_running(green).then_some(worker)
@@ -212,61 +238,10 @@ fn runs_it(green: &'static Green) -> Option<&'static Worker> {
 /// How often a look is begun anew because the thread has run meanwhile.
 const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
 
-/// A look at the record, and where the park lies that it leads to, or null.
-type Look = (ThreadSnapshot, *const Parking);
-
-fn look_at_green(green: &'static Green, turns: u32) -> Option<Look> {
-    // Acquire: what it points to was written before; partner: Release in `runtime::life`.
-    if green.identity.load(Ordering::Acquire).is_null() {
-        return None;
-    }
-    let runner = runs_it(green);
-    let seen = ThreadSnapshot {
-        thread: Thread::Green(green),
-        doing: match runner {
-            Some(worker) => Doing::Running(worker.kernel_thread.load(Ordering::Relaxed) as i32),
-            None if green.flags.has(ThreadFlags::NEW) => Doing::New,
-            None => Doing::Ready,
-        },
-        since: green.since.millis(),
-        waiting: None,
-        mark: mark_of(green),
-        turns,
-    };
-    Some((seen, green.seen_parking(runner.is_some())))
-}
-
-fn look_at_kernel(kernel: &'static KernelThread, turns: u32) -> Option<Look> {
-    let mark = kernel.mark();
-    if mark == 0 || kernel.is_left_over() {
-        return None;
-    }
-    let seen = ThreadSnapshot {
-        thread: Thread::Kernel(kernel),
-        doing: Doing::Running(kernel.thread()),
-        since: kernel.millis(),
-        waiting: None,
-        mark,
-        turns,
-    };
-    Some((seen, kernel.parking()))
-}
-
-impl Waiting {
-    fn of(parking: &Parking) -> Waiting {
-        Waiting {
-            reason: parking.reason,
-            deadline: (parking.deadline != clock::NEVER).then_some(parking.deadline),
-        }
-    }
-}
-
 /// Copies a park out of a thread's stack, which may be gone.
 fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
     let mut words = [0; Parking::WORDS];
-    if parking.is_null() {
-        return None;
-    }
+    // Null, too, is an address that cannot be read.
     for (i, place) in words.iter_mut().enumerate() {
         *place = word::read(parking.addr() + i * size_of::<usize>())?;
     }

@@ -1,16 +1,58 @@
-//! What processors and workers do, as it is seen from outside.
+//! All there is to look at: threads, and what processors and workers do.
 //!
 //! Two words are read one after the other, so an answer may mix two moments. It is good for a picture and for
 //! counting, and nothing is decided by it.
 
-use crate::engine::atomic::Ordering::{Acquire, Relaxed};
+use super::kernel;
+use super::threads::Thread;
+use crate::engine::atomic::Ordering::Acquire;
+use crate::engine::sched::thread::SystemName;
 pub(crate) use crate::engine::sched::{Cluster, Processor, Worker};
-use crate::engine::sched::{Green, worker};
+use crate::engine::sched::{Green, cpu_time, fork, handlers, records, worker};
+use crate::engine::sys::handler;
 
+/// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
+pub(crate) fn all() -> impl Iterator<Item = Thread> {
+    // In a forked child green threads are the parent's.
+    let green = records::all().filter(|_| !fork::is_child());
+    let others = kernel::all().filter(|kernel| !kernel.is_helper());
+    green.map(Thread::Green).chain(others.map(Thread::Kernel))
+}
+
+/// Whether something other than a thread that is seen may wake one: a processor is awake, or a signal's handler
+/// may run.
+pub(crate) fn may_be_woken() -> bool {
+    worker::any_is_awake() || handlers::exist() || handler::is_used()
+}
+
+/// All green threads that run, or are blocked in the kernel, with the workers that run them.
+pub(crate) fn runs() -> impl Iterator<Item = (&'static Green, &'static Worker)> {
+    worker::all().filter_map(|worker| Some((worker.running()?, worker)))
+}
+
+impl Thread {
+    /// The name that a green thread has given itself by a call of libc.
+    pub(crate) fn own_name(self) -> Option<SystemName> {
+        match self {
+            Thread::Green(green) => green.stack()?.own_name(),
+            Thread::Kernel(_) => None,
+        }
+    }
+
+    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
+    pub(crate) fn cpu_time(self) -> Option<u64> {
+        match self {
+            Thread::Green(green) => cpu_time::known(green),
+            Thread::Kernel(_) => None,
+        }
+    }
+}
+
+/// What a processor does.
 pub(crate) enum Activity {
-    /// Nobody owns it: it sleeps.
+    /// It has no worker: it sleeps.
     Idle,
-    /// Its kernel thread is between two threads, or searches.
+    /// Its worker is between two threads, or searches.
     Scheduling,
     /// It runs this thread, on this kernel thread of the system's.
     Running(&'static Green, i32),
@@ -26,41 +68,5 @@ impl Processor {
             Some(green) => Activity::Running(green, worker.thread()),
             None => Activity::Scheduling,
         }
-    }
-}
-
-/// A green thread, and the worker that runs it.
-pub(crate) struct Run {
-    pub(crate) green: &'static Green,
-    worker: &'static Worker,
-}
-
-/// All green threads that run, or are blocked in the kernel.
-pub(crate) fn runs() -> impl Iterator<Item = Run> {
-    worker::all().filter_map(|worker| {
-        let green = worker.running()?;
-        Some(Run { green, worker })
-    })
-}
-
-impl Run {
-    /// The system's number of the kernel thread.
-    pub(crate) fn kernel_thread(&self) -> i32 {
-        self.worker.thread()
-    }
-
-    /// Whether it goes on still.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.worker.is_running(self.green)
-    }
-
-    /// Whether the thread has said that it blocks, or that it may.
-    pub(crate) fn is_announced(&self) -> bool {
-        self.green.announced.load(Relaxed) || self.green.in_call.load(Relaxed)
-    }
-
-    /// Whether other threads of its cluster wait for a processor.
-    pub(crate) fn keeps_others_waiting(&self) -> bool {
-        self.green.cluster().has_work()
     }
 }

@@ -154,6 +154,6 @@ fn leave(green: &'static Green) {
     // fence in `spawned_at` (`sched::blocked_calls`).
     fence(Ordering::Release);
     // SAFETY: the share that `start` gave to the thread; no code asks for the current thread any more.
-    epoch::leave(unsafe { Thread::from_raw(shared) });
+    epoch::leave(unsafe { Thread::from_raw(shared) }, true);
     current::forbid_preemption(green);
 }

@@ -86,7 +86,7 @@ fn start_kernel(backend: &'static KernelBackend, wishes: &Wishes, job: Job) -> i
         probe::kernel(Some(job.thread().shared().identity()), Does::Began);
         let thread = job.into_thread();
         LAST.set(Some(Last(backend, thread.clone())));
-        KernelThread::begin();
+        KernelThread::begin(false);
         let share = thread.as_ptr();
         handle::set_kernel_thread(thread);
         // SAFETY: the job's share, which this thread keeps until it ends.

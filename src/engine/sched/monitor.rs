@@ -77,7 +77,7 @@
 //! The spawner reports a shortage.
 
 use crate::engine::atomic::{AtomicU64, Ordering};
-use crate::engine::inspect::quiet;
+use crate::engine::inspect::kernel::quiet;
 use crate::engine::probe::{self, Lost};
 use crate::engine::sched::tuning::{
     CERTAIN, CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, QUIET_LOOKS, QUOTA, RETRY, RETRY_SPAWN,

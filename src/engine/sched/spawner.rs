@@ -28,8 +28,7 @@ use core::fmt;
 use std::io::{self, Write};
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::quiet;
+use crate::engine::inspect::kernel::{KernelThread, quiet};
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
@@ -218,7 +217,7 @@ extern "C" fn live(worker: *mut c_void) -> *mut c_void {
     perturb::point("worker: begins");
     let cluster = worker.cluster();
     kernel_thread::set_name(format_args!("gt-worker-{}", worker.index));
-    KernelThread::begin_helper();
+    KernelThread::begin(true);
     if worker.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run::run(unsafe { RunLoop::new(worker) });
@@ -262,7 +261,7 @@ pub(crate) fn spawn_helper(
         .name(name.into())
         .stack_size(tls::with_thread_locals(stack_size))
         .spawn(move || {
-            KernelThread::begin_helper();
+            KernelThread::begin(true);
             // A search for a deadlock may have found a kernel thread that was not known.
             quiet::tell();
             work();

@@ -84,8 +84,6 @@ pub(crate) struct Library<'a> {
     pub(crate) name: &'a CStr,
     /// How many libraries were ever loaded.
     pub(crate) loads: u64,
-    /// How often one was loaded or unloaded.
-    pub(crate) changes: u64,
     /// The module of its thread-locals; 0 if it has none.
     pub(crate) module: usize,
     /// From the thread pointer to this thread's copy of its thread-locals, if it has one.
@@ -127,6 +125,18 @@ impl Library<'_> {
         };
         let code = self.headers.iter().filter(is_code);
         code.map(|header| self.range(header))
+    }
+
+    /// Its segments, by kind, with what the file has in each.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        // One of none may lie at null.
+        let there = self.headers.iter().filter(|header| header.p_filesz != 0);
+        there.map(|header| {
+            let (start, length) = (self.range(header).start, header.p_filesz as usize);
+            // SAFETY: the loader has mapped the segments, and keeps them while it shows the library.
+            let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, length) };
+            (header.p_type, bytes)
+        })
     }
 
     /// Whether it is libc itself (malloc and the like may be another library's).
@@ -195,8 +205,6 @@ unsafe extern "C" fn show_library(
     c_int::from(show(&Library {
         name,
         loads: info.dlpi_adds,
-        // Both only grow, so a change of either changes the sum.
-        changes: info.dlpi_adds.wrapping_add(info.dlpi_subs),
         module: info.dlpi_tls_modid,
         own: (own != 0).then(|| own - thread_pointer() as isize),
         base: info.dlpi_addr as usize,

@@ -12,9 +12,9 @@ use gimli::{
 };
 
 use super::super::modules::{Bytes, Modules};
-use super::registers::HERE;
+use super::registers::{HERE, Registers};
+use super::{Read, Trouble};
 use crate::engine::facade::word;
-use crate::engine::inspect::system::plain_address;
 
 /// The short form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,96 +39,9 @@ impl Rule {
     pub(super) const SAME: i32 = i32::MIN;
 }
 
-/// The registers of one frame, so far as they are known.
-#[derive(Clone, Copy)]
-pub(super) struct Registry {
-    pub(super) pc: usize,
-    /// By their numbers in the tables.
-    values: [usize; Registry::COUNT],
-    /// A bit each.
-    known: u64,
-}
-
-impl Registry {
-    const COUNT: usize = HERE.count;
-    const BP: usize = HERE.bp;
-    const SP: usize = HERE.sp;
-
-    #[inline]
-    pub(super) fn new(pc: usize, sp: usize, bp: usize) -> Registry {
-        let mut new = Registry {
-            pc,
-            values: [0; Registry::COUNT],
-            known: 0,
-        };
-        new.go_down(pc, sp, bp);
-        new
-    }
-
-    /// To a frame of which nothing else is known.
-    #[inline]
-    pub(super) fn go_down(&mut self, pc: usize, sp: usize, bp: usize) {
-        self.pc = plain_address(pc);
-        self.values[Registry::SP] = sp;
-        self.values[Registry::BP] = bp;
-        self.known = 1 << Registry::SP | 1 << Registry::BP;
-    }
-
-    /// To the thread that a signal has interrupted, whose registers `read` reads, in the order of their numbers.
-    /// The program counter comes last.
-    pub(super) fn interrupted(mut read: impl FnMut(usize) -> Option<usize>) -> Option<Registry> {
-        let last = Registry::SP + 1;
-        let mut new = Registry::new(read(last)?, read(Registry::SP)?, read(Registry::BP)?);
-        for number in 0..Registry::SP {
-            new.set(number, read(number)?);
-        }
-        Some(new)
-    }
-
-    #[inline]
-    pub(super) fn sp(&self) -> usize {
-        self.values[Registry::SP]
-    }
-
-    #[inline]
-    pub(super) fn bp(&self) -> usize {
-        self.values[Registry::BP]
-    }
-
-    /// The link register, if there is one and it is known.
-    #[inline]
-    pub(super) fn link(&self) -> Option<usize> {
-        let link = Register(HERE.link? as u16);
-        self.get(link).ok().map(plain_address)
-    }
-
-    fn get(&self, register: Register) -> Result<usize, Trouble> {
-        let number = register.0 as usize;
-        let is_pc = number == HERE.return_address && HERE.link.is_none();
-        match self.known.checked_shr(number as u32) {
-            _ if is_pc => Ok(self.pc),
-            Some(bits) if bits & 1 != 0 => Ok(self.values[number]),
-            _ => Err(Trouble::Unknown),
-        }
-    }
-
-    pub(super) fn set(&mut self, number: usize, value: usize) {
-        self.values[number] = value;
-        self.known |= 1 << number;
-    }
-}
-
-/// Why a rule could not be computed.
-pub(super) enum Trouble {
-    /// It needs a register that is not known.
-    Unknown,
-    /// The memory cannot be read, or the rule makes no sense here.
-    Unreadable,
-}
-
 /// The unwind tables of all that is loaded.
 pub(super) struct Tables {
-    modules: Modules,
+    pub(super) modules: Modules,
     context: Box<UnwindContext<usize, InPlace>>,
 }
 
@@ -163,10 +76,6 @@ impl Tables {
         }
     }
 
-    pub(super) fn modules(&self) -> &Modules {
-        &self.modules
-    }
-
     /// Returns the short form of the rule for the instruction at `address`.
     pub(super) fn rule(&mut self, address: usize) -> Rule {
         if self.is_below_a_handler(address) {
@@ -187,18 +96,15 @@ impl Tables {
             && (signal.code.iter().zip(0..)).all(|(&code, i)| word::look(first + 4 * i) == Ok(code))
     }
 
-    /// Returns the registers of the caller, and whether that was interrupted by a signal rather than making
-    /// a call.
+    /// Returns the registers of the caller.
     pub(super) fn below(
         &mut self,
         address: usize,
-        registry: &Registry,
-        read: &mut impl FnMut(usize) -> Option<usize>,
-    ) -> Result<(Registry, bool), Trouble> {
-        self.with_row(address, |row| {
-            Ok((row.caller(registry, read)?, row.is_signal))
-        })
-        .unwrap_or(Err(Trouble::Unreadable))
+        registers: &Registers,
+        read: Read<'_>,
+    ) -> Result<Registers, Trouble> {
+        self.with_row(address, |row| row.caller(registers, read))
+            .unwrap_or(Err(Trouble::Lost))
     }
 
     fn with_row<T>(&mut self, address: usize, then: impl FnOnce(Row<'_>) -> T) -> Option<T> {
@@ -236,7 +142,7 @@ impl Row<'_> {
             Some(RegisterRule::Offset(at)) => i32::try_from(at).ok(),
             Some(_) => None,
         };
-        let bp_at = saved_at(Register(Registry::BP as u16));
+        let bp_at = saved_at(Register(Registers::BP as u16));
         match self.row.register(self.return_address) {
             Some(RegisterRule::Undefined) => return Rule::End,
             None if HERE.link.is_none() => return Rule::End,
@@ -246,8 +152,8 @@ impl Row<'_> {
         match (self.row.cfa(), bp_at, saved_at(self.return_address)) {
             (&CfaRule::RegisterAndOffset { register, offset }, Some(bp_at), Some(pc_at)) => {
                 match (usize::from(register.0), i32::try_from(offset)) {
-                    (Registry::SP, Ok(cfa)) => Rule::FromSp { cfa, bp_at, pc_at },
-                    (Registry::BP, Ok(cfa)) => Rule::FromBp { cfa, bp_at, pc_at },
+                    (Registers::SP, Ok(cfa)) => Rule::FromSp { cfa, bp_at, pc_at },
+                    (Registers::BP, Ok(cfa)) => Rule::FromBp { cfa, bp_at, pc_at },
                     _ => Rule::Complicated,
                 }
             }
@@ -255,32 +161,26 @@ impl Row<'_> {
         }
     }
 
-    fn caller(
-        &self,
-        registry: &Registry,
-        read: &mut impl FnMut(usize) -> Option<usize>,
-    ) -> Result<Registry, Trouble> {
+    fn caller(&self, registers: &Registers, read: Read<'_>) -> Result<Registers, Trouble> {
         let cfa = match self.row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => registry
+            CfaRule::RegisterAndOffset { register, offset } => registers
                 .get(*register)?
                 .wrapping_add_signed(*offset as isize),
-            CfaRule::Expression(expression) => self.evaluate(expression, None, registry, read)?,
+            CfaRule::Expression(expression) => self.evaluate(expression, None, registers, read)?,
         };
-        let pc = self.register(self.return_address, cfa, registry, read)?;
-        let mut caller = Registry::new(pc, cfa, 0);
-        caller.known = 1 << Registry::SP;
-        for number in 0..Registry::COUNT {
+        let pc = self.register(self.return_address, cfa, registers, read)?;
+        let mut caller = Registers::at(pc, cfa);
+        caller.is_exact = self.is_signal;
+        for number in 0..Registers::COUNT {
             let register = Register(number as u16);
             let is_told = self.row.register(register).is_some();
-            let is_same = HERE.preserved >> number & 1 != 0;
-            if !is_told && (number == Registry::SP || !is_same) {
-                continue;
-            }
-            if register == self.return_address {
-                continue; // the caller has used it for this call
-            }
-            // One that is not known need not be needed.
-            if let Ok(value) = self.register(register, cfa, registry, read) {
+            let is_same = HERE.preserved >> number & 1 != 0 && number != Registers::SP;
+            // The caller has used the register of the return address for this call. One that is not known need not be
+            // needed.
+            if (is_told || is_same)
+                && register != self.return_address
+                && let Ok(value) = self.register(register, cfa, registers, read)
+            {
                 caller.set(number, value);
             }
         }
@@ -291,24 +191,22 @@ impl Row<'_> {
         &self,
         register: Register,
         cfa: usize,
-        registry: &Registry,
-        read: &mut impl FnMut(usize) -> Option<usize>,
+        registers: &Registers,
+        read: Read<'_>,
     ) -> Result<usize, Trouble> {
         match self.row.register(register) {
-            None | Some(RegisterRule::SameValue) => registry.get(register),
-            Some(RegisterRule::Offset(at)) => {
-                read(cfa.wrapping_add_signed(at as isize)).ok_or(Trouble::Unreadable)
-            }
+            None | Some(RegisterRule::SameValue) => registers.get(register),
+            Some(RegisterRule::Offset(at)) => read(cfa.wrapping_add_signed(at as isize)),
             Some(RegisterRule::ValOffset(at)) => Ok(cfa.wrapping_add_signed(at as isize)),
-            Some(RegisterRule::Register(other)) => registry.get(other),
+            Some(RegisterRule::Register(other)) => registers.get(other),
             Some(RegisterRule::Expression(expression)) => {
-                let at = self.evaluate(&expression, Some(cfa), registry, read)?;
-                read(at).ok_or(Trouble::Unreadable)
+                let at = self.evaluate(&expression, Some(cfa), registers, read)?;
+                read(at)
             }
             Some(RegisterRule::ValExpression(expression)) => {
-                self.evaluate(&expression, Some(cfa), registry, read)
+                self.evaluate(&expression, Some(cfa), registers, read)
             }
-            Some(_) => Err(Trouble::Unreadable),
+            Some(_) => Err(Trouble::Lost),
         }
     }
 
@@ -316,12 +214,10 @@ impl Row<'_> {
         &self,
         expression: &UnwindExpression<usize>,
         first: Option<usize>,
-        registry: &Registry,
-        read: &mut impl FnMut(usize) -> Option<usize>,
+        registers: &Registers,
+        read: Read<'_>,
     ) -> Result<usize, Trouble> {
-        let Expression(code) = expression
-            .get(self.section)
-            .map_err(|_| Trouble::Unreadable)?;
+        let Expression(code) = expression.get(self.section).map_err(|_| Trouble::Lost)?;
         let mut evaluation = Evaluation::<_, InPlace>::new_in(code, self.encoding);
         evaluation.set_max_iterations(FUEL);
         if let Some(first) = first {
@@ -329,27 +225,29 @@ impl Row<'_> {
         }
         let mut state = evaluation.evaluate();
         loop {
-            state = match state.map_err(|_| Trouble::Unreadable)? {
+            state = match state.map_err(|_| Trouble::Lost)? {
                 EvaluationResult::Complete => break,
                 EvaluationResult::RequiresRegister { register, .. } => {
-                    let value = registry.get(register)? as u64;
+                    let value = registers.get(register)? as u64;
                     evaluation.resume_with_register(Value::Generic(value))
                 }
                 EvaluationResult::RequiresMemory { address, size, .. }
                     if usize::from(size) == size_of::<usize>() =>
                 {
-                    let value = read(address as usize).ok_or(Trouble::Unreadable)? as u64;
+                    let value = read(address as usize)? as u64;
                     evaluation.resume_with_memory(Value::Generic(value))
                 }
-                _ => return Err(Trouble::Unreadable),
+                _ => return Err(Trouble::Lost),
             };
         }
         match evaluation.as_result() {
-            [piece] => match piece.location {
-                Location::Address { address } => Ok(address as usize),
-                _ => Err(Trouble::Unreadable),
-            },
-            _ => Err(Trouble::Unreadable),
+            [
+                Piece {
+                    location: Location::Address { address },
+                    ..
+                },
+            ] => Ok(*address as usize),
+            _ => Err(Trouble::Lost),
         }
     }
 }

@@ -1,7 +1,10 @@
-//! The registers of an architecture, as the unwind tables number them, and what the calling convention does
-//! with them.
+//! The registers of an architecture, as the unwind tables number them, what the calling convention does
+//! with them, and those of one frame.
 
-use gimli::Vendor;
+use gimli::{Register, Vendor};
+
+use super::Trouble;
+use crate::engine::inspect::system::plain_address;
 
 /// An architecture's facts.
 pub(super) struct Convention {
@@ -81,3 +84,120 @@ pub(super) const HERE: Convention = Convention {
     }),
     vendor: Vendor::AArch64,
 };
+
+/// The registers of one frame, so far as they are known.
+#[derive(Clone, Copy)]
+pub(crate) struct Registers {
+    pub(super) pc: usize,
+    /// `pc` is the next instruction's address, and not a return address.
+    pub(super) is_exact: bool,
+    /// By their numbers in the tables.
+    values: [usize; HERE.count],
+    /// A bit each.
+    known: u64,
+}
+
+impl Registers {
+    pub(super) const COUNT: usize = HERE.count;
+    pub(super) const BP: usize = HERE.bp;
+    pub(super) const SP: usize = HERE.sp;
+
+    /// The same with the frame pointer.
+    #[inline]
+    pub(crate) fn new(pc: usize, sp: usize, bp: usize) -> Registers {
+        let mut new = Registers::at(pc, sp);
+        new.set(Registers::BP, bp);
+        new
+    }
+
+    /// Of an interrupted thread of which no more is known than this.
+    pub(super) fn at(pc: usize, sp: usize) -> Registers {
+        let (pc, values) = (plain_address(pc), [0; HERE.count]);
+        let mut new = Registers {
+            pc,
+            is_exact: true,
+            values,
+            known: 0,
+        };
+        new.set(Registers::SP, sp);
+        new
+    }
+
+    /// Of a thread that a signal has interrupted, as `arch::Frame` gives them out.
+    pub(crate) fn of_signal([pc, sp, bp, fourth]: [usize; 4]) -> Registers {
+        let mut new = Registers::new(pc, sp, bp);
+        new.set(HERE.fourth_of_signal, fourth);
+        new
+    }
+
+    /// Of a thread that has left its stack by a switch (`arch::switch`) and left off at `sp`, where that
+    /// has saved the address at which to go on and two registers.
+    pub(crate) fn of_switch(
+        sp: usize,
+        mut read: impl FnMut(usize) -> Option<usize>,
+    ) -> Option<Registers> {
+        const WORD: usize = size_of::<usize>();
+        let mut saved = |word: usize| read(sp.wrapping_add(word * WORD));
+        let (pc, bp) = (saved(HERE.saved_pc)?, saved(HERE.saved_bp)?);
+        let mut new = Registers::new(pc, sp.wrapping_add(HERE.saved * WORD), bp);
+        let (other, other_at) = HERE.saved_other;
+        new.set(other, saved(other_at)?);
+        Some(new)
+    }
+
+    /// Of a thread that a signal has interrupted, whose registers `read` reads, in the order of their numbers.
+    /// The program counter comes last.
+    pub(super) fn interrupted(
+        read: &mut dyn FnMut(usize) -> Result<usize, Trouble>,
+    ) -> Result<Registers, Trouble> {
+        let mut new = Registers::at(read(Registers::SP + 1)?, read(Registers::SP)?);
+        for number in 0..Registers::SP {
+            new.set(number, read(number)?);
+        }
+        Ok(new)
+    }
+
+    /// Goes to a caller of which nothing else is known.
+    #[inline]
+    pub(super) fn go_down(&mut self, pc: usize, sp: usize, bp: usize) {
+        self.pc = plain_address(pc);
+        self.is_exact = false;
+        self.known = 0;
+        self.set(Registers::SP, sp);
+        self.set(Registers::BP, bp);
+    }
+
+    #[inline]
+    pub(super) fn sp(&self) -> usize {
+        self.values[Registers::SP]
+    }
+
+    /// The frame pointer; 0 if it is not known.
+    #[inline]
+    pub(super) fn bp(&self) -> usize {
+        self.values[Registers::BP]
+    }
+
+    /// The link register, if there is one and it is known.
+    #[inline]
+    pub(super) fn link(&self) -> Option<usize> {
+        let link = Register(HERE.link? as u16);
+        self.get(link).ok().map(plain_address)
+    }
+
+    pub(super) fn get(&self, register: Register) -> Result<usize, Trouble> {
+        let number = register.0 as usize;
+        let is_pc = number == HERE.return_address && HERE.link.is_none();
+        match self.known.checked_shr(number as u32) {
+            _ if is_pc => Ok(self.pc),
+            Some(bits) if bits & 1 != 0 => Ok(self.values[number]),
+            _ => Err(Trouble::Unknown),
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, number: usize, value: usize) {
+        self.values[number] = value;
+        self.known |= 1 << number;
+    }
+}

@@ -2,8 +2,6 @@
 
 #[path = "../../../src/engine/inspect/reason.rs"]
 pub(crate) mod reason;
-#[path = "../../../src/engine/inspect/since.rs"]
-pub(crate) mod since;
 #[path = "../../../src/engine/inspect/threads.rs"]
 pub(crate) mod threads;
 

@@ -60,6 +60,7 @@ pub(crate) mod waiter {
         pub(crate) const STATE: usize = 0;
     }
 
+    #[derive(Clone, Copy)]
     pub(crate) struct Parking {
         pub(crate) waiter: *const Waiter,
         pub(crate) deadline: u64,

@@ -249,7 +249,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "snapshot", name: "snapshot_holds_without_fence", model: "looked_at", fails: TORN,
         edits: &[(THREADS, "        fence(Ordering::Acquire);\n        match self.thread {", "        match self.thread {")] },
     Mutant { protocol: "snapshot", name: "snapshot_of_a_count_that_does_not_release", model: "looked_at_while_it_blocks", fails: TORN,
-        edits: &[(SINCE, "self.turns.store(turns, Ordering::Release)", "self.turns.store(turns, Ordering::Relaxed)")] },
+        edits: &[(SWITCH, "self.turns.store(turns, Ordering::Release)", "self.turns.store(turns, Ordering::Relaxed)")] },
     Mutant { protocol: "snapshot", name: "snapshot_of_a_block_without_fence", model: "looked_at_while_it_blocks", fails: TORN,
         edits: &[(MODEL, "                fence(Release);\n", "")] },
     Mutant { protocol: "snapshot", name: "snapshot_begins_without_fence", model: "looked_at", fails: TORN,

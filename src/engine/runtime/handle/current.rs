@@ -43,9 +43,9 @@ pub(super) fn unknown_kernel_thread() -> Thread {
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
         Identity::set_own(core::ptr::null());
-        KernelThread::forget_own_identity();
+        KernelThread::note_own_identity(core::ptr::null());
         // SAFETY: `set_kernel_thread` left this count.
-        epoch::leave_kernel_thread(unsafe { Thread::from_raw(shared.cast()) });
+        epoch::leave(unsafe { Thread::from_raw(shared.cast()) }, false);
     }
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
@@ -80,9 +80,9 @@ fn forget_at_end(shared: *const Shared) {
     impl Drop for Count {
         fn drop(&mut self) {
             Identity::set_own(core::ptr::null());
-            KernelThread::forget_own_identity();
+            KernelThread::note_own_identity(core::ptr::null());
             // SAFETY: `set_kernel_thread` left this count.
-            epoch::leave_kernel_thread(unsafe { Thread::from_raw(self.0) });
+            epoch::leave(unsafe { Thread::from_raw(self.0) }, false);
         }
     }
     thread_local! {

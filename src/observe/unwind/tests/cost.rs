@@ -1,4 +1,4 @@
-//! Figures: `cargo test --release --lib report::unwind -- --ignored --nocapture`.
+//! Figures: `cargo test --release --lib observe::unwind -- --ignored --nocapture`.
 
 use super::*;
 use std::time::Instant;

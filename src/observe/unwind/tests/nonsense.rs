@@ -29,7 +29,6 @@ fn a_word_that_cannot_be_read_ends_the_stack() {
     let (whole, end) = thread.frames();
     assert_eq!(end, End::Bottom);
     let mut unwinder = Unwinder::new();
-    unwinder.refresh();
     let mut reads = 0;
     for failing in 0.. {
         let (mut count, mut frames) = (0, Vec::new());
