@@ -27,6 +27,8 @@ pub mod channel;
 pub mod coroutine;
 pub mod dataflow;
 mod engine;
+// What is not the scheduler's: any module may name it.
+pub(crate) use engine::{atomic, sys, wait};
 #[cfg(green)]
 pub mod fs;
 pub mod future;

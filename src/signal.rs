@@ -76,11 +76,12 @@ pub use libc::{
     SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::facade::atomic::{AtomicU64, Ordering};
-use crate::engine::facade::signal::{self as kernel, Mask, bit};
-use crate::engine::facade::{handler, handlers, helper, is_forked_child, names};
+use crate::engine::facade::{handlers, helper, is_forked_child};
 use crate::sync::Mutex;
+use crate::sys::signal::{self as kernel, Mask, bit};
+use crate::sys::{handler, names};
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
 const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;

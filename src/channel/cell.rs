@@ -36,9 +36,9 @@ pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Taken, Waiting};
 use super::report::wait_reason;
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
-use crate::engine::facade::claim::{self, Claimed, Node, Wait};
-use crate::engine::facade::die;
-use crate::engine::facade::list::{Chain, Crowd, List};
+use crate::sys::die;
+use crate::wait::claim::{self, Claimed, Node, Wait};
+use crate::wait::list::{Chain, Crowd, List};
 
 /// The event for which a thread in a queue waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use core::marker::PhantomData;
 use super::cell::{Side, half};
 use super::shared::Shared;
 use super::state::State;
-use crate::engine::facade::{Facts, WaitKind, WaitReason, reason, word};
+use crate::sys::word;
+use crate::wait::{Facts, WaitKind, WaitReason, reason};
 
 /// A select, which waits for several channels.
 pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);

@@ -49,8 +49,8 @@ use super::shared::Until;
 use super::timer::sleep_until;
 use super::turn::{InTurn, in_turn};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
-use crate::engine::facade::clock;
-use crate::engine::facade::perturb;
+use crate::sys::clock;
+use crate::sys::perturb;
 
 /// An operation that may be selected.
 pub struct Operation<'a> {

@@ -19,9 +19,10 @@
 use std::time::{Duration, Instant};
 
 use super::shared::Failed;
-use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::facade::claim::Wait;
-use crate::engine::facade::{WaitKind, WaitReason, clock, reason};
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sys::clock;
+use crate::wait::claim::Wait;
+use crate::wait::{WaitKind, WaitReason, reason};
 
 const NEVER: u64 = u64::MAX;
 

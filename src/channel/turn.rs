@@ -8,7 +8,7 @@ use core::ptr;
 use fastrand::Rng;
 
 use super::selecting::Operation;
-use crate::engine::facade::clock;
+use crate::sys::clock;
 
 /// Operations in the order in which they are to be looked at.
 #[derive(Clone)]

@@ -70,8 +70,8 @@ use core::fmt;
 use core::iter::FusedIterator;
 use std::panic::resume_unwind;
 
-use crate::engine::facade::turns::{self, Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
+use crate::wait::turns::{self, Called, Caller, News, Order};
 use std::sync::{Mutex, PoisonError};
 
 /// The result of [`Coroutine::resume`]: a yielded value or the final one.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::inputs::Held;
 use super::stock;
-use crate::engine::facade::dependents::Taken;
+use crate::wait::dependents::Taken;
 
 /// A task, told when one of its inputs is resolved.
 pub trait Dependent: Send + Sync {

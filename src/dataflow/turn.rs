@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::is_green;
 use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
 use crate::thread::available_parallelism;

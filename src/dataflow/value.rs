@@ -15,8 +15,8 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::inputs::Held;
 use super::task::{Dependent, Told, when};
-use crate::engine::facade::dependents::Dependents;
 use crate::sync::OnceLock;
+use crate::wait::dependents::Dependents;
 
 /// A handle to a value that is there already or will be computed, returned by
 /// [`call`](super::call).

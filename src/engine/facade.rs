@@ -20,29 +20,26 @@
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
 
 pub(crate) use super::arch::ticks;
-pub(crate) use super::atomic;
 #[cfg(green)]
 pub(crate) use super::driver::{
     Direction, Limit, Operation, Source, closed, file, operate,
     source::{says_would_block, uninterrupted},
     watch,
 };
-pub(crate) use super::policy::{Policy, Priority};
+pub(crate) use super::runtime::handle::park;
+pub use super::runtime::handle::{Thread, ThreadId, current};
+pub use super::runtime::metrics::{
+    BlockedCall, BlockedPlace, Bucket, Histogram, Metrics, ProcessorMetrics, QueueWait,
+};
+pub(crate) use super::runtime::options::RuntimeOptions;
 #[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::read as read_variable;
-pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
+pub use super::runtime::options::{Driver, Mode, OnDeadlock};
+pub use super::runtime::packet::JoinHandle;
+pub(crate) use super::runtime::packet::ThreadOptions;
+pub(crate) use super::runtime::panic_hook::text_of;
 pub use super::runtime::scope::Scope;
-pub(crate) use super::runtime::scope::in_scope;
-#[cfg(green)]
-pub(crate) use super::runtime::{BUCKETS, bucket};
-pub(crate) use super::runtime::{
-    Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes, check_stack_size, handle,
-    runtimes,
-};
-pub use super::runtime::{
-    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
-    ProcessorMetrics, QueueWait,
-};
+pub(crate) use super::runtime::{Backend, Running};
 #[cfg(interposes)]
 pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
@@ -64,20 +61,8 @@ pub(crate) use super::sched::unload::unloaded_by;
 pub(crate) use super::sched::{handlers, name};
 #[cfg(interposes)]
 pub(crate) use super::stack::GUARD as GUARD_SIZE;
-pub(crate) use super::sys::{
-    atomic_static::AtomicStatic, backoff, clock, die, kernel_thread, lock, perturb, variable, word,
-};
-#[cfg(interposes)]
-pub(crate) use super::sys::{
-    call as kernel_call, kernel_thread::id as kernel_thread_id, unwinding,
-};
-#[cfg(green)]
-pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sanitizer, signal};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
-pub(crate) use super::wait::{
-    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
-};
 pub(crate) use crate::engine::sched::Identity;
 #[cfg(green)]
 pub(crate) use crate::engine::sched::current::may_block;
@@ -91,7 +76,8 @@ pub(crate) use crate::engine::sched::current::{mask_changed, owner, reveal_all};
 pub(crate) use super::arch::vfork;
 
 use super::sched::enter;
-use crate::engine::sched::current;
+use super::sys::clock;
+use super::wait::{WaitKind, WaitReason, Waiter, reason};
 use crate::engine::sched::switch::Action;
 
 /// Lets others run: the thread goes to the back of the queue.
@@ -115,5 +101,5 @@ pub(crate) fn sleep_until(deadline: u64) {
 
 /// Whether the calling thread is a green one.
 pub(crate) fn is_green() -> bool {
-    current::green().is_some()
+    super::sched::current::green().is_some()
 }

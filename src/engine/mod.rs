@@ -31,16 +31,18 @@ mod sched;
 mod stack;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "system calls")]
-mod sys;
+pub(crate) mod sys;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
-mod wait;
+pub(crate) mod wait;
 
 // Everything but Linux on x86-64 or aarch64, with glibc: kernel threads, by way of std alone.
 #[cfg(not(green))]
 #[allow(unsafe_code, reason = "a record that there is none of")]
 pub(crate) mod elsewhere;
 #[cfg(not(green))]
-use self::elsewhere::{arch, sched, stack, sys};
+pub(crate) use self::elsewhere::sys;
+#[cfg(not(green))]
+use self::elsewhere::{arch, sched, stack};

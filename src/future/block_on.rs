@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::engine::facade::{WaitKind, WaitReason, Waiter, reason};
+use crate::wait::{WaitKind, WaitReason, Waiter, reason};
 
 struct Signal(Waiter);
 

@@ -1,4 +1,4 @@
-//! [`JoinFuture`]: awaiting a thread. The end of the thread (`runtime::handle::end`) calls its waker.
+//! [`JoinFuture`]: awaiting a thread. The end of the thread (`runtime::handle`) calls its waker.
 //!
 //! | state | `poll` | `drop` |
 //! |---|---|---|

@@ -25,13 +25,13 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::engine::facade::atomic::{AtomicBool, Ordering};
-use crate::engine::facade::calls;
+use crate::atomic::{AtomicBool, Ordering};
 use crate::engine::facade::is_green;
 use crate::engine::facade::may_block;
-use crate::engine::facade::page_size;
 use crate::engine::facade::says_would_block;
 use crate::engine::facade::{Direction, Limit, Source};
+use crate::sys::calls;
+use crate::sys::mm::page as page_size;
 
 /// The greatest number of buffers that the kernel takes at once.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
@@ -222,7 +222,7 @@ macro_rules! pipe_end {
             }
         }
 
-        $crate::engine::facade::calls::from_raw_fd!($Type);
+        $crate::sys::calls::from_raw_fd!($Type);
     };
     ($Type:ident, like $Std:ty, reads) => {
         $crate::io::pipe::pipe_end!(@conversions $Type, $Std);

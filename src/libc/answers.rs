@@ -22,9 +22,8 @@ use libc::{cpu_set_t, pthread_t, sched_param};
 use super::changes::guard;
 use super::macros::interposed;
 use super::{errno, set_errno};
-use crate::engine::facade::{
-    GUARD_SIZE, Who, kernel_call, owner, preemption_off, signal::queue_to_self,
-};
+use crate::engine::facade::{GUARD_SIZE, Who, owner, preemption_off};
+use crate::sys::{call as kernel_call, signal::queue_to_self};
 
 /// Sends a signal: to the calling green thread by `to_self`, to a kernel thread by `real`.
 fn send(

@@ -16,8 +16,9 @@ use core::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::{errno, in_kernel, set_errno, uninterrupted};
+use crate::engine::facade::may_block;
 use crate::engine::facade::watch::{Call, Purpose};
-use crate::engine::facade::{clock, may_block, word};
+use crate::sys::{clock, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -28,12 +28,11 @@ use super::{
     changes, close, count_parked, deadline_on, exported, fail, futex2, is_hooked, is_on, nanos,
     repeated,
 };
-use crate::engine::facade::WaitKind;
-use crate::engine::facade::queue::Position;
-use crate::engine::facade::word::{self, Fault};
-use crate::engine::facade::{
-    clock, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
-};
+use crate::engine::facade::{handlers, is_forked_child, mask_changed, name, thread_clock};
+use crate::sys::word::{self, Fault};
+use crate::sys::{call as kernel_call, clock};
+use crate::wait::WaitKind;
+use crate::wait::queue::Position;
 
 /// The threads that wait on words.
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);

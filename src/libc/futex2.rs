@@ -14,7 +14,8 @@ use super::futex::{
     self, Errno, FUTEXES, check, deadline_by, forget_in_children, how, waited, waits_here,
 };
 use super::is_on;
-use crate::engine::facade::{is_forked_child, kernel_call, word};
+use crate::engine::facade::is_forked_child;
+use crate::sys::{call as kernel_call, word};
 
 /// From here on the four have one number each on all architectures.
 const WAITV: i64 = 449;

@@ -20,7 +20,7 @@
 //! compiler fences are between a thread and its handlers.
 
 use super::addresses::{Addresses, Events};
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence,
@@ -124,7 +124,7 @@ pub(super) fn wake_later(table: &Addresses, address: usize, events: Events, most
         }
     }
     let Some(note) = BOARD.iter().find(|note| note.take(FREE)) else {
-        crate::engine::facade::die("signal handlers wake threads at too many addresses at once");
+        crate::sys::die("signal handlers wake threads at too many addresses at once");
     };
     note.table
         .store(core::ptr::from_ref(table).cast_mut(), Relaxed);

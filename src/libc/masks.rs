@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_void};
 
 use super::macros::{interposed, libc_functions, when_loaded};
 use crate::engine::facade::mask_changed;
-use crate::engine::facade::unwinding::jump_where;
+use crate::sys::unwinding::jump_where;
 
 fn marked(answer: c_int, is_change: bool) -> c_int {
     if is_change {
@@ -85,7 +85,8 @@ when_loaded!(for real in [&setcontext::REAL, &swapcontext::REAL] {
 #[cfg(answers)]
 interposed! {
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-        use crate::engine::facade::{owner, word};
+        use crate::engine::facade::owner;
+        use crate::sys::word;
         // One that cannot be read is an error.
         let can_be_read = |at: usize| word::load(at & !3).is_ok();
         let last = size_of::<libc::stack_t>() - 1;

@@ -101,8 +101,9 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::facade;
+use crate::engine::facade::count_parked;
 use crate::engine::facade::handlers::begun;
-use crate::engine::facade::{clock, count_parked, names, variable};
+use crate::sys::{clock, names, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -117,7 +118,7 @@ fn is_on() -> bool {
             // A sanitizer that lets the threads be kernel threads is to see all that they do.
             let is_on = is_off != Some(true)
                 && names::lead_here()
-                && facade::sanitizer::stranger().is_none();
+                && crate::sys::sanitizer::stranger().is_none();
             STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
             is_on
         }

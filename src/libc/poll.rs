@@ -8,7 +8,8 @@ use core::ptr::null;
 use super::descriptor::value_at;
 use super::{errno, fortified, hooked, in_kernel, nanos, set_errno, uninterrupted};
 use crate::engine::facade::watch::{self, Interest};
-use crate::engine::facade::{self, clock, signal};
+use crate::engine::facade::{self};
+use crate::sys::{clock, signal};
 
 /// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
 const IN_VAIN: u32 = 10;

@@ -6,8 +6,8 @@ use core::ptr::null_mut;
 use super::descriptor::{is_there, value_at};
 use super::poll::{after, block, for_time, until_any};
 use super::{hooked, uninterrupted};
-use crate::engine::facade::clock;
 use crate::engine::facade::watch::Interest;
+use crate::sys::clock;
 
 const BITS: usize = u64::BITS as usize;
 /// The kernel accepts more descriptors than libc's type has room for. A longer set is libc's matter.

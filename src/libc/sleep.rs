@@ -9,7 +9,8 @@ use core::ffi::{c_int, c_uint};
 
 use super::descriptor::value_at;
 use super::{count_parked, deadline_on, hooked, nanos, read, repeated};
-use crate::engine::facade::{clock, sleep_until, yield_now};
+use crate::engine::facade::{sleep_until, yield_now};
+use crate::sys::clock;
 
 /// How long a sleep relies on a clock that may jump: it ends as late as this at most.
 const TRUST: u64 = 1_000_000_000;

@@ -20,10 +20,10 @@ use std::sync::{Arc, PoisonError};
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
-use crate::engine::facade::calls::{self, AsStd, Std};
 use crate::engine::facade::is_forked_child;
 use crate::engine::facade::uninterrupted;
 use crate::sync::Mutex;
+use crate::sys::calls::{self, AsStd, Std};
 
 #[derive(Debug)]
 pub(crate) struct Listener {

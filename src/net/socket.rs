@@ -43,10 +43,10 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockRef, Type};
 
-use crate::engine::facade::calls::{AsStd, Std};
-use crate::engine::facade::clock;
 use crate::engine::facade::{Direction, Limit, Source, closed};
 use crate::sync::{Mutex, MutexGuard};
+use crate::sys::calls::{AsStd, Std};
+use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
 #[derive(Debug)]

@@ -69,7 +69,7 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
             match looker.spawn_scoped(scope, || undisturbed(f)) {
                 Ok(looker) => match looker.join() {
                     Ok(result) => result,
-                    Err(_) => facade::die("a dump could not be made"),
+                    Err(_) => crate::sys::die("a dump could not be made"),
                 },
                 // No kernel thread is to be had.
                 Err(_) => f(),
@@ -79,7 +79,7 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
 }
 
 fn id_of(entry: &Entry) -> Option<ThreadId> {
-    facade::handle::ThreadId::from_number(entry.id)
+    crate::thread::ThreadId::from_number(entry.id)
 }
 
 /// All threads, as [`dump`] has seen them.

@@ -12,9 +12,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::measure::metrics_of;
-use crate::engine::facade::{
-    BlockedPlace, FIGURES, Figure, Histogram, Metrics, Mode, Value, runtimes,
-};
+use crate::engine::facade::Backend;
+use crate::observe::figures::{FIGURES, Figure, Value};
+use crate::runtime::{BlockedPlace, Histogram, Metrics, Mode};
 
 const BLOCKED_CALLS: &str = "greenthread_blocked_calls_total";
 const BLOCKED_CALLS_HELP: &str =
@@ -54,11 +54,11 @@ fn full_name(figure: &Figure) -> String {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn write_prometheus(out: impl Write) -> io::Result<()> {
-    let runtimes = runtimes::all().into_iter();
-    let shown = runtimes.map(|(number, backend)| Shown {
-        number,
-        mode: backend.mode(),
-        metrics: metrics_of(backend),
+    let runtimes = Backend::all().into_iter();
+    let shown = runtimes.map(|running| Shown {
+        number: running.number,
+        mode: running.backend.mode(),
+        metrics: metrics_of(running.backend),
     });
     let mut page = Page {
         runtimes: shown.collect(),
@@ -240,7 +240,9 @@ mod publish {
     use metrics::Unit;
 
     use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, full_name, metrics_of};
-    use crate::engine::facade::{Bucket, FIGURES, Histogram, Metrics, Value, runtimes};
+    use crate::engine::facade::{Backend, Running};
+    use crate::observe::figures::{FIGURES, Value};
+    use crate::runtime::{Bucket, Histogram, Metrics};
 
     /// A histogram that was published before: the number of its runtime, its name and part, and what it was like.
     type Published = ((usize, &'static str, &'static str), Histogram);
@@ -278,7 +280,10 @@ mod publish {
         // Two callers must not publish the same difference.
         let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
         describe();
-        for (number, backend) in runtimes::all() {
+        for Running {
+            number, backend, ..
+        } in Backend::all()
+        {
             publish(number, &metrics_of(backend), &mut published);
         }
     }

@@ -5,9 +5,9 @@
 
 use core::cell::UnsafeCell;
 
-use crate::engine::facade::atomic::Ordering::{Acquire, Release};
-use crate::engine::facade::{AtomicStatic, lock::Lock, mm};
+use crate::atomic::Ordering::{Acquire, Release};
 use crate::engine::probe::Processor;
+use crate::sys::{atomic_static::AtomicStatic, lock::Lock, mm};
 
 const IN_A_PIECE: usize = 256;
 /// So a million processors can be kept: there may be as many in the life of a process that often starts a runtime.

@@ -83,6 +83,8 @@ mod elf;
 mod events;
 mod export;
 #[cfg(green)]
+mod figures;
+#[cfg(green)]
 #[allow(
     unsafe_code,
     reason = "a symbol and a section that debuggers know, std's place of a call"
@@ -103,7 +105,6 @@ mod queue;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
-#[cfg(green)]
 mod runtimes;
 mod schedtrace;
 #[cfg_attr(not(green), path = "elsewhere.rs")]

@@ -21,10 +21,12 @@ use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 use super::snapshot::{Depth, Snapshot};
 use super::{deadlock, employ, socket, warn};
-use crate::engine::facade::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::engine::facade::{OnDeadlock, clock, handlers, is_forked_child, signal, variable};
+use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::engine::facade::{handlers, is_forked_child};
 use crate::engine::inspect::quiet;
 use crate::engine::inspect::system::{kernel_thread, print};
+use crate::runtime::OnDeadlock;
+use crate::sys::{clock, signal, variable};
 
 /// What is asked for.
 pub(crate) struct Wishes {

@@ -1,8 +1,7 @@
 //! The runtimes of the process, for the socket: their processors, and their figures.
 
-use std::sync::{Mutex, PoisonError};
-
-use crate::engine::facade::{Backend, Figures, is_forked_child};
+use super::figures::Figures;
+use crate::engine::facade::Backend;
 use crate::engine::inspect::workers::Cluster;
 
 /// A runtime.
@@ -12,22 +11,14 @@ pub(super) struct Runtime {
     policy: &'static str,
 }
 
-static ALL: Mutex<Vec<Runtime>> = Mutex::new(Vec::new());
-
-/// A runtime has started.
-pub(super) fn enter(backend: Backend, policy: &'static str) {
-    // In a forked child the lock may be held for ever, and nobody reads the list.
-    if !is_forked_child() {
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(Runtime { backend, policy });
-    }
-}
-
 /// Those that have started and not ended, the oldest first.
 pub(super) fn all() -> Vec<Runtime> {
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|runtime| !runtime.backend.is_closed());
-    all.clone()
+    let all = Backend::all().into_iter();
+    all.map(|running| Runtime {
+        backend: running.backend,
+        policy: running.policy,
+    })
+    .collect()
 }
 
 impl Runtime {
@@ -45,6 +36,6 @@ impl Runtime {
     }
 
     pub(super) fn figures(&self) -> Figures {
-        self.backend.metrics().figures()
+        Figures::of(self.backend.metrics())
     }
 }

@@ -24,7 +24,9 @@ use std::io::{self, Write as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::engine::facade::{Backend, FIGURES, Mode, Value, helper, is_forked_child, runtimes};
+use super::figures::{FIGURES, Value};
+use crate::engine::facade::{Backend, Running, helper, is_forked_child};
+use crate::runtime::Mode;
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {
@@ -51,7 +53,10 @@ fn live(begin: Instant, interval: Duration) {
             return;
         }
         let mut lines = String::new();
-        for (number, backend) in runtimes::all() {
+        for Running {
+            number, backend, ..
+        } in Backend::all()
+        {
             // A String accepts everything.
             let _ = line(&mut lines, begin.elapsed().as_millis(), number, backend);
         }

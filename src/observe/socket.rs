@@ -34,11 +34,12 @@ use super::summary::{Looks, OfProcessor, Summary};
 use super::symbols::Symbols;
 use super::trace::text::Quoted;
 use super::{deadlock, employ, text};
-use crate::engine::facade::atomic::{AtomicUsize, Ordering};
-use crate::engine::facade::{clock, is_forked_child};
+use crate::atomic::{AtomicUsize, Ordering};
+use crate::engine::facade::is_forked_child;
 use crate::engine::inspect::all;
 use crate::engine::inspect::system::observer::Observer;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
+use crate::sys::clock;
 
 /// The version of requests and answers.
 const VERSION: u64 = 1;

@@ -13,12 +13,12 @@ use super::trace::environment as trace;
 use super::{
     gdb,
     reporter::{self, Wishes},
-    runtimes,
     socket::LONGEST_PATH,
     warn,
 };
 use super::{measure, schedtrace};
-use crate::engine::facade::{Backend, OnDeadlock, read_variable as read};
+use crate::engine::facade::{Backend, read_variable as read};
+use crate::runtime::OnDeadlock;
 
 /// What is asked for.
 pub(crate) struct Plan {
@@ -70,14 +70,13 @@ impl Plan {
 
     /// The runtime is there, and runs no thread yet.
     #[cfg_attr(not(green), allow(unused_variables, reason = "nobody looks there"))]
-    pub(crate) fn watch(self, backend: Backend, policy: &'static str) -> io::Result<()> {
+    pub(crate) fn watch(self, backend: Backend) -> io::Result<()> {
         #[cfg(green)]
         {
             backend
                 .preemption_signal()
                 .into_iter()
                 .for_each(gdb::prepare);
-            runtimes::enter(backend, policy);
             reporter::start(&self.wishes, self.warnings);
         }
         match self.schedtrace {
@@ -153,7 +152,7 @@ fn socket() -> io::Result<Option<PathBuf>> {
 #[cfg(not(green))]
 fn say_unobserved() {
     static SAID: std::sync::Once = std::sync::Once::new();
-    if crate::engine::facade::variable::read("GREENTHREAD_OBSERVE").is_some() {
+    if crate::sys::variable::read("GREENTHREAD_OBSERVE").is_some() {
         SAID.call_once(|| {
             eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64 or aarch64")
         });

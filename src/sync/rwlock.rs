@@ -13,7 +13,7 @@ use std::time::Instant;
 pub use self::guard::{RwLockReadGuard, RwLockWriteGuard};
 use super::cell::{Reading, RwCell, Writing};
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
-use crate::engine::facade::clock;
+use crate::sys::clock;
 
 /// A lock that lets many threads read the data inside it at once, or one thread write it.
 ///

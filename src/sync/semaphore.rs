@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use self::count::Count;
 pub use self::permit::{OwnedSemaphorePermit, SemaphorePermit};
-use crate::engine::facade::clock;
+use crate::sys::clock;
 
 /// A counter of permits, which limits how many threads do something at a time.
 ///

@@ -34,12 +34,12 @@ use std::time::{Duration, Instant};
 
 pub use std::thread::{AccessError, LocalKey};
 
-pub use self::builder::{Builder, JoinHandle, spawn};
+pub use self::builder::{Builder, spawn};
 pub use self::scope::{ScopedJoinHandle, scope};
-pub use crate::engine::facade::Scope;
-pub use crate::engine::facade::handle::{Thread, ThreadId, current};
+pub use crate::engine::facade::{JoinHandle, Scope, Thread, ThreadId, current};
 
-use crate::engine::facade::{self, Backend, clock, handle};
+use crate::engine::facade::{self, Backend};
+use crate::sys::clock;
 
 /// The result of a thread: the value that its closure returned, or the payload of its panic.
 pub type Result<T> = std::thread::Result<T>;
@@ -90,7 +90,7 @@ pub fn yield_now() {
 /// waiting.join().unwrap();
 /// ```
 pub fn park() {
-    handle::wait_for_token(None);
+    facade::park(None);
 }
 
 /// Blocks like [`park`], but for `duration` at most.
@@ -104,8 +104,7 @@ pub fn park() {
 /// thread::park_timeout(Duration::from_millis(1)); // no thread unparks this one
 /// ```
 pub fn park_timeout(duration: Duration) {
-    let deadline = clock::after(duration);
-    handle::wait_for_token(Some(deadline));
+    facade::park(Some(clock::after(duration)));
 }
 
 /// Blocks like [`park`], but until `deadline` at most.
@@ -119,8 +118,7 @@ pub fn park_timeout(duration: Duration) {
 /// thread::park_until(Instant::now() + Duration::from_millis(1)); // no thread unparks this one
 /// ```
 pub fn park_until(deadline: Instant) {
-    let deadline = clock::at(deadline);
-    handle::wait_for_token(Some(deadline));
+    facade::park(Some(clock::at(deadline)));
 }
 
 /// Blocks the current thread for at least `duration`; other threads run meanwhile.

@@ -3,8 +3,10 @@
 use std::io;
 use std::sync::OnceLock;
 
+use super::Backend;
+use super::metrics::Metrics;
+use super::options::Driver;
 use super::start::Plan;
-use super::{Backend, Driver, Metrics};
 use crate::engine::policy::Policy;
 use crate::engine::sched::Cluster;
 

@@ -71,7 +71,7 @@ impl Thread {
     /// The thread's name and number, or null. They stay while a read section is open (`inspect::epoch`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
-            // Acquire: what it points to was written before; partner: Release in `runtime::life`.
+            // Acquire: what it points to was written before; partner: Release in `runtime::spawn`.
             Thread::Green(green) => green.identity.load(Ordering::Acquire),
             Thread::Kernel(kernel) => kernel.identity(),
         }
@@ -216,7 +216,7 @@ const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
 type Look = (ThreadSnapshot, *const Parking);
 
 fn look_at_green(green: &'static Green, turns: u32) -> Option<Look> {
-    // Acquire: what it points to was written before; partner: Release in `runtime::life`.
+    // Acquire: what it points to was written before; partner: Release in `runtime::spawn`.
     if green.identity.load(Ordering::Acquire).is_null() {
         return None;
     }

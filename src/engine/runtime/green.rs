@@ -5,13 +5,14 @@ use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::options::invalid;
+use super::Backend;
+use super::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics};
+use super::options::{Driver, invalid};
+use super::panic_hook;
 use super::start::Plan;
-use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
 use crate::engine::inspect::hold;
 use crate::engine::policy::Policy;
-use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, setxid,
@@ -84,7 +85,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
     stack::init(thread_stack::reserve(), default_stack).map_err(|error| error.to_string())?;
     stack::overflow::install(thread_stack::name_of);
     setxid::wrap();
-    handle::install_panic_hook();
+    panic_hook::install();
     Ok(())
 }
 

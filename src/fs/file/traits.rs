@@ -7,10 +7,10 @@ use std::process::Stdio;
 use std::{fmt, fs};
 
 use super::File;
-use crate::engine::facade::calls::from_raw_fd;
 use crate::engine::facade::file::{self, Nature};
 use crate::engine::facade::may_block;
 use crate::io::macros::{read_by_reference, write_by_reference};
+use crate::sys::calls::from_raw_fd;
 
 impl Read for &File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

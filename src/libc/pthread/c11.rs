@@ -5,8 +5,8 @@ use core::ffi::c_int;
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{condition, mutex, once};
-use crate::engine::facade::unwinding::Next;
 use crate::libc::{around, exported};
+use crate::sys::unwinding::Next;
 
 const SUCCESS: c_int = 0;
 const BUSY: c_int = 1;

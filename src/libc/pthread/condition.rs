@@ -18,10 +18,10 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{Asked, FOR_EVER, SIGNAL, TABLE, field, mutex, silent};
-use crate::engine::facade::queue::Position;
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::Waited;
 use crate::libc::{around, count_parked, interposed, is_hooked};
+use crate::wait::queue::Position;
 
 const IS_SHARED: u32 = 1;
 const IS_MONOTONIC: u32 = 2;

@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 
 use libc::pthread_t;
 
-use crate::engine::facade::{Direction, Limit, Source, blocking, calls, thread_id};
+use crate::engine::facade::{Direction, Limit, Source, blocking, thread_id};
 use crate::libc::{count_parked, hooked};
+use crate::sys::calls;
 
 /// A descriptor that is readable when the thread has ended. `None`: the kernel has none to give.
 unsafe fn descriptor(thread: pthread_t) -> Option<OwnedFd> {

@@ -43,9 +43,10 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use libc::timespec;
 
 use super::{deadline_on, errno, nanos, read, set_errno};
-use crate::engine::facade::queue::Position;
-use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
+use crate::engine::facade::{is_forked_child, thread_id};
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, Waited};
+use crate::wait::queue::Position;
+use crate::wait::{WaitKind, reason};
 
 /// The green threads that wait for locks, semaphores and conditions.
 static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);

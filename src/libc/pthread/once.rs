@@ -12,8 +12,8 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::{field, futex_wait, futex_wake};
-use crate::engine::facade::unwinding::Next;
 use crate::libc::{around, is_on};
+use crate::sys::unwinding::Next;
 
 const DONE: u32 = 2;
 

@@ -42,7 +42,7 @@ use libc::pthread_mutex_t;
 use super::mutex::owner;
 use super::{LOCK, TABLE};
 use crate::engine::facade::is_forked_child;
-use crate::engine::facade::unwinding::Next;
+use crate::sys::unwinding::Next;
 
 /// Of so many that threads which wait seldom meet by chance: a thread stands in vain where two counters are raised by
 /// others.

@@ -22,13 +22,15 @@
 //! Orderings: all are Relaxed, but for the list of histograms (Release, Acquire). A reader sees each bucket as it was at some moment; sums and counts need not fit
 //! together exactly. What the monitor writes to a hold is published by its taking of the processor.
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::facade::{AtomicStatic, BUCKETS, bucket, clock, kernel_thread, ticks};
+use crate::engine::facade::ticks;
 use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Stopped, Thread};
 use crate::observe::kept::{ByProcessor, ByWorker, Zeroable, mapped};
+use crate::runtime::Histogram;
+use crate::sys::{atomic_static::AtomicStatic, clock, kernel_thread};
 
 /// The ticks at which measuring was last switched on.
 static SINCE: AtomicU64 = AtomicU64::new(0);
@@ -40,7 +42,7 @@ const COMPARED_FOR: u64 = 1_000_000;
 /// A histogram that is being gathered.
 pub(super) struct Gathered {
     nanos: AtomicU64,
-    counts: [AtomicU64; BUCKETS],
+    counts: [AtomicU64; Histogram::BUCKETS],
 }
 
 impl Gathered {
@@ -51,13 +53,13 @@ impl Gathered {
         let raise =
             |count: &AtomicU64, by: u64| count.store(count.load(Relaxed).wrapping_add(by), Relaxed);
         raise(&self.nanos, nanos);
-        raise(&self.counts[bucket(nanos)], 1);
+        raise(&self.counts[Histogram::bucket(nanos)], 1);
     }
 
     /// The same in nanoseconds, where there are several writers.
     fn add_shared(&self, nanos: u64) {
         self.nanos.fetch_add(nanos, Relaxed);
-        self.counts[bucket(nanos)].fetch_add(1, Relaxed);
+        self.counts[Histogram::bucket(nanos)].fetch_add(1, Relaxed);
     }
 
     /// The sum of the times, in nanoseconds, and how many there are in each bucket.

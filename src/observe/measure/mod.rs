@@ -4,7 +4,8 @@
 pub(super) mod gather;
 
 use super::observer::{self, MEASURE};
-use crate::engine::facade::{Backend, Metrics};
+use crate::engine::facade::Backend;
+use crate::runtime::Metrics;
 
 /// Starts measuring times, or stops it, in all runtimes of the process.
 ///

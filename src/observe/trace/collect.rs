@@ -8,10 +8,11 @@ use super::common;
 use super::ring::{Ring, rings};
 use super::timeline::{Clock, Timeline};
 use super::words::{Kind, word};
-#[cfg(green)]
-use crate::engine::facade::signal;
-use crate::engine::facade::{clock, ticks};
+use crate::engine::facade::ticks;
 use crate::observe::observer::{self, TRACE};
+use crate::sys::clock;
+#[cfg(green)]
+use crate::sys::signal;
 
 /// The words of a trace that are kept: 64 MiB.
 const MOST_WORDS: usize = 8 << 20;

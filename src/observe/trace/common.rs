@@ -8,11 +8,12 @@ use core::cell::Cell;
 
 use super::session;
 use super::words::{self, KERNEL, Kind, NUMBER, word};
-use crate::engine::facade::atomic::{AtomicU32, Ordering};
-use crate::engine::facade::{Identity, kernel_thread, ticks};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::engine::facade::{Identity, ticks};
 use crate::engine::probe::Kernel;
 use crate::observe::observer::{TRACE, listens};
 use crate::observe::queue::Queue;
+use crate::sys::kernel_thread;
 
 /// An event: its kind with the thread's number, its time in ticks, and two more values.
 pub(super) type Event = [u64; 4];

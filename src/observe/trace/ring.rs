@@ -24,14 +24,15 @@
 use core::ptr;
 
 use super::words::{Kind, LONGEST, word};
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::facade::{lock::Lock, mm, ticks};
+use crate::engine::facade::ticks;
 use crate::engine::probe::{Processor, Seen};
 use crate::observe::kept::{ByProcessor, Zeroable, mapped};
+use crate::sys::{lock::Lock, mm};
 
 /// Words in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
 pub(super) const WORDS: u64 = 1 << 19;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::collect::Collector;
 use super::timeline::Timeline;
 use super::words::SESSION_SHIFT;
-use crate::engine::facade::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::facade::{helper, is_forked_child};
 use crate::observe::observer::{self, TRACE};
 

@@ -15,7 +15,7 @@
 use super::ring::Pen;
 use super::words::{self, Kind, word};
 use super::{common, session};
-use crate::engine::facade::atomic::Ordering::Relaxed;
+use crate::atomic::Ordering::Relaxed;
 use crate::engine::probe::{Actor, Pick, Processor, Readied, Stop, Stopped, Thread, Words};
 
 pub(in crate::observe) fn spawned(by: Actor<'_>, thread: Thread<'_>) {

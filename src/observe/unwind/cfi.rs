@@ -13,8 +13,8 @@ use gimli::{
 
 use super::super::modules::{Bytes, Modules};
 use super::registers::HERE;
-use crate::engine::facade::word;
 use crate::engine::inspect::system::plain_address;
+use crate::sys::word;
 
 /// The short form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,13 +26,14 @@
 
 use core::mem::offset_of;
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::facade::list::Chain;
-use crate::engine::facade::queue::{Position, WaitQueue, Waited};
-use crate::engine::facade::{WaitKind, WaitReason, perturb, word};
+use crate::sys::{perturb, word};
+use crate::wait::list::Chain;
+use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::{WaitKind, WaitReason};
 
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;

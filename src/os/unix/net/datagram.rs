@@ -11,9 +11,10 @@ use std::time::Duration;
 use socket2::{SockAddr, SockRef};
 
 use super::{SocketAddr, unix_address};
-use crate::engine::facade::{calls, uninterrupted};
+use crate::engine::facade::uninterrupted;
 use crate::net::macros::{shutdown, socket_type, timeouts};
 use crate::net::socket::Socket;
+use crate::sys::calls;
 
 /// A Unix datagram socket, like [`std::os::unix::net::UnixDatagram`]; it blocks only the calling
 /// thread.
