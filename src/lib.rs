@@ -28,7 +28,7 @@ pub mod coroutine;
 pub mod dataflow;
 mod engine;
 // What is not the scheduler's: any module may name it.
-pub(crate) use engine::{atomic, sys, wait};
+pub(crate) use engine::{arch, atomic, sys, wait};
 #[cfg(green)]
 pub mod fs;
 pub mod future;

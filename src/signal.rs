@@ -78,7 +78,7 @@ pub use libc::{
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::facade::{handlers, helper, is_forked_child};
+use crate::engine::facade::{Backend, is_forked_child, spawn_helper};
 use crate::sync::Mutex;
 use crate::sys::signal::{self as kernel, Mask, bit};
 use crate::sys::{handler, names};
@@ -237,7 +237,7 @@ fn checked(signal: i32) -> io::Result<Mask> {
     let why = match why {
         Some((_, why)) => why,
         None if !NUMBERS.contains(&signal) => "which is no signal",
-        None if handlers::is_reserved(signal) => "which green threads are preempted with",
+        None if Backend::preempts_with(signal) => "which green threads are preempted with",
         None => return Ok(bit(signal)),
     };
     Err(invalid(format!(
@@ -322,7 +322,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
         names::stay_loaded(); // the forwarder does, and the handlers
-        helper::spawn("greenthread-signals", helper::STACK, Box::new(forward))?;
+        spawn_helper("greenthread-signals", Box::new(forward))?;
         state.has_forwarder = true;
     }
     state.watchers.retain(|watcher| !watcher.is_over());

@@ -1,105 +1,74 @@
-//! The door: all that the modules in front may ask of the engine.
+//! The facade: all that the public modules may ask of the engine, beside the layers that any module may name (`sys`,
+//! `atomic`, `arch`, and `wait`, on which locks and channels are built).
 //!
 //! | to … | |
 //! |---|---|
-//! | start what runs threads, and threads on it | [`Knobs::start`], [`spawn`], [`spawn_scoped`] |
-//! | wait, and wake a thread that waits | [`Waiter::wait`], [`Waiter::wake`]; several at once: [`claim`], [`list`], [`queue`] |
-//! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
-//! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
-//! | block in the kernel | [`blocking`], [`may_block`] |
-//! | make a call of libc park the thread | [`is_hooked`], [`count_parked`], [`unhooked`]; [`unwinding`], [`word`] |
-//! | be a function of libc's, for which kernel threads are not alike | [`owner`], [`Who`], [`for_good`], [`mask_changed`], [`handlers`], [`unloaded_by`], [`before_vfork`] … |
-//! | wait for a descriptor | [`Source`] |
-//! | know a thread as libc's locks do | [`thread_id`] |
-//! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
-//! | look at every runtime's figures | [`runtimes`] |
-//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm` |
-//! | start a kernel thread of the crate's own | [`helper`] |
-//! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
+//! | start what runs threads; know which runtimes there are | [`RuntimeOptions::start`], [`Backend`] |
+//! | start a thread, and know it | [`ThreadOptions::spawn`]; what users see of it is in [`public`](super::public) |
+//! | wait; give way; know the calling thread | [`Thread::park`], [`Thread::sleep_until`], [`Thread::yield_now`], [`Thread::is_green`], [`mark`] |
+//! | block in the kernel | [`blocking`], [`may_block`]; [`unhooked`] |
+//! | wait for a descriptor, until a [`Limit`] | [`Source`]; [`Nature`] for files |
+//! | stay on one kernel thread, or on the processor | [`lock_kernel_thread`], [`unlock_kernel_thread`]; [`preemption_off`] |
+//! | be in a forked child | [`is_forked_child`] |
+//! | start a kernel thread of the crate's own | [`spawn_helper`] |
+//! | read a variable; the text of a panic | [`read_variable`], [`text_of`] |
 //!
-//! Green threads and kernel threads stand behind the same verbs: each of them works on both.
+//! Green threads and kernel threads stand behind the same functions: each of them works on both. Two modules have a door
+//! more: `src/observe` sees the engine through `inspect` and `probe`, and `src/libc` through `hooks`.
 
-pub(crate) use super::arch::ticks;
+use std::io;
+
 #[cfg(green)]
-pub(crate) use super::driver::{
-    Direction, Limit, Operation, Source, closed, file, operate,
-    source::{says_would_block, uninterrupted},
-    watch,
-};
-pub(crate) use super::runtime::handle::park;
-pub use super::runtime::handle::{Thread, ThreadId, current};
-pub use super::runtime::metrics::{
-    BlockedCall, BlockedPlace, Bucket, Histogram, Metrics, ProcessorMetrics, QueueWait,
-};
-pub(crate) use super::runtime::options::RuntimeOptions;
+pub(crate) use super::driver::{Direction, Limit, Source, file::Nature};
+use super::public::Thread;
 #[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::read as read_variable;
-pub use super::runtime::options::{Driver, Mode, OnDeadlock};
-pub use super::runtime::packet::JoinHandle;
-pub(crate) use super::runtime::packet::ThreadOptions;
-pub(crate) use super::runtime::panic_hook::text_of;
-pub use super::runtime::scope::Scope;
-pub(crate) use super::runtime::{Backend, Running};
-#[cfg(interposes)]
-pub(crate) use super::sched::cpu_time::answer as thread_clock;
-pub(crate) use super::sched::fork::is_child as is_forked_child;
-#[cfg(interposes)]
-pub(crate) use super::sched::fork::{after_vfork, before_vfork};
-#[cfg(any(green, feature = "observe"))]
-pub(crate) use super::sched::helper;
-pub(crate) use super::sched::hooked::unhooked;
+pub(crate) use super::runtime::{
+    Backend, Running, options::RuntimeOptions, packet::ThreadOptions, panic_hook::text_of,
+};
 #[cfg(green)]
-pub(crate) use super::sched::hooked::{count_parked, is_hooked};
-#[cfg(interposes)]
-pub(crate) use super::sched::locked::for_good;
-pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
-#[cfg(interposes)]
-pub(crate) use super::sched::pthreads::Who;
-#[cfg(interposes)]
-pub(crate) use super::sched::unload::unloaded_by;
-#[cfg(green)]
-pub(crate) use super::sched::{handlers, name};
-#[cfg(interposes)]
-pub(crate) use super::stack::GUARD as GUARD_SIZE;
-#[cfg(green)]
-pub(crate) use super::tls::thread_id;
-pub(crate) use crate::engine::sched::Identity;
-#[cfg(green)]
-pub(crate) use crate::engine::sched::current::may_block;
-pub(crate) use crate::engine::sched::current::{
+pub(crate) use super::sched::current::may_block;
+pub(crate) use super::sched::current::{
     PreemptionOff, blocking, is_preemption_off, mark, preemption_off,
 };
-#[cfg(interposes)]
-pub(crate) use crate::engine::sched::current::{mask_changed, owner, reveal_all};
-
-#[cfg(interposes)]
-pub(crate) use super::arch::vfork;
-
-use super::sched::enter;
+use super::sched::{current, enter, helper, switch::Action};
+pub(crate) use super::sched::{
+    fork::is_child as is_forked_child,
+    hooked::unhooked,
+    locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread},
+};
 use super::sys::clock;
 use super::wait::{WaitKind, WaitReason, Waiter, reason};
-use crate::engine::sched::switch::Action;
-
-/// Lets others run: the thread goes to the back of the queue.
-#[inline]
-pub(crate) fn yield_now() {
-    match enter() {
-        Some(entered) => entered.suspend(Action::Yield),
-        None => std::thread::yield_now(),
-    }
-}
 
 static SLEEP: WaitKind = WaitKind::inside("end of sleep", reason::nothing);
 
-/// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
-pub(crate) fn sleep_until(deadline: u64) {
-    let alarm = Waiter::new();
-    while clock::now() < deadline {
-        alarm.wait(WaitReason::only(&SLEEP), Some(deadline));
+/// The calling thread.
+impl Thread {
+    /// Lets others run: the thread goes to the back of the queue.
+    #[inline]
+    pub(crate) fn yield_now() {
+        match enter() {
+            Some(entered) => entered.suspend(Action::Yield),
+            None => std::thread::yield_now(),
+        }
+    }
+
+    /// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
+    pub(crate) fn sleep_until(deadline: u64) {
+        let alarm = Waiter::new();
+        while clock::now() < deadline {
+            alarm.wait(WaitReason::only(&SLEEP), Some(deadline));
+        }
+    }
+
+    /// Whether the calling thread is a green one.
+    pub(crate) fn is_green() -> bool {
+        current::green().is_some()
     }
 }
 
-/// Whether the calling thread is a green one.
-pub(crate) fn is_green() -> bool {
-    super::sched::current::green().is_some()
+/// Starts a kernel thread that works for the runtime, and runs no handler of the program's.
+#[cfg(any(green, feature = "observe"))]
+pub(crate) fn spawn_helper(name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    helper::spawn(name, helper::OBSERVER_STACK, work)
 }

@@ -22,7 +22,8 @@ use libc::{cpu_set_t, pthread_t, sched_param};
 use super::changes::guard;
 use super::macros::interposed;
 use super::{errno, set_errno};
-use crate::engine::facade::{GUARD_SIZE, Who, owner, preemption_off};
+use crate::engine::facade::preemption_off;
+use crate::engine::hooks::{GUARD_SIZE, Who, owner};
 use crate::sys::{call as kernel_call, signal::queue_to_self};
 
 /// Sends a signal: to the calling green thread by `to_self`, to a kernel thread by `real`.

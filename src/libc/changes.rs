@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::macros::exported;
 use super::{answered, fail, set_errno};
-use crate::engine::facade::{for_good, name, owner};
+use crate::engine::hooks::{for_good, name, owner};
 use crate::sys::{call as kernel_call, kernel_thread::id as kernel_thread_id, word};
 
 /// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_long};
 
 use super::answered;
 use super::macros::{exported, libc_functions, when_loaded};
-use crate::engine::facade::thread_clock;
+use crate::engine::hooks::thread_clock;
 use crate::sys::{call as kernel_call, clock};
 
 /// The system call, or our answer in its place, as libc's functions return it.

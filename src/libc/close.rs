@@ -8,7 +8,8 @@ use core::ffi::{c_int, c_long, c_uint};
 
 use super::descriptor::Nature;
 use super::{around, interposed};
-use crate::engine::facade::{is_forked_child, watch};
+use crate::engine::facade::is_forked_child;
+use crate::engine::hooks::watch;
 use crate::sys::unwinding::Next;
 
 /// `fd` is about to be closed.

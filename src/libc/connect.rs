@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::descriptor::{is_nonblocking, is_ready, is_stream, is_there, not_ready, option, run};
 use super::{count_parked, hooked, uninterrupted};
-use crate::engine::facade::watch::Purpose;
-use crate::engine::facade::{Operation, may_block, operate};
+use crate::engine::facade::may_block;
+use crate::engine::hooks::watch::Purpose;
+use crate::engine::hooks::{Operation, operate};
 
 /// How many threads may be blocked in libc's `connect` at a time, where there is a ring.
 const FEW: usize = 4;

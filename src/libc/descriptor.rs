@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::may_block;
-use crate::engine::facade::watch::{Call, Purpose};
+use crate::engine::hooks::watch::{Call, Purpose};
 use crate::sys::{clock, word};
 
 /// How a descriptor is read and written without blocking.

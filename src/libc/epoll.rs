@@ -9,7 +9,7 @@ use core::ptr::null;
 
 use super::poll::{for_millis, for_time, until};
 use super::{hooked, uninterrupted};
-use crate::engine::facade::watch::{Call, Purpose};
+use crate::engine::hooks::watch::{Call, Purpose};
 
 /// Collects events until there are some, or until `deadline`. `None`: the caller is to make the call that
 /// blocks.

@@ -28,7 +28,8 @@ use super::{
     changes, close, count_parked, deadline_on, exported, fail, futex2, is_hooked, is_on, nanos,
     repeated,
 };
-use crate::engine::facade::{handlers, is_forked_child, mask_changed, name, thread_clock};
+use crate::engine::facade::is_forked_child;
+use crate::engine::hooks::{handlers, mask_changed, name, thread_clock};
 use crate::sys::word::{self, Fault};
 use crate::sys::{call as kernel_call, clock};
 use crate::wait::WaitKind;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::fail;
 use super::macros::{Real, exported, interposed, when_loaded};
-use crate::engine::facade::handlers::{is_reserved, set_action};
+use crate::engine::hooks::handlers::{is_reserved, set_action};
 use crate::sys::signal::{bit, is_own};
 
 /// For the crate's own handlers, which a sanitizer is not to delay.

@@ -8,7 +8,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::macros::interposed;
-use crate::engine::facade::unloaded_by;
+use crate::engine::hooks::unloaded_by;
 
 interposed! {
     fn dlclose(library: *mut c_void) -> c_int {
@@ -20,14 +20,15 @@ interposed! {
 #[cfg(answers)]
 mod children {
     use super::*;
-    use crate::engine::facade::{after_vfork, before_vfork, is_forked_child, reveal_all};
+    use crate::engine::facade::is_forked_child;
+    use crate::engine::hooks::{after_vfork, before_vfork, reveal_all};
 
     type Start = extern "C" fn(*mut c_void) -> c_int;
 
     #[unsafe(no_mangle)]
     #[unsafe(naked)]
     unsafe extern "C" fn vfork() -> libc::pid_t {
-        crate::engine::facade::vfork!(before_vfork, after_vfork)
+        crate::arch::vfork!(before_vfork, after_vfork)
     }
 
     interposed! {

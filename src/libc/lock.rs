@@ -7,7 +7,8 @@ use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
 use super::{count_parked, errno, fail, hooked, set_errno};
-use crate::engine::facade::{Operation, blocking, operate};
+use crate::engine::facade::blocking;
+use crate::engine::hooks::{Operation, operate};
 
 /// `fsync` or `fdatasync`; `real` makes libc's call.
 fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {

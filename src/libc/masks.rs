@@ -10,7 +10,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::macros::{interposed, libc_functions, when_loaded};
-use crate::engine::facade::mask_changed;
+use crate::engine::hooks::mask_changed;
 use crate::sys::unwinding::jump_where;
 
 fn marked(answer: c_int, is_change: bool) -> c_int {
@@ -85,7 +85,7 @@ when_loaded!(for real in [&setcontext::REAL, &swapcontext::REAL] {
 #[cfg(answers)]
 interposed! {
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-        use crate::engine::facade::owner;
+        use crate::engine::hooks::owner;
         use crate::sys::word;
         // One that cannot be read is an error.
         let can_be_read = |at: usize| word::load(at & !3).is_ok();

@@ -101,8 +101,8 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::facade;
-use crate::engine::facade::count_parked;
-use crate::engine::facade::handlers::begun;
+use crate::engine::hooks::count_parked;
+use crate::engine::hooks::handlers::begun;
 use crate::sys::{clock, names, variable};
 
 /// Whether calls are hooked in this process.
@@ -129,7 +129,7 @@ fn is_on() -> bool {
 /// Whether the calling thread is a green one whose blocking calls park it.
 #[inline]
 fn is_hooked() -> bool {
-    facade::is_hooked() && is_on()
+    crate::engine::hooks::is_hooked() && is_on()
 }
 
 /// Sets `errno`, and returns what a function returns that fails.

@@ -7,8 +7,7 @@ use core::ptr::null;
 
 use super::descriptor::value_at;
 use super::{errno, fortified, hooked, in_kernel, nanos, set_errno, uninterrupted};
-use crate::engine::facade::watch::{self, Interest};
-use crate::engine::facade::{self};
+use crate::engine::hooks::watch::{self, Interest};
 use crate::sys::{clock, signal};
 
 /// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
@@ -62,7 +61,7 @@ pub(super) fn until_any(
         // An end or an error comes unasked, and `select` may not count it: then it comes at once, always.
         if in_vain > IN_VAIN {
             let pause = clock::now().saturating_add(PAUSE);
-            facade::sleep_until(deadline.unwrap_or(u64::MAX).min(pause));
+            crate::thread::Thread::sleep_until(deadline.unwrap_or(u64::MAX).min(pause));
         }
         watch::wait_for_any(kept.get_or_insert_with(&interests), deadline)
     })

@@ -13,7 +13,8 @@ use core::ffi::c_int;
 
 use super::descriptor::{can_be_written, is_nonblocking};
 use super::{count_parked, errno, exported, fail, hooked, set_errno};
-use crate::engine::facade::{Operation, blocking, operate};
+use crate::engine::facade::blocking;
+use crate::engine::hooks::{Operation, operate};
 
 /// Makes `look`, which does not wait, until it has an answer. In between it waits for those that `kind` and `id` name;
 /// `real` makes the call that waits.

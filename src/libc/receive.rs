@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_void};
 use super::descriptor::{Buffers, can_be_written, is_stream, run, run_all, value_at};
 use super::{fortified, hooked, in_kernel};
 use crate::engine::facade::may_block;
-use crate::engine::facade::watch::Purpose;
+use crate::engine::hooks::watch::Purpose;
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Calls with one of these flags do not wait, as a rule.

@@ -6,7 +6,7 @@ use core::ptr::null_mut;
 use super::descriptor::{is_there, value_at};
 use super::poll::{after, block, for_time, until_any};
 use super::{hooked, uninterrupted};
-use crate::engine::facade::watch::Interest;
+use crate::engine::hooks::watch::Interest;
 use crate::sys::clock;
 
 const BITS: usize = u64::BITS as usize;

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 
 use super::descriptor::{Buffers, is_there, run_all};
 use super::{hooked, in_kernel};
-use crate::engine::facade::watch::Purpose;
+use crate::engine::hooks::watch::Purpose;
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// The kernel connects the socket in such a call, or counts the calls: they are made as a whole.

@@ -9,8 +9,8 @@ use core::ffi::{c_int, c_uint};
 
 use super::descriptor::value_at;
 use super::{count_parked, deadline_on, hooked, nanos, read, repeated};
-use crate::engine::facade::{sleep_until, yield_now};
 use crate::sys::clock;
+use crate::thread::Thread;
 
 /// How long a sleep relies on a clock that may jump: it ends as late as this at most.
 const TRUST: u64 = 1_000_000_000;
@@ -21,8 +21,8 @@ fn sleep_on(clock: libc::clockid_t, time: u64) {
     loop {
         let end = deadline_on(clock, time);
         match clock {
-            libc::CLOCK_MONOTONIC => sleep_until(end),
-            _ => sleep_until(end.min(clock::now().saturating_add(TRUST))),
+            libc::CLOCK_MONOTONIC => Thread::sleep_until(end),
+            _ => Thread::sleep_until(end.min(clock::now().saturating_add(TRUST))),
         }
         if read(clock) >= time {
             return;
@@ -33,7 +33,7 @@ fn sleep_on(clock: libc::clockid_t, time: u64) {
 /// Sleeps for `nanos`.
 fn sleep_for(nanos: u64) {
     count_parked();
-    sleep_until(clock::now().saturating_add(nanos));
+    Thread::sleep_until(clock::now().saturating_add(nanos));
 }
 
 /// `clock_nanosleep` in the kernel.
@@ -102,7 +102,7 @@ hooked! {
     }
 
     fn sched_yield() -> c_int {
-        yield_now();
+        Thread::yield_now();
         0
     }
 

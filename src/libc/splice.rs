@@ -10,7 +10,7 @@ use super::descriptor::{
 };
 use super::{errno, hooked, set_errno};
 use crate::engine::facade::may_block;
-use crate::engine::facade::watch::Purpose;
+use crate::engine::hooks::watch::Purpose;
 
 /// The least that is sent at once: a socket that is ready for writing has room for it.
 const LITTLE: usize = 16 << 10;

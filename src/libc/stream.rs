@@ -15,7 +15,7 @@ use core::ffi::{c_int, c_void};
 use super::descriptor::{Buffers, Nature, ready_then, run, run_all};
 use super::{errno, fortified, hooked, set_errno};
 use crate::engine::facade::may_block;
-use crate::engine::facade::watch::Purpose;
+use crate::engine::hooks::watch::Purpose;
 
 /// The transfer of buffers, to read or to write them; `real` makes libc's call.
 ///

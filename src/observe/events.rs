@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use super::observer::{self, EVENTS, listens};
 use super::queue::Queue;
-use crate::engine::facade::{Identity, helper};
+use crate::engine::facade::spawn_helper;
+use crate::engine::inspect::Identity;
 #[cfg(green)]
 use crate::engine::probe::BlockedPlace;
 
@@ -80,7 +81,7 @@ pub fn publish_events() -> io::Result<()> {
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     if !*begun {
-        helper::spawn("gt-events", helper::OBSERVER_STACK, Box::new(live))?;
+        spawn_helper("gt-events", Box::new(live))?;
         observer::add(EVENTS);
         *begun = true;
     }

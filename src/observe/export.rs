@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use super::measure::metrics_of;
 use crate::engine::facade::Backend;
+use crate::engine::public::{BlockedPlace, Histogram, Metrics, Mode};
 use crate::observe::figures::{FIGURES, Figure, Value};
-use crate::runtime::{BlockedPlace, Histogram, Metrics, Mode};
 
 const BLOCKED_CALLS: &str = "greenthread_blocked_calls_total";
 const BLOCKED_CALLS_HELP: &str =
@@ -33,7 +33,7 @@ fn full_name(figure: &Figure) -> String {
 /// Writes the figures of all runtimes of the process in Prometheus' text format, version 0.0.4.
 ///
 /// A server answers a request for `/metrics` with it; the content type is `text/plain; version=0.0.4`. The
-/// names are those of the fields of [`Metrics`](crate::runtime::Metrics), between `greenthread_` and the unit. Each sample has
+/// names are those of the fields of [`Metrics`](crate::engine::public::Metrics), between `greenthread_` and the unit. Each sample has
 /// the label `runtime`, the number of the runtime in the order of the starts; some have `processor`, or the `call` and the
 /// place (`spawned_at`) of threads that block kernel threads. Times are in the histograms only while they are measured
 /// ([`measure`](super::measure)).
@@ -241,8 +241,8 @@ mod publish {
 
     use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, full_name, metrics_of};
     use crate::engine::facade::{Backend, Running};
+    use crate::engine::public::{Bucket, Histogram, Metrics};
     use crate::observe::figures::{FIGURES, Value};
-    use crate::runtime::{Bucket, Histogram, Metrics};
 
     /// A histogram that was published before: the number of its runtime, its name and part, and what it was like.
     type Published = ((usize, &'static str, &'static str), Histogram);

@@ -5,7 +5,7 @@
 //! field that the engine's `metrics_of` fills in, and a row.
 
 use self::Value::{Counter, Gauge, Times};
-use crate::runtime::{Histogram, Metrics};
+use crate::engine::public::{Histogram, Metrics};
 
 /// The figures of a runtime, as the socket tells them.
 #[derive(Default)]

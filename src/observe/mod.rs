@@ -24,7 +24,7 @@
 //! ```
 //!
 //! That is: the time since the first runtime was started; the number of the runtime; the figures with the names that they
-//! have in [`Metrics`](crate::runtime::Metrics), `processors` being their number; how many processors sleep, and how many
+//! have in [`Metrics`](crate::engine::public::Metrics), `processors` being their number; how many processors sleep, and how many
 //! look for work; how many kernel threads are blocked in the kernel (or compute) without a processor; and how many ready
 //! threads wait at each processor. The line of a runtime of kernel threads has `mode=kernel` behind the number, and ends
 //! with `processors`.
@@ -82,7 +82,6 @@ mod elf;
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 mod events;
 mod export;
-#[cfg(green)]
 mod figures;
 #[cfg(green)]
 #[allow(
@@ -105,6 +104,7 @@ mod queue;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
+#[cfg(green)]
 mod runtimes;
 mod schedtrace;
 #[cfg_attr(not(green), path = "elsewhere.rs")]
@@ -146,6 +146,6 @@ pub use self::trace::{Trace, trace};
 /// Starts a helper that observes.
 #[cfg(green)]
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    use crate::engine::facade::helper;
-    helper::spawn(name, helper::OBSERVER_STACK, Box::new(work))
+    use crate::engine::facade::spawn_helper;
+    spawn_helper(name, Box::new(work))
 }

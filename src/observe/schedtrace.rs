@@ -25,8 +25,8 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use super::figures::{FIGURES, Value};
-use crate::engine::facade::{Backend, Running, helper, is_forked_child};
-use crate::runtime::Mode;
+use crate::engine::facade::{Backend, Running, is_forked_child, spawn_helper};
+use crate::engine::public::Mode;
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {
@@ -35,7 +35,7 @@ pub(super) fn begin(interval: Duration) -> io::Result<()> {
     ONCE.call_once(|| {
         let begin = Instant::now();
         let live = move || live(begin, interval);
-        result = helper::spawn("gt-schedtrace", helper::OBSERVER_STACK, Box::new(live));
+        result = spawn_helper("gt-schedtrace", Box::new(live));
     });
     result
 }

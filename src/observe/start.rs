@@ -18,7 +18,7 @@ use super::{
 };
 use super::{measure, schedtrace};
 use crate::engine::facade::{Backend, read_variable as read};
-use crate::runtime::OnDeadlock;
+use crate::engine::public::OnDeadlock;
 
 /// What is asked for.
 pub(crate) struct Plan {

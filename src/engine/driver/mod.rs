@@ -32,7 +32,7 @@ use std::os::fd::BorrowedFd;
 
 use self::direct::Direct;
 use self::epoll::Epoll;
-pub(crate) use self::source::{Source, closed};
+pub(crate) use self::source::Source;
 pub(crate) use self::transfer::Transfer;
 #[cfg(feature = "io-uring")]
 use self::uring::{Mixed, Uring};

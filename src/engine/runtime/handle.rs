@@ -235,6 +235,25 @@ impl Thread {
         self.0.as_ptr()
     }
 
+    /// The handle to the calling thread.
+    pub(crate) fn current() -> Thread {
+        // SAFETY: the calling thread owns a share; it is only borrowed.
+        Thread::clone(&ManuallyDrop::new(unsafe {
+            Thread::from_raw(own_or_made())
+        }))
+    }
+
+    /// Blocks the current thread until its token is there, or until `deadline` (monotonic nanoseconds).
+    pub(crate) fn park(deadline: Option<u64>) {
+        // SAFETY: the calling thread owns a share, and is here until the wait is over.
+        let own = unsafe { &*own_or_made() };
+        let kind = match own.identity.spawned_at() {
+            Some(_) if me::green().is_none() => &PARK_SPAWNED_KERNEL,
+            _ => &PARK,
+        };
+        own.token.wait(WaitReason::new(kind, &own.token), deadline);
+    }
+
     #[inline]
     pub(super) fn shared(&self) -> &Shared {
         // SAFETY: the data live until the last share is given up, and this is one.
@@ -332,25 +351,6 @@ fn make_own() -> *const Shared {
     own()
 }
 
-/// Returns a handle to the current thread.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::thread;
-///
-/// let worker = thread::Builder::new().name("worker".into());
-/// let name = worker.spawn(|| thread::current().name().map(str::to_owned))?;
-/// assert_eq!(name.join().unwrap().as_deref(), Some("worker"));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn current() -> Thread {
-    // SAFETY: the calling thread owns a share; it is only borrowed.
-    Thread::clone(&ManuallyDrop::new(unsafe {
-        Thread::from_raw(own_or_made())
-    }))
-}
-
 /// Returns whether the current thread is the one behind `thread`.
 pub(super) fn is_current(thread: &Thread) -> bool {
     core::ptr::eq(own(), thread.as_ptr())
@@ -364,24 +364,20 @@ pub(super) fn set_kernel_thread(thread: Thread) {
     forget_at_end(shared);
 }
 
-/// Gives up the share that `set_kernel_thread` has kept. A caller that asks for the current thread later makes a new
+/// Gives up `own`, the share that `set_kernel_thread` has kept. A caller that asks for the current thread later makes a new
 /// handle, without a name.
-///
-/// # Safety
-/// It is called once for each such share, on the thread.
-unsafe fn forget(shared: *const Shared) {
+fn forget(own: Thread) {
     Identity::set_own(core::ptr::null());
     KernelThread::forget_own_identity();
-    // SAFETY: the share is given up once.
-    epoch::leave_kernel_thread(unsafe { Thread::from_raw(shared) });
+    epoch::leave_kernel_thread(own);
 }
 
 /// Makes the key whose destructor gives up a kernel thread's share; `None` if the system has no key left.
 #[cfg(green)]
 pub(super) fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn destroy(shared: *mut libc::c_void) {
-        // SAFETY: libc calls this once, with what `forget_at_end` has stored.
-        unsafe { forget(shared.cast()) }
+        // SAFETY: libc calls this once, with the share that `forget_at_end` has stored.
+        forget(unsafe { Thread::from_raw(shared.cast()) });
     }
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
@@ -405,8 +401,8 @@ fn forget_at_end(shared: *const Shared) {
     struct Share(*const Shared);
     impl Drop for Share {
         fn drop(&mut self) {
-            // SAFETY: the thread-local's destructor runs once.
-            unsafe { forget(self.0) }
+            // SAFETY: the share of `set_kernel_thread`; this destructor runs once.
+            forget(unsafe { Thread::from_raw(self.0) });
         }
     }
     thread_local! {
@@ -430,17 +426,6 @@ fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
         let others = Shares::count(shares).saturating_sub(OWN);
         facts.number("handles", others as u64);
     }
-}
-
-/// Blocks the current thread until its token is there, or until `deadline` (monotonic nanoseconds).
-pub(crate) fn park(deadline: Option<u64>) {
-    // SAFETY: the calling thread owns a share, and is here until the wait is over.
-    let own = unsafe { &*own_or_made() };
-    let kind = match own.identity.spawned_at() {
-        Some(_) if me::green().is_none() => &PARK_SPAWNED_KERNEL,
-        _ => &PARK,
-    };
-    own.token.wait(WaitReason::new(kind, &own.token), deadline);
 }
 
 /// How the end of a thread becomes known.

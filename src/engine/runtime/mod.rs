@@ -36,6 +36,8 @@ use self::kernel::KernelBackend;
 use self::metrics::Metrics;
 use self::options::{Driver, Mode, RuntimeOptions};
 use crate::engine::atomic::Ordering;
+#[cfg(green)]
+use crate::engine::sched::handlers;
 use crate::engine::sched::{Cluster, current, fork, resize};
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
@@ -172,6 +174,18 @@ impl Backend {
             Backend::Green(cluster) => green::metrics_of(cluster),
             Backend::Kernel(backend) => backend.metrics(),
         }
+    }
+
+    /// Returns whether a runtime preempts its threads by `signal`.
+    #[cfg(green)]
+    pub(crate) fn preempts_with(signal: i32) -> bool {
+        handlers::is_reserved(signal)
+    }
+
+    /// Returns whether the program itself has said that it ignores `signal`.
+    #[cfg(green)]
+    pub(crate) fn program_ignores(signal: i32) -> bool {
+        handlers::are_ignored(signal)
     }
 
     /// Returns the signal that preempts its threads, if these are green.

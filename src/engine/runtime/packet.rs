@@ -76,12 +76,12 @@ const LARGE: usize = 4 << 10;
 #[repr(C)]
 struct Packet<T, F = ()> {
     shared: Shared,
-    outcome: UnsafeCell<Outcome<T>>,
+    ending: UnsafeCell<Ending<T>>,
     work: UnsafeCell<MaybeUninit<F>>,
 }
 
 /// The result, once the closure has returned, and the scope, which the thread leaves when the result is gone.
-struct Outcome<T> {
+struct Ending<T> {
     result: Option<Result<T>>,
     scope: Option<Arc<Members>>,
 }
@@ -100,11 +100,11 @@ impl<T, F> Packet<T, F> {
     /// Drops the result, if there is one.
     ///
     /// # Safety
-    /// The outcome belongs to the caller: see the file's header.
+    /// The ending belongs to the caller: see the file's header.
     unsafe fn drop_result(&self) {
-        // SAFETY: no other thread reaches the outcome.
-        let outcome = unsafe { &mut *self.outcome.get() };
-        let (result, scope) = (outcome.result.take(), outcome.scope.take());
+        // SAFETY: no other thread reaches the ending.
+        let ending = unsafe { &mut *self.ending.get() };
+        let (result, scope) = (ending.result.take(), ending.scope.take());
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
             die("a thread's result panicked while it was dropped");
@@ -128,7 +128,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
         // In place: a move would read what was just written, in wider words, and wait for that.
         packet.write(Packet {
             shared: Shared::new(identity, shares, Packet::<T, F>::act),
-            outcome: UnsafeCell::new(Outcome {
+            ending: UnsafeCell::new(Ending {
                 result: None,
                 scope,
             }),
@@ -158,12 +158,12 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 let call =
                     || unsafe { __rust_begin_short_backtrace(packet.work.get().cast::<F>()) };
                 let result = catch_unwind(AssertUnwindSafe(call));
-                // SAFETY: the outcome is the thread's until it has ended, and after `finish` if that says so.
+                // SAFETY: the ending is the thread's until it has ended, and after `finish` if that says so.
                 unsafe {
-                    let outcome = &mut *packet.outcome.get();
+                    let ending = &mut *packet.ending.get();
                     let needs_dropping =
-                        needs_drop::<T>() || result.is_err() || outcome.scope.is_some();
-                    outcome.result = Some(result);
+                        needs_drop::<T>() || result.is_err() || ending.scope.is_some();
+                    ending.result = Some(result);
                     if needs_dropping && shares.finish() {
                         packet.drop_result();
                     }
@@ -173,7 +173,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
             _ => {
                 // First: the closure may panic while it is dropped.
                 if shares.finish() {
-                    // SAFETY: `finish` says that the outcome is the caller's.
+                    // SAFETY: `finish` says that the ending is the caller's.
                     unsafe { packet.drop_result() };
                 }
                 // SAFETY: as above; the closure was not run.
@@ -309,14 +309,27 @@ impl ThreadOptions {
         T: Send,
     {
         self.check()?;
-        let scope = scope.map(Scope::members);
-        // SAFETY: the caller's closure and result outlive the thread.
-        unsafe {
-            if size_of::<F>() > LARGE {
-                return self.start(backend, scope, Box::new(f));
-            }
-            self.start(backend, scope, f)
+        let identity = Identity::new(self.name.take(), Some(Location::caller()));
+        let (shares, scope) = (Shares::new(), scope.map(Scope::enter));
+        let packet = if size_of::<F>() > LARGE {
+            let f = MaybeUninit::new(Box::new(f));
+            Packet::<T, Box<F>>::create(identity, shares, scope, f)
+        } else {
+            Packet::<T, F>::create(identity, shares, scope, MaybeUninit::new(f))
+        };
+        // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
+        // outlives the thread.
+        let (thread, job) = unsafe { (Thread::from_raw(packet), Job::from_raw(packet)) };
+        let mut joiner = JoinHandle {
+            thread: ManuallyDrop::new(thread),
+            kernel: None,
+            packet: PhantomData,
+        };
+        match backend {
+            Backend::Green(cluster) => spawn::start(cluster, &self, job)?,
+            Backend::Kernel(kernel) => joiner.kernel = Some(Box::new(kernel.spawn(&self, job)?)),
         }
+        Ok(joiner)
     }
 
     // Inlined, a thread without options costs no look at them.
@@ -329,39 +342,6 @@ impl ThreadOptions {
             panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
         }
         self.stack_size.map_or(Ok(()), check_stack_size)
-    }
-
-    /// # Safety
-    /// As for [`ThreadOptions::spawn_unchecked`].
-    #[track_caller]
-    unsafe fn start<F, T>(
-        &mut self,
-        backend: Backend,
-        scope: Option<Arc<Members>>,
-        f: F,
-    ) -> io::Result<JoinHandle<T>>
-    where
-        F: FnOnce() -> T + Send,
-        T: Send,
-    {
-        if let Some(scope) = &scope {
-            scope.enter();
-        }
-        let identity = Identity::new(self.name.take(), Some(Location::caller()));
-        let packet = Packet::<T, F>::create(identity, Shares::new(), scope, MaybeUninit::new(f));
-        // SAFETY: of the two shares one is the joiner's. The other one is the job's; the closure may be sent, and outlives
-        // the thread, as the caller of `spawn_unchecked` says.
-        let (thread, job) = unsafe { (Thread::from_raw(packet), Job::from_raw(packet)) };
-        let mut joiner = JoinHandle {
-            thread: ManuallyDrop::new(thread),
-            kernel: None,
-            packet: PhantomData,
-        };
-        match backend {
-            Backend::Green(cluster) => spawn::start(cluster, self, job)?,
-            Backend::Kernel(kernel) => joiner.kernel = Some(Box::new(kernel.spawn(self, job)?)),
-        }
-        Ok(joiner)
     }
 }
 
@@ -542,9 +522,9 @@ impl<T> JoinHandle<T> {
         if let Some(kernel) = this.kernel.take() {
             kernel.join();
         }
-        // SAFETY: the thread has ended, and leaves the outcome to the joiner.
-        let outcome = unsafe { &mut *this.packet().outcome.get() };
-        let (result, scope) = (outcome.result.take(), outcome.scope.take());
+        // SAFETY: the thread has ended, and leaves the ending to the joiner.
+        let ending = unsafe { &mut *this.packet().ending.get() };
+        let (result, scope) = (ending.result.take(), ending.scope.take());
         if let Some(scope) = scope {
             scope.leave(false);
         }

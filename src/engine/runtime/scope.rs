@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::sys::{perturb, word};
+use crate::engine::sys::{die, perturb, word};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// The data that a scope and its threads share.
@@ -25,12 +25,6 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) fn enter(&self) {
-        if self.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-            crate::engine::sys::die("too many threads in one scope");
-        }
-    }
-
     /// Notes that a thread has given up all that it borrowed. `unhandled` says that it panicked and
     /// was not joined.
     pub(super) fn leave(&self, unhandled: bool) {
@@ -106,7 +100,11 @@ impl<'env> Scope<'_, 'env> {
         (result, members.panicked.load(Ordering::Relaxed))
     }
 
-    pub(super) fn members(&self) -> Arc<Members> {
+    /// Counts a thread that is about to start.
+    pub(super) fn enter(&self) -> Arc<Members> {
+        if self.members.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
+            die("too many threads in one scope");
+        }
         self.members.clone()
     }
 }

@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 
 use libc::pthread_t;
 
-use crate::engine::facade::{Direction, Limit, Source, blocking, thread_id};
+use crate::engine::facade::{Direction, Limit, Source, blocking};
+use crate::engine::hooks::thread_id;
 use crate::libc::{count_parked, hooked};
 use crate::sys::calls;
 

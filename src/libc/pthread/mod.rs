@@ -43,7 +43,8 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use libc::timespec;
 
 use super::{deadline_on, errno, nanos, read, set_errno};
-use crate::engine::facade::{is_forked_child, thread_id};
+use crate::engine::facade::is_forked_child;
+use crate::engine::hooks::thread_id;
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, Waited};
 use crate::wait::queue::Position;
 use crate::wait::{WaitKind, reason};

@@ -22,14 +22,14 @@
 //! Orderings: all are Relaxed, but for the list of histograms (Release, Acquire). A reader sees each bucket as it was at some moment; sums and counts need not fit
 //! together exactly. What the monitor writes to a hold is published by its taking of the processor.
 
+use crate::arch::ticks;
 use crate::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::facade::ticks;
 use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Stopped, Thread};
+use crate::engine::public::Histogram;
 use crate::observe::kept::{ByProcessor, ByWorker, Zeroable, mapped};
-use crate::runtime::Histogram;
 use crate::sys::{atomic_static::AtomicStatic, clock, kernel_thread};
 
 /// The ticks at which measuring was last switched on.

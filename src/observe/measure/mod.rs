@@ -5,11 +5,11 @@ pub(super) mod gather;
 
 use super::observer::{self, MEASURE};
 use crate::engine::facade::Backend;
-use crate::runtime::Metrics;
+use crate::engine::public::Metrics;
 
 /// Starts measuring times, or stops it, in all runtimes of the process.
 ///
-/// The times are in the histograms of [`Metrics`](crate::runtime::Metrics): the scheduling latency and its parts, the
+/// The times are in the histograms of [`Metrics`](crate::engine::public::Metrics): the scheduling latency and its parts, the
 /// runs of threads, and how long blocked threads hold kernel threads. Histograms are never cleared; the
 /// difference of two snapshots tells about the time between them. `GREENTHREAD_METRICS=on` measures from the start.
 ///
@@ -17,7 +17,7 @@ use crate::runtime::Metrics;
 /// reads the clock once and a wake-up once more, and each processor has two pages of memory for it. The first call takes a
 /// millisecond, in which clocks are compared.
 ///
-/// In [`Mode::Kernel`](crate::runtime::Mode::Kernel) the system schedules, and no times are measured.
+/// In [`Mode::Kernel`](crate::engine::public::Mode::Kernel) the system schedules, and no times are measured.
 ///
 /// # Examples
 ///

@@ -8,7 +8,7 @@ use super::common;
 use super::ring::{Ring, rings};
 use super::timeline::{Clock, Timeline};
 use super::words::{Kind, word};
-use crate::engine::facade::ticks;
+use crate::arch::ticks;
 use crate::observe::observer::{self, TRACE};
 use crate::sys::clock;
 #[cfg(green)]

@@ -8,8 +8,9 @@ use core::cell::Cell;
 
 use super::session;
 use super::words::{self, KERNEL, Kind, NUMBER, word};
+use crate::arch::ticks;
 use crate::atomic::{AtomicU32, Ordering};
-use crate::engine::facade::{Identity, ticks};
+use crate::engine::inspect::Identity;
 use crate::engine::probe::Kernel;
 use crate::observe::observer::{TRACE, listens};
 use crate::observe::queue::Queue;

@@ -24,12 +24,12 @@
 use core::ptr;
 
 use super::words::{Kind, LONGEST, word};
+use crate::arch::ticks;
 use crate::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::facade::ticks;
 use crate::engine::probe::{Processor, Seen};
 use crate::observe::kept::{ByProcessor, Zeroable, mapped};
 use crate::sys::{lock::Lock, mm};

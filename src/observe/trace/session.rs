@@ -12,7 +12,7 @@ use super::collect::Collector;
 use super::timeline::Timeline;
 use super::words::SESSION_SHIFT;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::facade::{helper, is_forked_child};
+use crate::engine::facade::{is_forked_child, spawn_helper};
 use crate::observe::observer::{self, TRACE};
 
 /// Whether a trace is being written.
@@ -94,8 +94,7 @@ impl Session {
                 let _ = result.send(collector.collect(|pause| stop.wait(pause)));
             }
         };
-        helper::spawn("gt-trace", helper::OBSERVER_STACK, Box::new(life))
-            .inspect_err(|_| release())?;
+        spawn_helper("gt-trace", Box::new(life)).inspect_err(|_| release())?;
         // It cannot fail: the collector sends first of all.
         let _ = is_ready.recv();
         observer::add(TRACE);

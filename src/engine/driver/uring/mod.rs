@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use io_uring::{opcode, squeue, types};
 
 use super::epoll::Epoll;
-use super::source::{says_would_block, uninterrupted};
+use super::source::says_would_block;
 use super::{Direction, Driver, Limit, Operation, Source, Transfer, sends};
 
 /// Whether there is a ring. The first call starts the keeper.
@@ -117,7 +117,7 @@ impl Driver for Uring {
         let fd = source.as_raw_fd();
         source.check_open()?;
         // SAFETY: the caller's promise.
-        let answer = uninterrupted(|| unsafe { transfer.try_now(fd, flags) });
+        let answer = Source::uninterrupted(|| unsafe { transfer.try_now(fd, flags) });
         if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
             return answer;
         }
