@@ -1,5 +1,5 @@
 //! Says whether the target can have green threads: `cfg(green)`. Elsewhere every thread is a kernel
-//! thread, on std alone (`src/engine/elsewhere`). With `--cfg greenthread_portable`, or with
+//! thread, on std alone (`src/elsewhere`). With `--cfg greenthread_portable`, or with
 //! GREENTHREAD_ELSEWHERE in the environment (nothing that the crate depends on is compiled again), that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
 //!
@@ -9,7 +9,7 @@
 //! `cfg(asan)`, `cfg(tsan)`: the crate is built with AddressSanitizer or ThreadSanitizer, and tells it of green threads.
 //!
 //! `cfg(interposes)`: the crate has functions with libc's names (`src/libc`), those without which green threads are not sound
-//! (`sys::names`). A sanitizer has functions with these names too, by
+//! (`sys::libraries`). A sanitizer has functions with these names too, by
 //! which it learns what a program does, and one program has room for one of each. So they are its own where every
 //! thread is a kernel thread for its sake: with any sanitizer but those two (`src/engine/sys/sanitizer.rs`).
 //!

@@ -81,7 +81,7 @@ use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
 use crate::engine::facade::{Backend, is_forked_child, spawn_helper};
 use crate::sync::Mutex;
 use crate::sys::signal::{self as kernel, Mask, bit};
-use crate::sys::{handler, names};
+use crate::sys::{handler, libraries};
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
 const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;
@@ -321,7 +321,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     }
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
-        names::stay_loaded(); // the forwarder does, and the handlers
+        libraries::stay_loaded(); // the forwarder does, and the handlers
         spawn_helper("greenthread-signals", Box::new(forward))?;
         state.has_forwarder = true;
     }

@@ -160,11 +160,8 @@ impl<'a> Frame<'a> {
 
     /// The system call that the thread is about to make: its number and arguments. So is one that a
     /// signal has interrupted, if the kernel makes it begin anew.
-    ///
-    /// # Safety
-    /// The frame is of code that ran, so the instruction at its program counter can be read.
-    pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
-        // SAFETY: the caller's promise.
+    pub(crate) fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
+        // SAFETY: the frame is of code that ran, so the instruction can be read.
         let is_call = unsafe { *(self.pc() as *const Instruction) == SYSCALL };
         let registers = &self.0.machine.registers;
         let arguments = core::array::from_fn(|i| registers[i] as u64);

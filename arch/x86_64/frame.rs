@@ -102,14 +102,11 @@ impl<'a> Frame<'a> {
 
     /// The system call that the thread is about to make: its number and arguments. So is one that a
     /// signal has interrupted, if the kernel makes it begin anew.
-    ///
-    /// # Safety
-    /// The frame is of code that ran, so the instruction at its program counter can be read.
-    pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
+    pub(crate) fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
         use libc::{REG_R8, REG_R9, REG_R10, REG_RAX, REG_RDI, REG_RDX, REG_RSI};
         let register = |name: i32| self.0.machine.gregs[name as usize];
         let code = self.pc() as *const u8;
-        // SAFETY: the caller's promise; no instruction is this first byte alone.
+        // SAFETY: the frame is of code that ran, so the instruction can be read; no instruction is this first byte alone.
         let is_call = unsafe { *code == SYSCALL[0] && *code.add(1) == SYSCALL[1] };
         let arguments = [REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9];
         is_call.then(|| {

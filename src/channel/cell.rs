@@ -35,7 +35,7 @@ use core::{mem, ptr};
 pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Taken, Waiting};
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
-use crate::sys::{clock, die, word};
+use crate::sys::{die, word};
 use crate::wait::claim::{self, Claimed, Node, Wait};
 use crate::wait::list::{Chain, Crowd, List};
 use crate::wait::{Facts, WaitKind, WaitReason, reason};
@@ -417,7 +417,7 @@ pub(super) fn wait_in_queue<T>(
     state.tell_observers(side, &mut woken);
     drop(state);
     woken.wake();
-    let ended = match wait.wait(deadline.get().map(clock::at)) {
+    let ended = match wait.wait(Some(deadline.get())) {
         claim::Ended::Taken(_) => ended(&node),
         claim::Ended::TimedOut => {
             let mut state = channel.lock();

@@ -31,7 +31,7 @@ pub(crate) use super::sched::current::may_block;
 pub(crate) use super::sched::current::{
     PreemptionOff, blocking, is_preemption_off, mark, preemption_off,
 };
-use super::sched::{current, enter, helper, switch::Action};
+use super::sched::{current, enter, spawner, switch::Action};
 pub(crate) use super::sched::{
     fork::is_child as is_forked_child,
     hooked::unhooked,
@@ -70,5 +70,5 @@ impl Thread {
 /// Starts a kernel thread that works for the runtime, and runs no handler of the program's.
 #[cfg(any(green, feature = "observe"))]
 pub(crate) fn spawn_helper(name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-    helper::spawn(name, helper::OBSERVER_STACK, work)
+    spawner::spawn_helper(name, spawner::OBSERVER_STACK, work)
 }

@@ -43,12 +43,9 @@ pub(crate) mod wait;
 
 // Everything but Linux on x86-64 or aarch64, with glibc: kernel threads, by way of std alone.
 #[cfg(not(green))]
-#[allow(unsafe_code, reason = "a record that there is none of")]
-pub(crate) mod elsewhere;
+pub(crate) use crate::elsewhere::{arch, sys};
 #[cfg(not(green))]
-pub(crate) use self::elsewhere::{arch, sys};
-#[cfg(not(green))]
-use self::elsewhere::{sched, stack};
+use crate::elsewhere::{sched, stack};
 
 /// What users see of threads and runtimes: `greenthread::thread` and `greenthread::runtime` say it again.
 pub(crate) mod public {

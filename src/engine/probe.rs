@@ -35,7 +35,7 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::sched::Identity;
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 
 /// Who observes, in the observer's own bits; 0: nobody.
 static WORD: AtomicU32 = AtomicU32::new(0);

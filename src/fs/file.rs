@@ -13,8 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::SystemTime;
 
-use crate::engine::facade::Nature;
-use crate::engine::facade::may_block;
+use crate::engine::facade::{Nature, may_block};
 use crate::io::macros::{descriptor, read_through, write_by_reference};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.

@@ -26,8 +26,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::atomic::{AtomicBool, Ordering};
-use crate::engine::facade::may_block;
-use crate::engine::facade::{Direction, Limit, Source};
+use crate::engine::facade::{Direction, Limit, Source, may_block};
 use crate::sys::calls;
 use crate::sys::mm::page as page_size;
 use crate::thread::Thread;

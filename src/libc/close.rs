@@ -57,13 +57,13 @@ pub(super) unsafe fn by_number(number: c_long, a: usize, b: usize, c: usize) -> 
     }
 }
 
-unsafe extern "C" fn has_closed(fd: usize, answer: c_int) -> c_int {
+extern "C" fn has_closed(fd: usize, answer: c_int) -> c_int {
     after(fd as c_int);
     answer
 }
 
 /// It may have been closed, or not.
-unsafe extern "C" fn cancelled(fd: usize) {
+extern "C" fn cancelled(fd: usize) {
     after(fd as c_int);
 }
 
@@ -79,37 +79,32 @@ around! {
 }
 
 interposed! {
-    fn dup2(from: c_int, to: c_int) -> c_int {
-        // SAFETY: the caller's arguments.
-        let real = || unsafe { dup2::real(from, to) };
+    fn dup2(from: c_int, to: c_int) -> c_int where real() {
         if from == to { real() } else { closing(to, real) }
     }
 
-    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
-        // SAFETY: the caller's arguments.
-        let real = || unsafe { dup3::real(from, to, flags) };
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int where real() {
         if from == to { real() } else { closing(to, real) }
     }
 
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        let watches = flags == 0 && !is_forked_child();
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int where real() {
+        if flags != 0 {
+            return real();
+        }
+        let watches = !is_forked_child();
         if watches {
             watch::watched_from(first, last).for_each(watch::closing);
         }
-        if flags == 0 {
-            Nature::forget_all(first, last);
-        }
-        // SAFETY: the caller's arguments.
-        let answer = unsafe { close_range::real(first, last, flags) };
+        Nature::forget_all(first, last);
+        let answer = real();
         if watches {
             watch::watched_from(first, last).for_each(watch::look_again);
         }
         answer
     }
 
-    fn shutdown(fd: c_int, how: c_int) -> c_int {
-        // SAFETY: the caller's arguments.
-        let answer = unsafe { shutdown::real(fd, how) };
+    fn shutdown(fd: c_int, how: c_int) -> c_int where real() {
+        let answer = real();
         after(fd);
         answer
     }

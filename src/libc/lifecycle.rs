@@ -8,74 +8,62 @@
 use core::ffi::{c_int, c_void};
 
 use super::macros::interposed;
+use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::unloaded_by;
+#[cfg(answers)]
+use crate::engine::hooks::{after_vfork, before_vfork, reveal_all};
+
+type Start = extern "C" fn(*mut c_void) -> c_int;
 
 interposed! {
-    fn dlclose(library: *mut c_void) -> c_int {
-        // SAFETY: the caller's argument.
-        unloaded_by(|| unsafe { dlclose::real(library) })
+    fn dlclose(library: *mut c_void) -> c_int where real() {
+        unloaded_by(real)
     }
 }
 
 #[cfg(answers)]
-mod children {
-    use super::*;
-    use crate::engine::facade::is_forked_child;
-    use crate::engine::hooks::{after_vfork, before_vfork, reveal_all};
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+extern "C" fn vfork() -> libc::pid_t {
+    crate::arch::vfork!(before_vfork, after_vfork)
+}
 
-    type Start = extern "C" fn(*mut c_void) -> c_int;
-
-    #[unsafe(no_mangle)]
-    #[unsafe(naked)]
-    unsafe extern "C" fn vfork() -> libc::pid_t {
-        crate::arch::vfork!(before_vfork, after_vfork)
-    }
-
-    interposed! {
-        fn _Fork() -> libc::pid_t {
-            // SAFETY: it takes nothing.
-            let pid = unsafe { _Fork::real() };
-            if pid == 0 {
-                is_forked_child();
-            }
-            pid
+#[cfg(answers)]
+interposed! {
+    fn _Fork() -> libc::pid_t where real() {
+        let pid = real();
+        if pid == 0 {
+            is_forked_child();
         }
+        pid
+    }
 
-        // libc's has three arguments that need not be there; then they are not looked at.
-        fn clone(
-            start: Start,
-            stack: *mut c_void,
-            flags: c_int,
-            argument: *mut c_void,
-            parent: *mut libc::pid_t,
-            thread_pointer: *mut c_void,
-            child: *mut libc::pid_t,
-        ) -> c_int {
-            // SAFETY: the caller's arguments.
-            let real = |start, argument| unsafe {
-                clone::real(start, stack, flags, argument, parent, thread_pointer, child)
-            };
-            if flags & libc::CLONE_VM == 0 {
-                // The child has a copy of this.
-                let mut begin = (start, argument);
-                return real(begin_copy, (&raw mut begin).cast());
-            }
-            if flags & (libc::CLONE_THREAD | libc::CLONE_SETTLS) != 0 {
-                return real(start, argument);
-            }
-            let was_seen = before_vfork();
-            let pid = real(start, argument);
-            if was_seen && (pid < 0 || flags & libc::CLONE_VFORK != 0) {
-                reveal_all();
-            }
-            pid
+    // libc's has three arguments that need not be there; then they are not looked at.
+    fn clone(
+        start: Start, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+        parent: *mut libc::pid_t, thread_pointer: *mut c_void, child: *mut libc::pid_t,
+    ) -> c_int where real(start, argument) {
+        if flags & libc::CLONE_VM == 0 {
+            // The child has a copy of this.
+            let mut begin = (start, argument);
+            return real(begin_copy, (&raw mut begin).cast());
         }
+        if flags & (libc::CLONE_THREAD | libc::CLONE_SETTLS) != 0 {
+            return real(start, argument);
+        }
+        let was_seen = before_vfork();
+        let pid = real(start, argument);
+        if was_seen && (pid < 0 || flags & libc::CLONE_VFORK != 0) {
+            reveal_all();
+        }
+        pid
     }
+}
 
-    extern "C" fn begin_copy(begin: *mut c_void) -> c_int {
-        is_forked_child();
-        // SAFETY: the child's copy of what `clone` has put there.
-        let (start, argument) = unsafe { *begin.cast::<(Start, *mut c_void)>() };
-        start(argument)
-    }
+#[cfg(answers)]
+extern "C" fn begin_copy(begin: *mut c_void) -> c_int {
+    is_forked_child();
+    // SAFETY: the child's copy of what `clone` has put there.
+    let (start, argument) = unsafe { *begin.cast::<(Start, *mut c_void)>() };
+    start(argument)
 }

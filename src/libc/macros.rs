@@ -8,9 +8,12 @@
 //! | [`hooked`] | ours, on a green thread that may be parked; any other thread goes on in libc's |
 //! | [`around`] | ours, which leave no frame below what they call, and libc's |
 //!
+//! A function of [`interposed`] or [`hooked`] may be declared `where real(fd)`: in its body `real(fd)` calls libc's function
+//! with that `fd`, and with the arguments of the caller for all others.
+//!
 //! `dlsym(RTLD_NEXT)` finds libc's functions: those of [`interposed`] when the program is loaded, and not in a child of
 //! `_Fork`, where the loader's lock may be held for ever; the others at their first use. Where ours are not found before
-//! libc's (`sys::names`), and in a static program, which has no `dlsym`, there are no green threads. Beside a sanitizer
+//! libc's (`sys::libraries`), and in a static program, which has no `dlsym`, there are no green threads. Beside a sanitizer
 //! that learns from calls of libc's functions, it is the sanitizer's that are called.
 //!
 //! Orderings: an address is all that there is to see, so Relaxed.
@@ -65,18 +68,17 @@ impl Real {
     #[cold]
     pub(super) fn find(&self) -> usize {
         let sanitizers = sanitizer::interceptor(self.name).filter(|_| !self.is_libcs);
-        let (name, version) = (self.name.as_ptr(), self.version.as_ptr());
-        // SAFETY: dlsym and dlvsym with valid names.
-        let found = sanitizers.unwrap_or_else(|| unsafe {
-            let versioned = match self.version.is_empty() {
-                true => core::ptr::null_mut(),
-                false => libc::dlvsym(libc::RTLD_NEXT, name, version),
-            };
-            match versioned.is_null() {
-                true => libc::dlsym(libc::RTLD_NEXT, name) as usize,
-                false => versioned as usize,
+        let mut found = sanitizers.unwrap_or(0);
+        // SAFETY: dlvsym and dlsym get names that end with a NUL.
+        unsafe {
+            if found == 0 && !self.version.is_empty() {
+                let version = self.version.as_ptr();
+                found = libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version) as usize;
             }
-        });
+            if found == 0 {
+                found = libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) as usize;
+            }
+        }
         self.address.store(found, Relaxed);
         found
     }
@@ -131,6 +133,18 @@ macro_rules! libc_functions {
 }
 pub(super) use libc_functions;
 
+/// Declares `$real`, a closure for a body: it calls libc's function `$name`, with new values for the arguments in its own
+/// brackets, and the caller's for the others.
+macro_rules! real {
+    ($name:ident($($argument:ident),*)) => {};
+    ($name:ident($($argument:ident),*) $real:ident($($new:ident),*)) => {
+        // SAFETY: libc's function gets what its caller has given to ours, or a part of it: a body changes flags, time-outs,
+        // numbers of descriptors, and leaves out what is done already of a buffer.
+        let $real = move |$($new),*| unsafe { $name::real($($argument),*) };
+    };
+}
+pub(super) use real;
+
 /// Runs `$find` when the program, or the library that the crate is in, is loaded.
 macro_rules! when_loaded {
     ($find:expr) => {
@@ -161,13 +175,17 @@ pub(super) use exported;
 /// [`exported`], with libc's functions behind them. A thread must not be cancelled in the body.
 macro_rules! interposed {
     ($(
-        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
+            $(where $real:ident($($new:ident),*))? $body:block
     )*) => {
         $crate::libc::macros::libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
         }
         $crate::libc::macros::exported! {
-            $(fn $name($($argument: $Type),*) -> $Result $body)*
+            $(fn $name($($argument: $Type),*) -> $Result {
+                $crate::libc::macros::real!($name($($argument),*) $($real($($new),*))?);
+                $body
+            })*
         }
         $crate::libc::macros::when_loaded!(for real in [$(&$name::REAL),*] {
             real.find();
@@ -182,7 +200,8 @@ pub(super) use interposed;
 /// with no frame of ours below it.
 macro_rules! hooked {
     ($(
-        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
+            $(where $real:ident($($new:ident),*))? $body:block
     )*) => {
         $crate::libc::macros::libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
@@ -191,7 +210,10 @@ macro_rules! hooked {
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
-                unsafe extern "C-unwind" fn parking($($argument: $Type),*) -> $Result $body
+                extern "C-unwind" fn parking($($argument: $Type),*) -> $Result {
+                    $crate::libc::macros::real!($name($($argument),*) $($real($($new),*))?);
+                    $body
+                }
                 extern "C" fn way() -> *const () {
                     match $crate::libc::is_hooked() {
                         true => parking as *const (),
@@ -223,7 +245,7 @@ macro_rules! around {
             #[unsafe(naked)]
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
                 #[allow(unused_variables, reason = "whoever is called gets them")]
-                unsafe extern "C" fn before(
+                extern "C" fn before(
                     $($argument: $Type),*
                 ) -> $crate::sys::unwinding::Next $before
                 $crate::sys::unwinding::call_around!(before, $after, $unwound)

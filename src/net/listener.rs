@@ -21,8 +21,7 @@ use std::sync::{Arc, PoisonError};
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
-use crate::engine::facade::Source;
-use crate::engine::facade::is_forked_child;
+use crate::engine::facade::{Source, is_forked_child};
 use crate::sync::Mutex;
 use crate::sys::calls;
 

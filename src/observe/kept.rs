@@ -7,7 +7,7 @@ use core::cell::UnsafeCell;
 
 use crate::atomic::Ordering::{Acquire, Release};
 use crate::engine::probe::Processor;
-use crate::sys::{atomic_static::AtomicStatic, lock::Lock, mm};
+use crate::sys::{lock::Lock, mm, statics::AtomicStatic};
 
 const IN_A_PIECE: usize = 256;
 /// So a million processors can be kept: there may be as many in the life of a process that often starts a runtime.

@@ -24,9 +24,9 @@ use std::io::{self, Write as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use super::figures::{FIGURES, Value};
 use crate::engine::facade::{Backend, Running, is_forked_child, spawn_helper};
 use crate::engine::public::Mode;
+use crate::observe::figures::{FIGURES, Value};
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {

@@ -39,7 +39,7 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::facade::{self};
+use crate::engine::facade;
 use crate::sys::backoff::Backoff;
 use crate::sys::{clock, word};
 use crate::wait::queue::{Position, State, WaitQueue, Waited};

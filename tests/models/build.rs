@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 /// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
 const PROTOCOLS: &[(&str, &[&str])] = &[
     ("ticket", &[TICKET]),
-    ("ownership", &[OWNERSHIP, FENCE]),
+    ("ownership", &[OWNERSHIP, LOCK]),
     ("idle", &[IDLE]),
     ("wake", &[WAKE]),
     ("post", &[POST]),
@@ -55,6 +55,12 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         pub(crate) use crate::engine::sched::thread::waiter::{Parking, Waiter};",
     ),
     (
+        STATICS,
+        &["the atomic static"],
+        "use core::ptr;
+        use crate::engine::atomic::{AtomicPtr, Ordering, const_fn};",
+    ),
+    (
         IDLE,
         &["the idle word", "the deadline that is watched"],
         "use crate::engine::atomic::{AtomicU64, Ordering::{Relaxed, SeqCst}, const_fn, fence};
@@ -64,8 +70,14 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         OWNERSHIP,
         &["the ownership word"],
-        "use core::{mem, ptr::{self, NonNull}};
+        "use core::{mem, ptr};
         use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::sys::perturb;",
+    ),
+    (
+        PLACES,
+        &["the places"],
+        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;",
     ),
     (

@@ -135,7 +135,7 @@ models! {
     live_count: one_ends two_end one_ends_outside two_end_outside one_is_spawned_late one_spawns_and_ends asked;
     shares: detached detached_without_result detached_beside_a_handle held_by_another;
     hiding: handlers_return the_second_handler_is_left the_first_handler_is_left both_handlers_are_left;
-    places: taken_beside_a_sweep taken_again_beside_a_sweep taken_beside_two_changes handed_on;
+    places: taken_by_one taken_again_by_another taken_beside_two_changes handed_on;
     snapshot: looked_at looked_at_elsewhere looked_at_while_it_blocks named;
     turns: green_to_green kernel_to_green green_to_kernel kernel_to_kernel the_caller_changes;
     claim: two_lists two_lists_and_a_deadline;

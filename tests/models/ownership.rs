@@ -1,7 +1,7 @@
 //! Models of ownership. One kernel thread that owns the one processor, and the monitor that takes
 //! it; where a third kernel thread is needed to receive it, the monitor plays it.
 
-use std::{ptr::NonNull, sync::Arc};
+use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 
@@ -11,7 +11,7 @@ use crate::atomic::{
     fence,
 };
 use crate::sched::processor::Ownership;
-use crate::sys::fence::entry_fence;
+use crate::sys::lock::entry_fence;
 
 /// What only the owner may touch: a run queue, say.
 struct Processor {
@@ -27,7 +27,7 @@ struct Worker {
 }
 
 struct World {
-    processor: Processor,
+    processor: &'static Processor,
     first: Worker,
     second: Worker,
     /// Of the one green thread, number 1: preemption off.
@@ -47,21 +47,17 @@ impl World {
             tick: AtomicU32::new(0),
         };
         let world = Arc::new(World {
-            processor: Processor {
+            processor: Box::leak(Box::new(Processor {
                 queue: UnsafeCell::new(0),
-            },
+            })),
             first: worker(),
             second: worker(),
             off: AtomicU32::new(0),
             ready: AtomicU32::new(0),
         });
-        world.first.owns.assign(world.processor());
+        world.first.owns.assign(world.processor);
         world.first.current.store(GREEN, Relaxed);
         world
-    }
-
-    fn processor(&self) -> NonNull<Processor> {
-        NonNull::from(&self.processor)
     }
 
     /// The processor's owner uses it. A race here is two owners, or one that does not see what the
@@ -105,7 +101,7 @@ impl World {
         let taken = self
             .first
             .owns
-            .retake(self.processor(), || fence(SeqCst), unchanged);
+            .retake(self.processor, || fence(SeqCst), unchanged);
         if taken {
             self.work();
         }

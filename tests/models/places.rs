@@ -1,5 +1,5 @@
-//! Models of a table's places: threads take places and give them back, or are gone without a word, while another one
-//! sweeps. What a place has is its owner's, and one thread's only.
+//! Models of a table's places: threads take places and give them back, or are gone without a word. What a place has is
+//! its owner's, and one thread's only.
 
 use std::sync::atomic::{AtomicI32 as Untracked, Ordering::Relaxed as Plain};
 
@@ -9,11 +9,13 @@ use crate::atomic::{
     AtomicBool, Cell,
     Ordering::{Acquire, Release},
 };
-use crate::sched::places::{Place, Placed, Places};
+use crate::sched::places::{Place, Places};
 
 struct World {
     places: Places,
     table: Vec<Thing>,
+    /// The threads that are gone, by their numbers.
+    gone: Vec<AtomicBool>,
 }
 
 struct Thing {
@@ -21,47 +23,34 @@ struct Thing {
     /// Who has it, as it believes.
     owner: Untracked,
     data: Cell<i32>,
-    /// The threads that are gone, by their numbers.
-    gone: &'static [AtomicBool],
-}
-
-impl Placed for Thing {
-    fn place(&self) -> &Place {
-        &self.place
-    }
-
-    /// The kernel's answer is never out of date, as a load's might be. Acquire: what the thread has done.
-    fn is_gone(&self, thread: i32) -> bool {
-        let gone = &self.gone[thread as usize];
-        gone.compare_exchange(true, true, Acquire, Acquire).is_ok()
-    }
-
-    fn clear(&self) {
-        self.data.set(0);
-        self.owner.store(0, Plain);
-    }
 }
 
 impl World {
     fn new(size: usize) -> &'static World {
-        let gone: Vec<_> = (0..8).map(|_| AtomicBool::new(false)).collect();
-        let gone: &'static [AtomicBool] = gone.leak();
         let thing = |_| Thing {
             place: Place::new(),
             owner: Untracked::new(0),
             data: Cell::new(0),
-            gone,
         };
         Box::leak(Box::new(World {
             places: Places::new(),
             table: (0..size).map(thing).collect(),
+            gone: (0..8).map(|_| AtomicBool::new(false)).collect(),
         }))
     }
 
+    /// The kernel's answer is never out of date, as a load's might be. Acquire: what the thread has done.
+    fn has_gone(&self, thread: i32) -> bool {
+        let gone = &self.gone[thread as usize];
+        gone.compare_exchange(true, true, Acquire, Acquire).is_ok()
+    }
+
     fn take(&self, thread: i32) -> usize {
-        let place = self.places.take(&self.table, thread).expect("a place");
+        let takes = |i: usize| self.table[i].place.take(thread, |other| self.has_gone(other));
+        let found = self.places.find(self.table.len(), takes);
+        let place = found.expect("a place");
         let before = self.table[place].owner.swap(thread, Plain);
-        assert_eq!(before, 0, "two owners");
+        assert!(before == 0 || self.has_gone(before), "two owners");
         self.table[place].data.set(thread);
         place
     }
@@ -75,17 +64,18 @@ impl World {
 
     fn give_back(&self, place: usize, thread: i32) {
         self.check(place, thread);
-        self.places.give_back(&self.table, place);
+        self.table[place].owner.store(0, Plain);
+        self.table[place].place.give_back();
     }
 
     /// Release: what it has done.
     fn is_gone(&self, thread: i32, gone: bool) {
-        self.table[0].gone[thread as usize].store(gone, Release);
+        self.gone[thread as usize].store(gone, Release);
     }
 }
 
-/// A place whose thread has given it back and is gone is taken, while another thread finds none free and sweeps.
-pub(crate) fn taken_beside_a_sweep() {
+/// A place whose thread has given it back and is gone is taken by one of two threads.
+pub(crate) fn taken_by_one() {
     crate::check(Some(3), || {
         let world = World::new(3);
         let place = world.take(1);
@@ -102,21 +92,22 @@ pub(crate) fn taken_beside_a_sweep() {
     });
 }
 
-/// The thread that is gone gave its place back, and one with its number takes it again; another one sweeps.
-pub(crate) fn taken_again_beside_a_sweep() {
+/// The thread that is gone gave its place back, and one with its number takes it again; another one looks at it meanwhile.
+pub(crate) fn taken_again_by_another() {
     crate::check(Some(3), || {
-        let world = World::new(3);
-        let place = world.take(1);
-        let sweeper = thread::spawn(|| {
+        let world = World::new(2);
+        let places = [world.take(1), world.take(4)];
+        let other = thread::spawn(|| {
             let place = world.take(2);
             world.check(place, 2);
         });
-        world.give_back(place, 1);
+        world.give_back(places[0], 1);
         world.is_gone(1, true);
+        world.give_back(places[1], 4);
         world.is_gone(1, false);
         let place = world.take(1);
         world.check(place, 1);
-        sweeper.join().unwrap();
+        other.join().unwrap();
         world.check(place, 1);
     });
 }

@@ -10,8 +10,7 @@ use loom::thread;
 
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, Cell};
-use crate::sched::events;
-use crate::sched::events::{Turn, events};
+use crate::sched::io::{self as events, Turn};
 use crate::sched::parker::{Parker, Slept};
 use crate::wait::{Outcome, Waiter, wait_reason};
 
@@ -44,7 +43,7 @@ impl Worker {
     }
 
     fn turn(&self) -> Option<Turn> {
-        events().turn()
+        events::turn()
     }
 
     fn sleep(&self, by: By, deadline: Option<u64>) -> Slept {

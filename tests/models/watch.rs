@@ -18,8 +18,7 @@ use crate::driver::watch::{Call, Interest, Purpose, closing, collect, look_again
 use crate::driver::watch::Purpose::{Read, Write};
 use crate::sched::current::in_handler;
 use crate::sched::list::Fifo;
-use crate::sched::{deferred, events};
-use crate::sched::events::events;
+use crate::sched::{deferred, io as events};
 use crate::sys::kernel;
 use crate::sys::kernel::File;
 
@@ -56,7 +55,7 @@ impl World {
         kernel::end();
         self.collector.join().unwrap();
         assert_eq!(kernel::descriptors(), descriptors, "lost or doubled");
-        assert!(!events().is_in_use(), "lost or doubled");
+        assert!(!events::is_in_use(), "lost or doubled");
         let before = kernel::duplicates();
         for &(fd, _) in descriptors {
             closing(fd);

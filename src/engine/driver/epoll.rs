@@ -3,8 +3,7 @@
 //! A descriptor is registered, edge-triggered and for both directions, when a call on it would
 //! block for the first time. Its token is the address of its [`Record`], which is never freed.
 //!
-//! The scheduler decides which kernel thread collects events, and when (`sched::events`,
-//! `sched::io`).
+//! The scheduler decides which kernel thread collects events, and when (`sched::io`).
 
 use core::cell::Cell;
 use std::io;
@@ -16,7 +15,7 @@ use super::watch;
 use super::{Direct, Direction, Driver, Limit, Source, would_block};
 use crate::engine::sched::current;
 use crate::engine::sched::current::blocking;
-use crate::engine::sched::events::{BATCH, Collect, events};
+use crate::engine::sched::io::{self as events, BATCH, Collect};
 use crate::engine::sched::list::Fifo;
 use crate::engine::sys::epoll::{self, BELL, Event};
 use crate::engine::sys::lock::Lock;
@@ -161,7 +160,7 @@ impl Instance {
         let token = core::ptr::from_ref(record).expose_provenance() as u64;
         self.start()?.add(fd, BOTH, token)?;
         perturb::point("epoll: registered");
-        events().watch(self);
+        events::add_source(self);
         Ok(())
     }
 
@@ -174,7 +173,7 @@ impl Instance {
     pub(super) fn remove(&self, fd: RawFd) {
         if let Some(epoll) = self.0.get() {
             epoll.remove(fd);
-            events().forget();
+            events::remove_source();
         }
     }
 }

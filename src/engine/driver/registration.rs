@@ -63,9 +63,9 @@ use crate::engine::atomic::{
 use crate::engine::sched;
 use crate::engine::sched::current;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::wait::queue::{Position, WaitQueue, Waited};
 use crate::engine::wait::{WaitReason, Waiter};
 

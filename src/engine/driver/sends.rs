@@ -52,9 +52,8 @@ use io_uring::{EnterFlags, IoUring};
 
 use super::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
-use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sched::{Owned, ThreadFlags, enter, io::has_company, io::hold};
+use crate::engine::sched::{Owned, ThreadFlags, enter, io::Held, io::has_company, io::hold};
 use crate::engine::sys;
 use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
 

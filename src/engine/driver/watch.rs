@@ -59,13 +59,13 @@ use crate::engine::atomic::{
     AtomicBool, AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::sched::events::{BATCH, events};
 use crate::engine::sched::hooked::count_parked;
+use crate::engine::sched::io::{self as events, BATCH};
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::{current, deferred};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 use crate::engine::sys::{self, perturb, word};
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
@@ -74,7 +74,7 @@ use crate::engine::wait::{Locator, WaitKind, WaitReason, Waiter, reason};
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
 
-static WATCHED: Table<Watched, SEGMENTS> = Table::with_segments();
+static WATCHED: Table<Watched, SEGMENTS> = Table::new();
 static NESTED: OnceLock<Epoll> = OnceLock::new();
 /// The process whose descriptors these are. A child of `vfork` shares the memory and not the descriptors.
 static OWNER: OnceLock<u32> = OnceLock::new();
@@ -381,7 +381,7 @@ fn wait_in(
     leave: impl FnOnce(),
 ) -> io::Result<bool> {
     nested()?;
-    events().watch(&INSTANCE);
+    events::add_source(&INSTANCE);
     let queued = queue();
     perturb::point("watch: queued");
     let deadline = deadline.filter(|_| queued.is_ok());
@@ -389,7 +389,7 @@ fn wait_in(
     let gives_up = queued.is_err() && wait.give_up();
     let has_come = !gives_up && matches!(wait.wait(deadline), Ended::Taken(_));
     leave();
-    events().forget();
+    events::remove_source();
     match queued {
         Err(error) if !has_come => Err(error),
         _ => Ok(has_come),

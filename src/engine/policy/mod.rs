@@ -88,7 +88,7 @@ pub use self::terms::{ForOthers, Next, Others, Readied};
 pub use self::victims::Victims;
 pub use self::work_stealing::WorkStealing;
 
-use crate::engine::sys::table::MAX;
+use crate::engine::sys::statics::MAX;
 
 /// Panics if a policy of this module cannot have so many processors. (Any code may call
 /// [`Policy::resize`], with any number.)

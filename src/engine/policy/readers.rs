@@ -38,7 +38,7 @@ use super::seats::Seats;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::sched::current;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::{Patience, kernel_thread};
+use crate::engine::sys::{backoff::Patience, kernel_thread};
 
 pub(crate) struct Readers<T> {
     seats: Seats<Flag>,

@@ -6,7 +6,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use crate::engine::sys::table::MAX;
+use crate::engine::sys::statics::MAX;
 
 /// The right to act as one of a runtime's processors.
 ///

@@ -17,7 +17,7 @@ use core::ops::Deref;
 
 use super::Seat;
 use crate::engine::atomic::{AtomicU64, Ordering};
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 
 pub(crate) struct Seats<T>(Table<Entry<T>>);
 

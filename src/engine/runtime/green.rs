@@ -2,7 +2,7 @@
 //! signal, starting a cluster, and reading its figures.
 
 use std::io;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Backend;
@@ -18,7 +18,7 @@ use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, setxid,
     thread_stack,
 };
-use crate::engine::sys::{names, sanitizer, signal, syscalls};
+use crate::engine::sys::{libraries, sanitizer, signal, syscalls};
 use crate::engine::{driver, stack, tls};
 
 /// Starts a cluster.
@@ -45,19 +45,18 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_users: bool) -> io::
 /// Prepares the process for green threads, once. The inner error says why they are not possible
 /// here at all. The outer error says that no kernel thread can be made now; the question then stays
 /// open.
-pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
-    static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    if PREPARED.get().is_none() {
-        let prepared = prepare_process(default_stack);
-        if prepared.is_err() {
-            // Perhaps because of that.
-            drop(std::thread::Builder::new().spawn(|| ())?.join());
-        }
-        PREPARED.get_or_init(|| prepared);
+pub(super) fn prepare(default_stack: usize) -> io::Result<Result<(), String>> {
+    static PREPARED: Mutex<Option<Result<(), String>>> = Mutex::new(None);
+    let mut prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = &*prepared {
+        return Ok(known.clone());
     }
-    Ok(PREPARED.get().expect("stored above"))
+    let now = prepare_process(default_stack);
+    if now.is_err() {
+        // Perhaps because of that.
+        drop(std::thread::Builder::new().spawn(|| ())?.join());
+    }
+    Ok(prepared.insert(now).clone())
 }
 
 fn prepare_process(default_stack: usize) -> Result<(), String> {
@@ -67,7 +66,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
             "{name} is in the program, and knows kernel threads alone"
         ));
     }
-    if !names::lead_here() {
+    if !libraries::libcs_names_lead_here() {
         return Err(
             "calls of libc go past the crate: the library that it is in was loaded after libc"
                 .into(),

@@ -66,7 +66,7 @@ use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason}
 use crate::engine::sched::park::{Outcome, Waiter};
 use crate::engine::sched::{Identity, current as me};
 #[cfg(green)]
-use crate::engine::sys::names;
+use crate::engine::sys::libraries;
 use crate::engine::sys::{clock, perturb, word};
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
@@ -87,10 +87,6 @@ use crate::engine::sys::{clock, perturb, word};
 pub struct ThreadId(NonZeroU64);
 
 impl ThreadId {
-    pub(super) fn number(self) -> NonZeroU64 {
-        self.0
-    }
-
     /// The identifier with this number; 0 is none's.
     pub(crate) fn from_number(number: u64) -> Option<ThreadId> {
         NonZeroU64::new(number).map(ThreadId)
@@ -381,7 +377,7 @@ pub(super) fn make_key() -> Option<libc::pthread_key_t> {
     }
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
-        names::stay_loaded(); // the destructor does
+        libraries::stay_loaded(); // the destructor does
         let mut key = 0;
         // SAFETY: the call gets a valid place and a destructor of the right type.
         (unsafe { libc::pthread_key_create(&mut key, Some(destroy)) } == 0).then_some(key)

@@ -14,7 +14,7 @@
 //! | `panic_hook` | std's panic message, with the name of the green thread |
 //! | `metrics` | figures: counts since the start, and the present state; times |
 
-#[cfg_attr(not(green), path = "../elsewhere/runtime_green.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/runtime_green.rs")]
 mod green;
 pub(crate) mod handle;
 mod kernel;
@@ -22,10 +22,10 @@ pub(crate) mod metrics;
 pub(crate) mod options;
 pub(crate) mod packet;
 pub(crate) mod panic_hook;
-#[cfg_attr(not(green), path = "../elsewhere/pthread.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/pthread.rs")]
 mod pthread;
 pub(crate) mod scope;
-#[cfg_attr(not(green), path = "../elsewhere/spawn.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/spawn.rs")]
 mod spawn;
 mod start;
 

@@ -114,9 +114,9 @@ impl RuntimeOptions {
         }
         match (green::prepare(stack_size)?, asked) {
             (Ok(()), _) => Ok(Mode::Green),
-            (Err(reason), Some(_)) => Err(no_green(reason)),
+            (Err(reason), Some(_)) => Err(no_green(&reason)),
             (Err(reason), None) => {
-                say_once(reason);
+                say_once(&reason);
                 Ok(Mode::Kernel)
             }
         }

@@ -22,8 +22,8 @@ use crate::engine::atomic::{
     fence,
 };
 use crate::engine::sched::{Green, Identity};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::observer::Doing;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::word;
 
 /// Numbers of system calls are below this, on all kernels so far.

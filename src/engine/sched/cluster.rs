@@ -48,7 +48,6 @@
 //! The fence before the sums cannot be left to the membarrier: of two threads that end at once after it, on two
 //! processors, neither might see the other's count.
 
-use std::io;
 use std::time::Duration;
 
 use crate::engine::atomic::{
@@ -64,10 +63,10 @@ use crate::engine::sched::parker::Parker;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::WaitingForStack;
 use crate::engine::sched::user_policy::UserPolicy;
-use crate::engine::sched::{Owned, Processor, Worker, current, helper, monitor, spawner, worker};
+use crate::engine::sched::{Owned, Processor, current, io, monitor, spawner, worker};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
 
 // ==== the cluster ====
@@ -139,10 +138,9 @@ pub(crate) struct Cluster {
     pub(crate) emptied: Waiter,
     /// The cluster is being taken down: its kernel threads end.
     ///
-    /// SeqCst throughout, since a thread that is about to sleep looks at it after it has said so,
-    /// and `end` stores it before it looks for sleepers: a spare and `dismiss_spares` meet at the
-    /// list of spares, the monitor and `stop` at the monitor's word, the spawner and `call` at the
-    /// spawner's, the last worker and `end` at the count of workers.
+    /// SeqCst throughout, since a thread looks at it before each sleep, and `end` stores it before it wakes the
+    /// sleepers: the workers, the monitor and the spawner meet `end` at their wake words, the last worker at the
+    /// count of workers.
     pub(crate) stopping: AtomicBool,
     /// How many of the spawner and the monitor there are.
     staff: AtomicUsize,
@@ -170,7 +168,7 @@ impl Cluster {
         config: Config,
         policy: Box<dyn Policy>,
         is_users: bool,
-    ) -> io::Result<&'static Cluster> {
+    ) -> std::io::Result<&'static Cluster> {
         crate::engine::sys::topology::discover();
         let policy: &'static dyn Policy = Box::leak(policy);
         let user_policy: Option<&'static UserPolicy> =
@@ -205,20 +203,22 @@ impl Cluster {
             config,
         }));
         if let Some(user_policy) = user_policy {
-            user_policy.move_in(cluster);
+            user_policy.serve(cluster);
         }
         cluster.resize(cluster.config.processors)?;
-        let staffed = spawner::spawn_worker(cluster)
-            .map_err(io::Error::from)
-            .and_then(|()| spawner::open(cluster))
-            .and_then(|()| monitor::post(cluster));
+        let staffed =
+            spawner::start(cluster).and_then(|()| cluster.employ("gt-monitor", monitor::run));
         // Without this, the kernel threads that have started would never end.
         staffed.inspect_err(|_| cluster.end())?;
         Ok(cluster)
     }
 
     /// Starts a helper that does `work` until the cluster stops. `end` waits for it.
-    pub(super) fn employ(&'static self, name: &str, work: fn(&'static Cluster)) -> io::Result<()> {
+    pub(super) fn employ(
+        &'static self,
+        name: &str,
+        work: fn(&'static Cluster),
+    ) -> std::io::Result<()> {
         self.staff.fetch_add(1, Ordering::Relaxed);
         let life = move || {
             work(self);
@@ -227,7 +227,7 @@ impl Cluster {
             perturb::point("close: one has left");
             self.emptied.wake();
         };
-        helper::spawn(name, helper::STACK, Box::new(life)).inspect_err(|_| {
+        spawner::spawn_helper(name, spawner::HELPER_STACK, Box::new(life)).inspect_err(|_| {
             self.staff.fetch_sub(1, Ordering::Relaxed);
         })
     }
@@ -295,7 +295,9 @@ impl Cluster {
         self.spawner.call();
         {
             let _off = current::preemption_off();
-            self.dismiss_spares();
+            let workers = worker::all().filter(|worker| worker.is_of(self));
+            workers.for_each(|worker| worker.parker.poke());
+            io::ring();
         }
         // Acquire: pairs with the Release in `employ`. It waits for the staff first: the spawner,
         // one of them, makes workers.
@@ -309,7 +311,7 @@ impl Cluster {
         perturb::point("close: emptied");
         let off = current::preemption_off();
         // If it watched for events, another monitor must.
-        worker::all().for_each(Worker::kick_monitor);
+        worker::clusters().for_each(|cluster| cluster.monitor.kick());
         for mut processor in processors() {
             processor.own().stacks.drain();
             perturb::point("close: stacks drained");

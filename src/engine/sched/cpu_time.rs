@@ -1,10 +1,10 @@
 //! The CPU time of green threads: what CLOCK_THREAD_CPUTIME_ID shows to one, what getrusage says of it, and the clocks
 //! that `pthread_getcpuclockid` gives out.
 //!
-//! The kernel counts the time of kernel threads, and reading that is a system call. So nothing is measured until
-//! somebody asks: who asks first finds 0, and from then on that thread's switches read the clock of their kernel thread
-//! ([`ThreadFlags::CLOCKED`]) and add up. One that asks for another thread's clock finds the time from the other's next
-//! turn on.
+//! The kernel counts the time of kernel threads, and reading that is a system call. So nothing is measured before
+//! somebody asks. A thread that asks for its own time first finds 0; from then on its switches read the clock of the kernel
+//! thread ([`ThreadFlags::CLOCKED`]) and add up. A thread that asks for another thread's clock finds the time from the other
+//! thread's next run on.
 //!
 //! A clock's number for a green thread is made of its thread id, as the kernel makes one of its own, with a kind that
 //! the kernel does not have: functions that are not here refuse it (EINVAL). Like the kernel's it may later be another
@@ -13,9 +13,10 @@
 //! `clock_gettime` is on the way of every `Instant`: for another clock than a thread's, ours compares the number and goes
 //! on to libc's (`sys::clock`).
 //!
-//! A thread's CPU time is one word. While the thread does not run it is the time used so far, in nanoseconds; while it runs, the distance from
-//! there to the clock of its kernel thread, so that the clock and the word together are the time at any moment. The kernel
-//! thread that runs the thread writes it, at the switches; any thread reads it:
+//! A thread's CPU time is one word. While the thread does not run, the word is the time used so far, in nanoseconds. While
+//! the thread runs, the word is the distance from there to the clock of its kernel thread, so that the clock and the word
+//! together are the time at any moment. The kernel thread that runs the thread writes the word, at the switches; any
+//! thread reads it:
 //!
 //! | the end of a run | a reader |
 //! |---|---|
@@ -29,14 +30,12 @@
 use core::cell::Cell;
 
 use super::{fork, locked};
-use crate::engine::atomic::{AtomicU64, Ordering, fence};
+use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::{Green, ThreadFlags, current};
 use crate::engine::sys::{call, clock, kernel_thread};
 use crate::engine::{stack, tls};
-
-pub(crate) struct CpuTime(AtomicU64);
 
 const RUNNING: u64 = 1 << 63;
 const ENDING: u64 = 1 << 62;
@@ -45,91 +44,58 @@ const TIME: u64 = ENDING - 1;
 /// How often a reader gives way to an end.
 const PATIENCE: usize = 64;
 
-impl CpuTime {
-    pub(crate) const fn new() -> CpuTime {
-        CpuTime(AtomicU64::new(0))
-    }
-
-    /// For the next thread.
-    #[inline(always)]
-    pub(super) fn reset(&self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
-
-    /// From now on the run is measured; the kernel thread's clock shows `now`.
-    pub(crate) fn begin(&self, now: u64) {
-        let used = self.0.load(Ordering::Relaxed);
-        let distance = used.wrapping_sub(now) & TIME;
-        // Release: the kernel thread that runs the thread; partner: Acquire in `read`.
-        self.0.store(RUNNING | distance, Ordering::Release);
-    }
-
-    pub(crate) fn is_running(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & RUNNING != 0
-    }
-
-    /// The run is over.
-    pub(crate) fn end(&self, clock: impl FnOnce() -> u64) {
-        let word = self.0.load(Ordering::Relaxed);
-        if word & RUNNING == 0 {
-            return;
-        }
-        self.0.store(word | ENDING, Ordering::Relaxed);
-        // SeqCst: partner: the fence in `read`.
-        fence(Ordering::SeqCst);
-        let used = word.wrapping_add(clock()) & TIME;
-        // Release: as in `begin`: the clock was read before.
-        self.0.store(used, Ordering::Release);
-    }
-
-    /// The time used so far. `clock` reads the clock of the kernel thread that runs the thread.
-    pub(crate) fn read(&self, clock: impl Fn() -> u64) -> u64 {
-        let mut patience = PATIENCE;
-        loop {
-            // Acquire: partners: Release in `begin` and `end`.
-            let word = self.0.load(Ordering::Acquire);
-            if word & RUNNING == 0 {
-                return word;
-            }
-            if word & ENDING != 0 && patience != 0 {
-                patience -= 1;
-                kernel_thread::give_way();
-                continue;
-            }
-            let now = clock();
-            // SeqCst: partner: the fence in `end`.
-            fence(Ordering::SeqCst);
-            if self.0.load(Ordering::Acquire) == word {
-                return word.wrapping_add(now) & TIME;
-            }
-        }
-    }
-}
-
-/// The thread's run begins.
+/// The thread's run begins, or is measured from now on.
 pub(super) fn begins(green: &Green) {
     if let Some(stack) = green.stack() {
-        stack.cpu_time.begin(clock::own_cpu_time());
+        let used = stack.cpu_time.load(Ordering::Relaxed);
+        let distance = used.wrapping_sub(clock::own_cpu_time()) & TIME;
+        // Release: the kernel thread that runs the thread; partner: Acquire in `read`.
+        stack.cpu_time.store(RUNNING | distance, Ordering::Release);
     }
 }
 
 /// The thread has left its stack.
 pub(super) fn ends(green: &Green) {
-    if let Some(stack) = green.stack() {
-        stack.cpu_time.end(clock::own_cpu_time);
+    let Some(stack) = green.stack() else { return };
+    let word = stack.cpu_time.load(Ordering::Relaxed);
+    if word & RUNNING != 0 {
+        stack.cpu_time.store(word | ENDING, Ordering::Relaxed);
+        // SeqCst: partner: the fence in `read`.
+        fence(Ordering::SeqCst);
+        let used = word.wrapping_add(clock::own_cpu_time()) & TIME;
+        // Release: as in `begins`: the clock was read before.
+        stack.cpu_time.store(used, Ordering::Release);
     }
 }
 
-/// The CPU time of `green` in nanoseconds, from the first question on; `None`: nobody has asked.
+/// The CPU time of `green` in nanoseconds, from the first question on; `None`: nobody has asked, or it has ended.
 pub(crate) fn known(green: &'static Green) -> Option<u64> {
     let is_measured = green.flags.has(ThreadFlags::CLOCKED);
     is_measured.then(|| read(green)).flatten()
 }
 
-/// `None`: it has ended.
+/// The time used so far. `None`: the thread has ended.
 fn read(green: &'static Green) -> Option<u64> {
-    let runs_on = || green.last_worker().map_or(0, |worker| worker.cpu_time());
-    Some(green.stack()?.cpu_time.read(runs_on))
+    let word = &green.stack()?.cpu_time;
+    let mut patience = PATIENCE;
+    loop {
+        // Acquire: partners: Release in `begins` and `ends`.
+        let seen = word.load(Ordering::Acquire);
+        if seen & RUNNING == 0 {
+            return Some(seen);
+        }
+        if seen & ENDING != 0 && patience != 0 {
+            patience -= 1;
+            kernel_thread::give_way();
+            continue;
+        }
+        let now = green.last_worker().map_or(0, |worker| worker.cpu_time());
+        // SeqCst: partner: the fence in `ends`.
+        fence(Ordering::SeqCst);
+        if word.load(Ordering::Acquire) == seen {
+            return Some(seen.wrapping_add(now) & TIME);
+        }
+    }
 }
 
 /// The CPU time of the calling green thread, which is measured from now on. `None`: this is none, or its thread pointer
@@ -138,13 +104,9 @@ fn own() -> Option<u64> {
     let green = current::owner().filter(|green| locked::is_here(green))?;
     if green.off.load(Ordering::Relaxed) == 0 {
         let _off = current::preemption_off();
-        if !green.flags.has(ThreadFlags::CLOCKED) {
-            green.flags.add(ThreadFlags::CLOCKED);
-        }
-        if green
-            .stack()
-            .is_some_and(|stack| !stack.cpu_time.is_running())
-        {
+        green.flags.add(ThreadFlags::CLOCKED);
+        let word = green.stack().map(|stack| &stack.cpu_time);
+        if word.is_some_and(|word| word.load(Ordering::Relaxed) & RUNNING == 0) {
             begins(green);
         }
     }
@@ -162,7 +124,7 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     if fork::is_child() {
         return None;
     }
-    // Rooms that are visited stay.
+    // Stacks that are visited stay.
     let section = ReadSection::begin();
     let mut found = None;
     stack::visit(|stack| {
@@ -171,24 +133,17 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     });
     section.end_without_dropping();
     let (_, green) = found?;
-    if !green.flags.has(ThreadFlags::CLOCKED) {
-        // From outside: an owner that writes at this moment may undo it. Then the next question asks once more.
-        green.flags.add(ThreadFlags::CLOCKED);
-    }
+    // From outside: an owner that writes at this moment may undo it. Then the next question asks once more.
+    green.flags.add(ThreadFlags::CLOCKED);
     read(green)
 }
 
 /// The lowest bits of a clock's number: the kernel's are those of a thread, and the kind of time; this kind is not its own.
 const KIND: libc::clockid_t = 7;
 
-/// Whether this is the number of a green thread's clock.
-fn is_of_green(clock: libc::clockid_t) -> bool {
-    clock < 0 && clock & KIND == KIND
-}
-
 /// The number of the clock of `green`; `None`: it has ended.
 pub(super) fn clock_of(green: &Green) -> Option<libc::clockid_t> {
-    // So many bits of the id there is room for: more than there is memory for blocks, whose ids count up.
+    // The number has room for 28 bits of the id. There is no memory for so many blocks, whose ids count up.
     const ID: u32 = (1 << 28) - 1;
     // SAFETY: a stack has a block, and its memory stays.
     let id = unsafe { tls::thread_id(green.stack()?.pthread()) }?;
@@ -205,40 +160,32 @@ pub(crate) unsafe fn answer(
     arguments: &[usize],
 ) -> Option<Result<usize, i32>> {
     let (first, place) = (arguments[0] as i32, arguments[1]);
-    let of_thread = libc::CLOCK_THREAD_CPUTIME_ID as usize;
-    match number {
-        libc::SYS_clock_gettime => {
-            let time = match first {
-                libc::CLOCK_THREAD_CPUTIME_ID => own()?,
-                clock if is_of_green(clock) => match of(clock) {
-                    Some(time) => time,
-                    None => return Some(Err(libc::EINVAL)),
-                },
-                _ => return None,
-            };
-            // SAFETY: the kernel has checked and written the place, which is written once more.
-            Some(unsafe {
-                call(number, &[of_thread, place]).inspect(|_| {
-                    (place as *mut libc::timespec).write_unaligned(clock::timespec(time));
-                })
-            })
-        }
-        libc::SYS_clock_getres if is_of_green(first) => {
-            // SAFETY: the caller's promise.
-            Some(unsafe { call(number, &[of_thread, place]) })
-        }
-        libc::SYS_getrusage if first == libc::RUSAGE_THREAD => {
-            let time = own()?;
-            // SAFETY: as above.
-            Some(unsafe {
-                call(number, &[first as usize, place]).inspect(|_| {
-                    let usage = place as *mut libc::rusage;
-                    usage.write_unaligned(split(time, usage.read_unaligned()));
-                })
-            })
-        }
-        _ => None,
-    }
+    let is_of_green = first < 0 && first & KIND == KIND;
+    let of_thread = libc::CLOCK_THREAD_CPUTIME_ID;
+    let (asked, time) = match number {
+        libc::SYS_clock_gettime if first == of_thread => (of_thread, own()?),
+        libc::SYS_clock_gettime if is_of_green => match of(first) {
+            Some(time) => (of_thread, time),
+            None => return Some(Err(libc::EINVAL)),
+        },
+        libc::SYS_clock_getres if is_of_green => (of_thread, 0),
+        libc::SYS_getrusage if first == libc::RUSAGE_THREAD => (first, own()?),
+        _ => return None,
+    };
+    // SAFETY: the kernel checks the place and writes what its own thread has used. That the place may be written is
+    // this function's condition, so it may be written once more.
+    Some(unsafe {
+        call(number, &[asked as usize, place]).inspect(|_| match number {
+            libc::SYS_clock_gettime => {
+                (place as *mut libc::timespec).write_unaligned(clock::timespec(time));
+            }
+            libc::SYS_getrusage => {
+                let usage = place as *mut libc::rusage;
+                usage.write_unaligned(split(time, usage.read_unaligned()));
+            }
+            _ => {}
+        })
+    })
 }
 
 thread_local! {

@@ -40,7 +40,7 @@ use super::hiding::{Changed, Hiding};
 use crate::engine::atomic::{AtomicBool, AtomicIsize, Ordering, compiler_fence};
 use crate::engine::sched::switch::Action;
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker};
-use crate::engine::sys::fence::entry_fence;
+use crate::engine::sys::lock::entry_fence;
 use crate::engine::sys::perturb;
 use crate::engine::sys::sanitizer::{self, Unseen};
 use crate::engine::{arch, tls};
@@ -283,7 +283,7 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
         if let Some(processor) = processor {
             // SAFETY: the word says that this kernel thread owns it, and preemption is off.
             // (`processor` treats a signal handler that interrupts the runtime.)
-            let processor = unsafe { Owned::at(processor) };
+            let processor = unsafe { Owned::assume(processor) };
             return Entered {
                 green,
                 worker,
@@ -302,7 +302,7 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
 /// processor.
 #[cold]
 #[inline(never)]
-fn recover(worker: &'static Worker) -> Option<core::ptr::NonNull<Processor>> {
+fn recover(worker: &'static Worker) -> Option<&'static Processor> {
     worker
         .processor
         .settle()

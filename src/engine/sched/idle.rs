@@ -67,12 +67,9 @@
 //!
 //! # Children
 //!
-//! A process may ask for a signal when the kernel thread that made it ends (PR_SET_PDEATHSIG), and it means
-//! the thread. So a worker whose kernel thread has children does not retire. One that ends with the thread that
-//! is locked to it *lingers* if it had children of other threads before: it runs nobody, until they are gone or the cluster
-//! ends.
-
-use core::ptr::NonNull;
+//! A process may ask for a signal when the kernel thread that made it ends (PR_SET_PDEATHSIG). So a worker whose
+//! kernel thread has children does not retire. A worker that is to end with the thread that is locked to it *lingers*
+//! if its kernel thread had children before: it runs nobody until the children are gone or the cluster stops.
 
 use crate::engine::atomic::{
     AtomicU64,
@@ -81,10 +78,9 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
-use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::list::{Fifo, Lifo};
 use crate::engine::sched::parker::Slept;
-use crate::engine::sched::steal::stop_searching;
+use crate::engine::sched::run::stop_searching;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
     Cluster, Owned, Processor, RunLoop, Worker, current, io, ready_globally, timers,
@@ -122,11 +118,12 @@ impl IdleWord {
     /// Becomes a searcher, unless there are `limit` already.
     #[must_use]
     pub(crate) fn start_search(&self, limit: u32) -> bool {
-        self.word
-            .fetch_update(Relaxed, Relaxed, |w| {
-                (searching(w) < limit).then(|| w + SEARCHER)
-            })
-            .is_ok()
+        self.change(|w| (searching(w) < limit).then(|| w + SEARCHER))
+    }
+
+    /// Whether `change` accepts the word, which is changed then.
+    fn change(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
+        self.word.fetch_update(Relaxed, Relaxed, change).is_ok()
     }
 
     /// A searcher stops searching. True: it was the last, and must see whether another is needed
@@ -136,7 +133,7 @@ impl IdleWord {
     pub(crate) fn found(&self) -> bool {
         let before = searching(self.word.fetch_sub(SEARCHER, Relaxed));
         if before == 0 {
-            crate::engine::sys::die("who does not search has found something");
+            crate::engine::sys::die("a processor that does not search has found something");
         }
         before == 1
     }
@@ -149,17 +146,15 @@ impl IdleWord {
         fence(SeqCst);
     }
 
-    /// This is one step, so that nobody sees us in neither state, or in both.
+    /// The processor stops in one step, so that no thread sees it in neither state, or in both.
     fn stop(&self, was_searching: bool, then: u64) {
-        let gone = if was_searching {
-            AWAKE + SEARCHER
-        } else {
-            AWAKE
-        };
+        let gone = AWAKE + if was_searching { SEARCHER } else { 0 };
         let before = self.word.fetch_add(then.wrapping_sub(gone), Relaxed);
         perturb::point("idle: announced");
         if awake(before) == 0 || was_searching && searching(before) == 0 {
-            crate::engine::sys::die("who is not awake, or does not search, goes to sleep");
+            crate::engine::sys::die(
+                "a processor goes to sleep that is not awake, or does not search",
+            );
         }
     }
 
@@ -185,11 +180,7 @@ impl IdleWord {
     /// One sleeper becomes a searcher, if there is one and `allowed`.
     fn sleeper_to_searcher(&self, allowed: impl Fn(u64) -> bool) -> bool {
         perturb::point("idle: claiming");
-        self.word
-            .fetch_update(Relaxed, Relaxed, |w| {
-                (sleeping(w) > 0 && allowed(w)).then(|| w - SLEEPER + SEARCHER + AWAKE)
-            })
-            .is_ok()
+        self.change(|w| (sleeping(w) > 0 && allowed(w)).then(|| w - SLEEPER + SEARCHER + AWAKE))
     }
 
     // ---- more processors, or fewer ----
@@ -207,9 +198,7 @@ impl IdleWord {
     /// all sleepers in the list are going to be woken.
     #[must_use]
     pub(crate) fn withdraw(&self) -> bool {
-        self.word
-            .fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER))
-            .is_ok()
+        self.change(|w| (sleeping(w) > 0).then(|| w - SLEEPER))
     }
 
     /// Called under the list's lock, with a new processor in the list, asleep. Afterwards the
@@ -263,9 +252,6 @@ pub(crate) struct Idlers {
     /// The idle processors.
     pub(super) processors: Lifo<Processor>,
     spares: Lifo<Worker>,
-    lingering: Lifo<Worker>,
-    /// The spawner is to look at the stacks that the processors have left (`stack::reclaim`).
-    pub(super) look_is_due: bool,
 }
 
 impl Idlers {
@@ -273,23 +259,23 @@ impl Idlers {
         Idlers {
             processors: Lifo::new(),
             spares: Lifo::new(),
-            lingering: Lifo::new(),
-            look_is_due: false,
         }
     }
 
-    /// Takes an idle processor out, which is in the caller's hand then.
-    fn pop_processor(&mut self) -> Option<Owned<'static>> {
-        let processor = self.processors.pop()?;
+    /// Takes out an idle processor that the idle word has counted; the caller has it in hand then.
+    fn pop_processor(&mut self) -> Owned<'static> {
+        let Some(processor) = self.processors.pop() else {
+            crate::engine::sys::die("a sleeper was counted and none is in the list")
+        };
         // SAFETY: nobody owns a processor that lies in the list, and it is in there once.
-        Some(unsafe { Owned::assume(processor) })
+        unsafe { Owned::assume(processor) }
     }
 
     /// Takes out the worker to wake. While other processors sleep on, a worker that only sleeps
     /// is better woken than the one that watches for events.
     fn pop_spare(&mut self) -> Option<&'static Worker> {
         let worker = self.spares.pop()?;
-        if self.processors.top().is_none() || !worker.is_collecting() {
+        if self.processors.top().is_none() || !worker.parker.is_collecting() {
             return Some(worker);
         }
         let second = self.spares.pop();
@@ -313,9 +299,11 @@ struct Nap {
     slept: Slept,
     /// The threads that events have made ready meanwhile.
     ready: Fifo,
-    /// The deadline that it watched.
+    /// How long it took, in nanoseconds.
+    lasted: u64,
+    /// The deadline that the worker watched.
     watched: Option<u64>,
-    /// Whether it had the turn at collecting events.
+    /// Whether the worker had the turn at collecting events.
     collected: bool,
 }
 
@@ -335,9 +323,7 @@ impl Cluster {
     fn wake_claimed(&'static self) {
         perturb::point("notify: claimed");
         let mut idlers = self.idlers.lock();
-        let Some(processor) = idlers.pop_processor() else {
-            crate::engine::sys::die("a sleeper was claimed and none is in the list")
-        };
+        let processor = idlers.pop_processor();
         match idlers.pop_spare() {
             Some(worker) => {
                 drop(idlers);
@@ -346,41 +332,33 @@ impl Cluster {
                 worker.searching.set(true);
                 processor.give_to(worker);
                 perturb::point("notify: given");
-                worker.wake();
-                self.monitor.kick();
+                worker.parker.wake();
             }
             None => {
-                // There is no kernel thread for it: it sleeps on, and the spawner's new worker
-                // looks for work first of all.
+                // There is no kernel thread for the processor: it sleeps on, and the worker that the spawner
+                // makes looks for work first of all.
                 self.lie_down(&mut idlers, processor, true);
                 drop(idlers);
                 self.spawner.call();
-                // The monitor watches over the shortage.
-                self.monitor.kick();
             }
         }
+        // A processor is awake, or a worker is missing: the monitor watches over both.
+        self.monitor.kick();
     }
 
     /// Lays down a processor that nobody owns: it is idle from now on, or retired if there are too
-    /// many. Afterwards the caller looks at every queue. True: it has retired.
-    fn lie_down(
-        &self,
-        idlers: &mut Idlers,
-        mut processor: Owned<'static>,
-        was_searching: bool,
-    ) -> bool {
+    /// many. Afterwards the caller looks at every queue.
+    fn lie_down(&self, idlers: &mut Idlers, mut processor: Owned<'static>, was_searching: bool) {
         probe::worker_idle(&mut processor);
-        let retires = processor.is_surplus();
-        if retires {
+        if processor.is_surplus() {
             self.idle.retire(was_searching);
-            // Release: its owners' changes, for the spawner, which owns it now.
+            // Release: its owners' changes, for the spawner, which owns it now; partner: Acquire in `is_retired`.
             processor.retired.store(true, Release);
             self.spawner.ring();
         } else {
             idlers.processors.push(processor.shared());
             self.idle.announce_sleep(was_searching);
         }
-        retires
     }
 
     /// Rests a processor that found nothing. On return the worker has a processor and either was
@@ -389,34 +367,24 @@ impl Cluster {
     #[inline(never)]
     pub(crate) fn rest(&'static self, run: &mut RunLoop, searching: bool) -> Rested {
         let worker = run.worker();
-        let Some(processor) = run.surrender() else {
-            // The monitor came first, with an old look in mind (`processor`).
-            if let Some(green) = worker.handed.take() {
-                // The thread is locked to this worker, which therefore waits for nothing else.
-                worker.use_native_tls();
-                ready_globally(green, Readied::Yielded);
-                worker.sleep_until_woken();
-                return Rested::Working { searching: false };
-            }
-            if searching && self.idle.found() {
-                self.notify();
-            }
-            return self.wait_for_processor(run);
-        };
-        perturb::point("rest: surrendered");
-        processor.worker.store(None, Relaxed);
-        current::set_scheduling(false);
-        let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
-        perturb::point("rest: announced");
-        // The look after the announcement: see `idle.md`.
-        if self.something_to_do() {
-            if retired {
-                self.notify();
-            } else if self.get_up(worker).is_some() {
-                current::set_scheduling(true);
-                return Rested::Working { searching: true };
-            }
+        if let Some(processor) = run.surrender() {
+            perturb::point("rest: surrendered");
+            processor.worker.store(None, Relaxed);
+            // Another worker may take the processor now; this one holds none.
+            current::set_scheduling(false);
+            self.lie_down(&mut self.idlers.lock(), processor, searching);
+            perturb::point("rest: announced");
+        } else if let Some(green) = worker.handed.take() {
+            // The monitor came first, with an old look in mind (`processor`), and the thread is locked to this
+            // worker, which therefore waits for nothing else.
+            worker.use_native_tls();
+            ready_globally(green, Readied::Yielded);
+            worker.sleep_until_woken();
+            return Rested::Working { searching: false };
+        } else if searching && self.idle.found() {
+            self.notify();
         }
+        // The new spare's first look is the look after the announcement: see `idle.md`.
         self.wait_for_processor(run)
     }
 
@@ -427,64 +395,57 @@ impl Cluster {
         let worker = run.worker();
         worker.use_native_tls();
         current::set_scheduling(false);
-        let surplus = {
+        let spares = {
             let mut idlers = self.idlers.lock();
             idlers.spares.push(worker);
-            idlers.spares.len() > SPARES_KEPT
+            idlers.spares.len()
         };
-        let mut retire_at = if surplus {
-            clock::now() + IDLE_BEFORE_RETIREMENT
-        } else {
-            NEVER
+        let mut retire_at = match spares > SPARES_KEPT {
+            true => clock::now() + IDLE_BEFORE_RETIREMENT,
+            false => NEVER,
         };
         perturb::point("spare: listed");
-        let mut look = true;
-        loop {
+        let mut looks = true;
+        let (searching, nap) = loop {
             if self.stopping.load(SeqCst) && self.withdraw(worker) {
                 return Rested::Dismissed;
             }
             // A waker may have found no worker, so each new spare looks once. Later, it looks only
             // for a timer.
-            if look && self.something_to_do() && self.rise(worker) {
-                current::set_scheduling(true);
-                return Rested::Working { searching: true };
+            if looks && self.something_to_do() && self.get_up(worker) {
+                break (true, None);
             }
             let nap = self.nap(worker, retire_at);
             if nap.slept == Slept::Woken {
-                if worker.dismissed.replace(false) {
-                    io::pass_on(nap.ready);
-                    return Rested::Dismissed;
-                }
-                current::set_scheduling(true);
-                io::settle(run, nap.ready);
-                return Rested::Working {
-                    searching: worker.searching.replace(false),
-                };
+                break (worker.searching.replace(false), Some(nap));
             }
             if nap.ready.len() != 0 {
-                if self.rise(worker) {
-                    current::set_scheduling(true);
-                    // It does not search: it has found its work.
+                if self.get_up(worker) {
+                    // The worker does not search: it has found its work.
                     stop_searching(self);
-                    io::settle(run, nap.ready);
-                    return Rested::Working { searching: false };
+                    break (false, Some(nap));
                 }
                 io::pass_on(nap.ready);
             }
             let now = clock::now();
-            look = nap.watched.is_some_and(|deadline| now >= deadline);
+            looks = nap.watched.is_some_and(|deadline| now >= deadline);
             if now >= retire_at && kernel_thread::has_children() {
                 retire_at = now + IDLE_BEFORE_RETIREMENT;
             }
             // A worker that watches for events does not retire: nobody would watch.
-            if now >= retire_at && !look && !nap.collected && self.withdraw(worker) {
+            if now >= retire_at && !looks && !nap.collected && self.withdraw(worker) {
                 if nap.watched.is_some() {
                     // Nobody watches that deadline now.
                     self.monitor.kick();
                 }
                 return Rested::Dismissed;
             }
+        };
+        current::set_scheduling(true);
+        if let Some(nap) = nap {
+            io::settle(run, nap.ready, nap.lasted);
         }
+        Rested::Working { searching }
     }
 
     /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word.
@@ -493,18 +454,20 @@ impl Cluster {
         // A worker without prospect of a processor leaves the events to those that have one.
         let turn = match self.idle.sleeping() {
             0 => None,
-            _ => events().turn(),
+            _ => io::turn(),
         };
         perturb::point("spare: sleeping");
+        let before = clock::now();
         let (slept, ready) = match &turn {
-            Some(turn) => self.collect_asleep(worker, turn, watched),
+            Some(turn) => worker.parker.sleep_collecting(turn, watched),
             None => {
                 let until = watched.unwrap_or(NEVER).min(retire_at);
                 let slept = worker.sleep((until != NEVER).then_some(until));
                 (slept, Fifo::new())
             }
         };
-        clock::note(clock::now());
+        let now = clock::now();
+        clock::note(now);
         let collected = turn.is_some();
         drop(turn);
         if watched.is_some() {
@@ -514,35 +477,18 @@ impl Cluster {
         Nap {
             slept,
             ready,
+            lasted: now - before,
             watched,
             collected,
         }
     }
 
-    /// Sleeps by collecting events.
-    fn collect_asleep(
-        &self,
-        worker: &'static Worker,
-        turn: &Turn,
-        deadline: Option<u64>,
-    ) -> (Slept, Fifo) {
-        let before = clock::now();
-        let (slept, ready) = worker.sleep_collecting(turn, deadline);
-        if ready.len() != 0 {
-            worker.events_after.set(clock::now() - before);
-        }
-        (slept, ready)
-    }
-
     /// Sends a sleeper to collect events.
     pub(super) fn send_to_watch(&'static self) {
-        let spare = {
-            let idlers = self.idlers.lock();
-            idlers.spares.top()
-        };
+        let spare = self.idlers.lock().spares.top();
         match spare {
             // The worker's record stays, even if the worker has left the list meanwhile.
-            Some(worker) => worker.poke(),
+            Some(worker) => worker.parker.poke(),
             None => self.spawner.call(),
         }
     }
@@ -551,23 +497,10 @@ impl Cluster {
         self.policy.work_for_others() == ForOthers::Work || timers::any_due(self)
     }
 
-    /// A worker that owns nothing and is in no list takes an idle processor, as a searcher.
-    /// `None`: wakers have claimed all of them.
-    fn get_up(&'static self, worker: &'static Worker) -> Option<&'static Processor> {
-        let mut idlers = self.idlers.lock();
-        let processor = self
-            .idle
-            .cancel_sleep()
-            .then(|| idlers.pop_processor().or_else(missing))?;
-        drop(idlers);
-        perturb::point("get_up: popped");
-        Some(self.put_to_work(worker, processor?))
-    }
-
-    /// The same for a worker among the spares. False: the worker is still there, or a waker has
-    /// chosen it already and will wake it. It leaves the list only with a processor: else a waker
-    /// could find no worker while this one is about to sleep.
-    fn rise(&'static self, worker: &'static Worker) -> bool {
+    /// A spare worker takes an idle processor, as a searcher. False: wakers have claimed all idle processors, or
+    /// one of them has chosen this worker, and will wake it. The worker leaves the list only with a processor: else a
+    /// waker could find no worker while this one is about to sleep.
+    fn get_up(&'static self, worker: &'static Worker) -> bool {
         let mut idlers = self.idlers.lock();
         if !idlers.spares.remove(worker) {
             return false;
@@ -576,23 +509,31 @@ impl Cluster {
             idlers.spares.push(worker);
             return false;
         }
-        let processor = idlers.pop_processor().or_else(missing);
+        let processor = idlers.pop_processor();
         drop(idlers);
-        perturb::point("rise: popped");
-        processor
-            .map(|processor| self.put_to_work(worker, processor))
-            .is_some()
-    }
-
-    fn put_to_work(
-        &'static self,
-        worker: &'static Worker,
-        processor: Owned<'static>,
-    ) -> &'static Processor {
-        let shared = processor.shared();
+        perturb::point("get_up: popped");
         processor.give_to(worker);
         self.monitor.kick();
-        shared
+        true
+    }
+
+    /// A green thread comes back from the kernel and its processor is gone: its worker, which is no spare, goes on
+    /// with an idle one. `None`: wakers have claimed all of them.
+    pub(crate) fn take_idle_processor(
+        &'static self,
+        worker: &'static Worker,
+    ) -> Option<&'static Processor> {
+        let mut idlers = self.idlers.lock();
+        let processor = self.idle.cancel_sleep().then(|| idlers.pop_processor())?;
+        drop(idlers);
+        let taken = processor.shared();
+        processor.give_to(worker);
+        self.monitor.kick();
+        // The worker does not search: it has found its work.
+        if self.idle.found() {
+            self.notify();
+        }
+        Some(taken)
     }
 
     /// Takes `worker` out of the spares; false: a waker has chosen it already and will wake it.
@@ -613,38 +554,20 @@ impl Cluster {
         self.watched.watch(earliest)
     }
 
-    /// A green thread comes back from the kernel and its processor is gone: it goes on with an idle
-    /// one.
-    pub(crate) fn take_idle_processor(
-        &'static self,
-        worker: &'static Worker,
-    ) -> Option<NonNull<Processor>> {
-        let processor = self.get_up(worker)?;
-        // It does not search: it has found its work.
-        if self.idle.found() {
-            self.notify();
-        }
-        Some(NonNull::from(processor))
-    }
-
-    /// The monitor lays down the processor that it has taken, since nothing waits for it.
-    pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
+    /// Lays down a processor that was taken from its worker: nothing waits for it.
+    pub(super) fn lay_down(&'static self, mut processor: Owned<'static>) {
         processor.worker.store(None, Relaxed);
         io::flush(&mut processor);
         // Some of its threads would be out of reach of workers that get another processor.
         self.policy.leave(&processor.seat());
-        perturb::point("lay_to_rest: left");
+        perturb::point("lay_down: left");
         self.lie_down(&mut self.idlers.lock(), processor, false);
-        perturb::point("lay_to_rest: lain");
+        perturb::point("lay_down: lain");
         if self.something_to_do() {
             self.notify();
         }
         // No worker that would watch the deadlines lies down here.
         self.monitor.kick();
-    }
-
-    fn pop_spare(&self) -> Option<&'static Worker> {
-        self.idlers.lock().pop_spare()
     }
 
     /// How many workers have no processor and wait for one.
@@ -654,33 +577,10 @@ impl Cluster {
 
     /// The worker, which is to end, waits until its kernel thread has no children.
     pub(super) fn linger(&self, worker: &'static Worker) {
-        self.idlers.lock().lingering.push(worker);
-        loop {
-            let is_over = self.stopping.load(SeqCst) || !kernel_thread::has_children();
-            if is_over && self.idlers.lock().lingering.remove(worker) {
-                return;
-            }
-            if worker.sleep(Some(clock::now() + IDLE_BEFORE_RETIREMENT)) == Slept::Woken {
-                worker.dismissed.set(false);
-                return;
-            }
+        while !self.stopping.load(SeqCst) && kernel_thread::has_children() {
+            worker.sleep(Some(clock::now() + IDLE_BEFORE_RETIREMENT));
         }
     }
-
-    /// The cluster stops: wakes every worker that is spare or lingers, so that it ends.
-    pub(crate) fn dismiss_spares(&self) {
-        let pop_lingering = || self.idlers.lock().lingering.pop();
-        while let Some(worker) = self.pop_spare().or_else(pop_lingering) {
-            worker.dismissed.set(true);
-            perturb::point("dismiss");
-            worker.wake();
-        }
-    }
-}
-
-/// The idle word counted a sleeper that the list does not have.
-fn missing() -> Option<Owned<'static>> {
-    crate::engine::sys::die("a sleeper was counted and none is in the list")
 }
 
 // ==== the deadline that is watched ====

@@ -1,6 +1,9 @@
 //! Which thread collects events, and when.
 //!
-//! The driver has one turn at collecting (`events`). It is taken
+//! A driver makes threads ready from outside. The scheduler knows the driver by two functions ([`Collect`]). One kernel
+//! thread at a time collects events: the thread that has the [`Turn`]. Two at once would not find more, and each
+//! would take half of the events to a processor of its own: the design's prototype lost a tenth to a quarter of its
+//! throughput by that. The turn is taken
 //!
 //! | by | when | for how long |
 //! |---|---|---|
@@ -28,33 +31,144 @@
 //!
 //! *What arrivals hand to the kernel can go together.* Threads that events have made ready run one after the other,
 //! as a rule for a moment each. So a driver may hold back at the processor what one of them hands over, until the
-//! others have run, too ([`has_company`], [`hold`], [`Held`](super::events::Held)). It goes out ([`flush`])
+//! others have run, too ([`has_company`], [`hold`], [`Held`]). It goes out ([`flush`])
 //!
 //! | when | by |
 //! |---|---|
 //! | as many switches have passed as threads have arrived, or the driver can hold no more | the run loop, before the next thread |
 //! | the processor has run dry, or passes to another worker | the run loop |
 //! | a thread has turned out to run long | the run loop, when the monitor has seen it and asked for attention |
-//! | the processor is laid to rest | the thread that lays it to rest |
+//! | the monitor has taken the processor | the monitor |
 //!
 //! The threads that waited for that are arrivals again. The number of switches is a guess: if others run between the
 //! arrivals, or some of them are stolen, it goes out sooner or later than it might, but never later than that. A
 //! processor without an owner holds nothing back.
 //!
-//! Invariant: while descriptors are registered and nobody has the turn, a processor or the monitor
-//! is awake and will see to it. For a worker takes the turn before it sleeps, if it is free; a
-//! thread that gives it back is awake, and has kicked the monitor if it slept; and the monitor does
-//! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
+//! # Invariants
+//!
+//! 1. Between [`turn`] and the end of the [`Turn`] no other thread collects.
+//! 2. `SOURCES` counts the sources of events: while the count is 0 no event can come.
+//! 3. While descriptors are registered and nobody has the turn, a processor or the monitor is awake and will see to
+//!    the events. For a worker takes the turn before it sleeps, if the turn is free; a thread that gives the turn back
+//!    is awake, and has kicked the monitor if it slept; and the monitor does not sleep while the turn is free. A
+//!    cluster that ends kicks the monitors of all others.
 
-use crate::engine::atomic::Ordering;
+use core::any::Any;
+use std::sync::OnceLock;
+
+use crate::engine::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, Readied as Why};
-use crate::engine::sched::events::events;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sched::tuning::{APART, BATCH, HELP_AFTER, LATE, LENT, LONGEST_TICK, SPIN};
-use crate::engine::sched::{Cluster, Owned, RunLoop};
+pub(crate) use crate::engine::sched::tuning::BATCH;
+use crate::engine::sched::tuning::{APART, HELP_AFTER, LATE, LENT, LONGEST_TICK, SPIN};
+use crate::engine::sched::{Cluster, Owned, RunLoop, ready_globally};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::{clock, kernel_thread, perturb};
+
+// ==== the turn ====
+
+/// A driver, as the scheduler knows it: it makes threads ready from outside.
+pub(crate) trait Collect: Sync {
+    /// Collects events, [`BATCH`] at most, for at most `nanos`. Returns the threads that they make
+    /// ready.
+    fn collect(&self, nanos: Option<u64>) -> Fifo;
+
+    /// Ends the collecting that goes on, or the next one.
+    fn ring(&self);
+}
+
+/// The process's driver. It lives as long as the process.
+static DRIVER: OnceLock<&'static dyn Collect> = OnceLock::new();
+/// Whether a thread has the turn. SeqCst where the turn is taken, given back, and looked at by a thread that is about
+/// to sleep: each such thread sees that another one has the turn, or is seen to sleep.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+static SOURCES: AtomicUsize = AtomicUsize::new(0);
+/// When events were last asked for (monotonic nanoseconds).
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+/// There is one more source of events, and `driver` collects them.
+pub(crate) fn add_source(driver: &'static dyn Collect) {
+    DRIVER.get_or_init(|| driver);
+    SOURCES.fetch_add(1, Relaxed);
+}
+
+/// There is one source less.
+pub(crate) fn remove_source() {
+    SOURCES.fetch_sub(1, Relaxed);
+}
+
+/// Whether any event can come.
+#[inline]
+pub(crate) fn is_in_use() -> bool {
+    SOURCES.load(Relaxed) != 0
+}
+
+/// Whether an event can come and nobody would notice it.
+pub(super) fn is_unwatched() -> bool {
+    // SeqCst: the monitor looks after it has said that it sleeps; partner: the swap in `turn` (invariant 3).
+    is_in_use() && !TAKEN.load(SeqCst)
+}
+
+/// The right to collect events, of one thread at a time.
+pub(crate) struct Turn(&'static dyn Collect);
+
+/// The turn, if an event can come and nobody has the turn.
+pub(super) fn turn() -> Option<Turn> {
+    if !is_in_use() || TAKEN.load(Relaxed) {
+        return None;
+    }
+    let driver = DRIVER.get()?;
+    perturb::point("events: turn");
+    // SeqCst: a worker that goes to sleep without the turn, and the monitor that looks for sleepers without one,
+    // see each other; partner: the load in `is_unwatched`.
+    (!TAKEN.swap(true, SeqCst)).then(|| Turn(*driver))
+}
+
+/// Ends the wait of the thread that has the turn, or the wait of the next such thread.
+pub(super) fn ring() {
+    if let Some(driver) = DRIVER.get() {
+        driver.ring();
+    }
+}
+
+impl Turn {
+    /// Collects events, for at most `nanos`. Returns the threads that they make ready.
+    pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
+        perturb::point("events: collecting");
+        let ready = self.0.collect(nanos);
+        ASKED.store(clock::now(), Relaxed);
+        ready
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        perturb::point("events: turn over");
+        // SeqCst: partner: the load in `is_unwatched`.
+        TAKEN.store(false, SeqCst);
+    }
+}
+
+/// How long nobody has looked for events that can come.
+fn unseen(now: u64) -> u64 {
+    match is_in_use() && !TAKEN.load(Relaxed) {
+        true => now.saturating_sub(ASKED.load(Relaxed)),
+        false => 0,
+    }
+}
+
+// ==== the threads that events make ready ====
+
+/// What a driver holds back at a processor, to hand it to the kernel together with more of its kind.
+pub(crate) trait Held: Any {
+    /// Hands it over. Returns the threads that waited for that. It does not block, runs under any thread
+    /// pointer, and allocates nothing.
+    fn flush(&mut self) -> Fifo;
+}
 
 /// Takes `ready` into the queue of `processor`, which is the caller's. True: `ready` was not empty.
 pub(super) fn take_in(processor: &mut Owned<'_>, ready: Fifo) -> bool {
@@ -84,7 +198,7 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
                 .ready(thread, Readied::Arrived, Some(&processor.seat()));
             expected += 1;
         } else {
-            super::ready_globally(green, Readied::Arrived);
+            ready_globally(green, Readied::Arrived);
         }
     }
     let switches = processor.switches.get();
@@ -98,13 +212,13 @@ pub(crate) fn has_company(processor: &mut Owned<'_>) -> bool {
     let next = processor.switches.get() + 1;
     let arrivals = processor.own().arrivals_until.saturating_sub(next);
     let waiting = || processor.cluster().policy.len(Some(processor.index));
-    (arrivals != 0 || processor.holds.load(Ordering::Relaxed)) && waiting() as u64 <= arrivals
+    (arrivals != 0 || processor.holds.load(Relaxed)) && waiting() as u64 <= arrivals
 }
 
 /// A driver holds something back for the running thread, which parks now. If that is all that it can hold, it
 /// goes out next.
 pub(crate) fn hold(processor: &mut Owned<'_>, is_full: bool) {
-    processor.holds.store(true, Ordering::Relaxed);
+    processor.holds.store(true, Relaxed);
     let switches = processor.switches.get();
     let own = processor.own();
     let last = if is_full {
@@ -119,7 +233,7 @@ pub(crate) fn hold(processor: &mut Owned<'_>, is_full: bool) {
 /// that.
 #[inline]
 pub(super) fn flush(processor: &mut Owned<'_>) {
-    if processor.holds.load(Ordering::Relaxed) {
+    if processor.holds.load(Relaxed) {
         flush_now(processor);
     }
 }
@@ -127,9 +241,9 @@ pub(super) fn flush(processor: &mut Owned<'_>) {
 #[cold]
 #[inline(never)]
 fn flush_now(processor: &mut Owned<'_>) {
-    processor.holds.store(false, Ordering::Relaxed);
+    processor.holds.store(false, Relaxed);
     let own = processor.own();
-    own.looks.flushed();
+    own.looks.flush = NEVER;
     if let Some(held) = &mut own.held {
         let ready = held.flush();
         arrive(processor, ready);
@@ -143,37 +257,25 @@ fn is_too_much(processor: &mut Owned<'_>, count: usize) -> bool {
         *crowded_since = NEVER;
         return false;
     }
-    let now = events().asked();
+    let now = ASKED.load(Relaxed);
     let since = (*crowded_since).min(now);
     let too_much = now - since >= HELP_AFTER;
     *crowded_since = if too_much { NEVER } else { since };
     too_much
 }
 
-/// Makes all of `ready` ready; the caller has no processor, and no preemption. A sleeper is woken
-/// once for all threads of a cluster, not for each.
+/// Makes all of `ready` ready; the caller has no processor, and no preemption.
 pub(crate) fn pass_on(mut ready: Fifo) {
-    let mut last: Option<&'static Cluster> = None;
     while let Some(green) = ready.pop() {
-        let cluster = green.cluster();
-        if let Some(last) = last.replace(cluster)
-            && !core::ptr::eq(last, cluster)
-        {
-            last.notify();
-        }
         perturb::point("io: passing on");
         probe::readied(By::Outside, green, Why::Arrived);
-        let thread = Ready::new(green);
-        cluster.policy.ready(thread, Readied::Arrived, None);
-    }
-    if let Some(last) = last {
-        last.notify();
+        ready_globally(green, Readied::Arrived);
     }
 }
 
 /// One look, by the owner of `processor`. True: events came.
 pub(super) fn look(processor: &mut Owned<'_>) -> bool {
-    let ready = events().turn().map(|turn| turn.collect(Some(0)));
+    let ready = turn().map(|turn| turn.collect(Some(0)));
     perturb::point("io: collected");
     ready.is_some_and(|ready| take_in(processor, ready))
 }
@@ -182,38 +284,24 @@ pub(super) fn look(processor: &mut Owned<'_>) -> bool {
 /// OS: the sender of the next event may be waiting for this CPU, and threads that only give way in
 /// turn would keep it.
 pub(super) fn look_when_busy(processor: &mut Owned<'_>) {
-    if events().is_in_use() && !look(processor) {
+    if is_in_use() && !look(processor) {
         kernel_thread::give_way();
     }
 }
 
-/// The result of looking for a while.
-pub(super) enum Spun {
-    /// There was nothing, or it does not pay now.
-    InVain,
-    /// Threads whose descriptors are ready.
-    Events(Fifo),
-    /// There is other work to do.
-    OtherWork,
-}
-
 /// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken
-/// would take longer. The owner of `processor` searches.
-pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
+/// would take longer. The owner of `processor` searches. Returns the threads that are ready now, or none if there is other
+/// work to do; `None`: there was nothing, or looking does not pay.
+pub(super) fn spin(processor: &mut Owned<'_>) -> Option<Fifo> {
     if !processor.own().spin_pays || !processor.cluster().config.ideas.spinning {
-        return Spun::InVain;
+        return None;
     }
-    let Some(turn) = events().turn() else {
-        return Spun::InVain;
-    };
+    let turn = turn()?;
     let end = clock::now() + SPIN;
     loop {
         let ready = turn.collect(Some(0));
-        if ready.len() != 0 {
-            return Spun::Events(ready);
-        }
-        if processor.cluster().something_to_do() {
-            return Spun::OtherWork;
+        if ready.len() != 0 || processor.cluster().something_to_do() {
+            return Some(ready);
         }
         // `echo at half load` (benches/latency) has a worse p99 without it.
         let before = clock::now();
@@ -224,31 +312,22 @@ pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
         }
         if now >= end {
             processor.own().spin_pays = false;
-            return Spun::InVain;
+            return None;
         }
     }
 }
 
-/// Takes in the threads that events made ready while the worker, which has a processor now, slept.
-pub(super) fn settle(run: &mut RunLoop, ready: Fifo) {
-    let slept = run.worker().events_after.replace(u64::MAX);
+/// Takes in the threads that events made ready while the worker, which has a processor now, slept for `slept`
+/// nanoseconds.
+pub(super) fn settle(run: &mut RunLoop, ready: Fifo, slept: u64) {
     match run.owned() {
         Some(mut processor) => {
             if take_in(&mut processor, ready) {
                 let own = processor.own();
-                own.spin_pays = slept < SPIN && events().asked() >= own.spins_from;
+                own.spin_pays = slept < SPIN && ASKED.load(Relaxed) >= own.spins_from;
             }
         }
         None => pass_on(ready),
-    }
-}
-
-/// How long nobody has looked for events that can come.
-fn unseen(now: u64) -> u64 {
-    let events = events();
-    match events.is_in_use() && !events.is_watched() {
-        true => now.saturating_sub(events.asked()),
-        false => 0,
     }
 }
 
@@ -262,21 +341,20 @@ impl Cluster {
     /// The monitor's part. True: it must look again soon, for the turn is free, or may be free at
     /// any time.
     pub(super) fn see_to_events(&'static self, now: u64) -> bool {
-        let events = events();
-        if !events.is_in_use() {
+        if !is_in_use() {
             return false;
         }
         let unseen = unseen(now);
         if unseen >= LATE {
             for processor in self.processors() {
-                processor.attention.store(true, Ordering::Relaxed);
+                processor.attention.store(true, Relaxed);
             }
             if self.idle.sleeping() != 0 {
                 self.send_to_watch();
             }
             // Nobody looks, or there is no worker to send.
             if unseen >= LONGEST_TICK
-                && let Some(turn) = events.turn()
+                && let Some(turn) = turn()
             {
                 pass_on(turn.collect(Some(0)));
             }

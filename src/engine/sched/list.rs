@@ -21,15 +21,9 @@ impl Drop for Fifo {
     #[inline]
     fn drop(&mut self) {
         if self.len != 0 {
-            lose(self.len)
+            crate::engine::sys::die("a list was dropped with ready threads in it")
         }
     }
-}
-
-#[cold]
-#[inline(never)]
-fn lose(_: usize) -> ! {
-    crate::engine::sys::die("a list was dropped with ready threads in it")
 }
 
 impl Fifo {
@@ -147,13 +141,16 @@ pub(super) trait Linked: 'static {
 }
 
 pub(super) struct Lifo<T: Linked> {
-    top: Option<&'static T>,
+    top: Cell<Option<&'static T>>,
     len: usize,
 }
 
 impl<T: Linked> Lifo<T> {
     pub(super) const fn new() -> Lifo<T> {
-        Lifo { top: None, len: 0 }
+        Lifo {
+            top: Cell::new(None),
+            len: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -161,50 +158,45 @@ impl<T: Linked> Lifo<T> {
     }
 
     pub(super) fn top(&self) -> Option<&'static T> {
-        self.top
+        self.top.get()
     }
 
     pub(super) fn push(&mut self, record: &'static T) {
-        record.below().set(self.top);
-        self.top = Some(record);
+        record.below().set(self.top.replace(Some(record)));
         self.len += 1;
     }
 
     pub(super) fn pop(&mut self) -> Option<&'static T> {
-        let record = self.top?;
-        self.top = record.below().take();
+        let record = self.top.get()?;
+        self.top.set(record.below().take());
         self.len -= 1;
         Some(record)
     }
 
     /// Takes `record` out of the middle. False: it is not in the stack.
     pub(super) fn remove(&mut self, record: &'static T) -> bool {
-        let mut above = Lifo::new();
-        let mut found = false;
-        while !found && let Some(top) = self.pop() {
-            match core::ptr::eq(top, record) {
-                true => found = true,
-                false => above.push(top),
+        let mut link = &self.top;
+        while let Some(other) = link.get() {
+            if core::ptr::eq(other, record) {
+                link.set(record.below().take());
+                self.len -= 1;
+                return true;
             }
+            link = other.below();
         }
-        self.put_back(above);
-        found
+        false
     }
 
     /// Takes out all records that `takes` accepts; the others stay in order.
     pub(super) fn take_out(&mut self, mut takes: impl FnMut(&'static T) -> bool) {
-        let mut kept = Lifo::new();
-        while let Some(record) = self.pop() {
-            if !takes(record) {
-                kept.push(record);
+        let mut link = &self.top;
+        while let Some(record) = link.get() {
+            if takes(record) {
+                link.set(record.below().take());
+                self.len -= 1;
+            } else {
+                link = record.below();
             }
-        }
-        self.put_back(kept);
-    }
-
-    fn put_back(&mut self, mut above: Lifo<T>) {
-        while let Some(record) = above.pop() {
-            self.push(record);
         }
     }
 }

@@ -153,7 +153,7 @@ pub(super) fn hand_to_its_worker(run: &mut RunLoop, green: &'static Green) -> Re
     bound.searching.set(false);
     perturb::point("locked: handing");
     processor.give_to(bound);
-    bound.wake();
+    bound.parker.wake();
     cluster.wait_for_processor(run)
 }
 
@@ -175,7 +175,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     let mut processor = run.surrender();
     probe::stopped(processor.as_mut().map(Owned::lend), green, action);
     if let Some(processor) = processor {
-        cluster.lay_to_rest(processor);
+        cluster.lay_down(processor);
     }
     complete(worker, None, green, action);
     if has_ended {

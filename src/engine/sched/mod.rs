@@ -2,24 +2,23 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `run` | the run loop: find a thread, switch to it, do what it asks for; making threads ready |
+//! | `run` | the run loop: find a thread, here or at other processors, switch to it, do what it asks for; making threads ready |
 //! | `thread`, `records`, `identity`, `stack` | a green thread's record; the store of records; its name and number; its stack and thread-local block |
 //! | `switch` | to a green thread and back; what becomes of malloc's caches |
-//! | `current`, `hiding`, `places` | which thread is this, and its way into the runtime; threads announce that they block, or may block; where a thread is hidden; where a kernel thread's words lie |
+//! | `current`, `hiding` | which thread is this, and its way into the runtime; threads announce that they block, or may block; where a thread is hidden |
 //! | `park`, `deferred` | how a thread waits, and how another one wakes it; what signal handlers leave to the monitor |
 //! | `worker`, `processor`, `cluster` | the kernel thread; the right to run, and how it is owned and taken; all of them together, and how many threads live |
-//! | `idle`, `parker`, `steal` | sleeping and waking without a lost wake-up (`idle.md` has the proof); the word on which a kernel thread sleeps; finding the work of other processors |
+//! | `idle`, `parker` | sleeping and waking without a lost wake-up (`idle.md` has the proof); the word on which a kernel thread sleeps |
 //! | `timers`, `list` | deadlines; intrusive lists |
 //! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
 //! | `resize`, `user_policy` | more processors, or fewer; a policy that a user wrote |
 //! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
-//! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
-//! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
+//! | `io` | a driver as the scheduler sees it; which thread collects its events, and when |
+//! | `preempt`, `monitor` | ending a time slice from outside; the monitor, which also helps when there can be no more kernel threads |
 //! | `handlers` | the program's signal handlers |
 //! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
 //! | `pthreads` | whose pthread one is |
-//! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
-//! | `spawner`, `thread_limit` | the spawner makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
+//! | `spawner` | makes kernel threads ahead of need, and returns unused stacks; the crate's own kernel threads |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `tuning` | what can be tuned, and what loses without it |
 //!
@@ -49,10 +48,8 @@ pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
 pub(crate) mod deferred;
-pub(crate) mod events;
 pub(crate) mod fork;
 pub(crate) mod handlers;
-pub(crate) mod helper;
 mod hiding;
 pub(crate) mod hooked;
 pub(crate) mod identity;
@@ -64,7 +61,6 @@ mod monitor;
 pub(crate) mod name;
 pub(crate) mod park;
 mod parker;
-pub(crate) mod places;
 pub(crate) mod preempt;
 mod processor;
 pub(crate) mod pthreads;
@@ -72,12 +68,10 @@ pub(crate) mod records;
 pub(crate) mod resize;
 mod run;
 pub(crate) mod setxid;
-mod spawner;
+pub(crate) mod spawner;
 pub(crate) mod start;
-mod steal;
 pub(crate) mod switch;
 pub(crate) mod thread;
-mod thread_limit;
 pub(crate) mod thread_stack;
 pub(crate) mod timers;
 mod tuning;

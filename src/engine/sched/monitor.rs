@@ -21,9 +21,7 @@
 //! At a worker without a processor that computes for long, it sends the signal, so that the thread
 //! queues for a processor (*strays*).
 //!
-//! When no worker is left for a processor: `thread_limit`.
-//!
-//! Taking a processor: `processor`. A processor that was taken is laid to rest, and a sleeper is
+//! Taking a processor: `processor`. A processor that was taken lies down, and a sleeper is
 //! woken for the threads that wait in it.
 //!
 //! It runs with signals blocked and never allocates: its memory of each processor is in the
@@ -47,169 +45,193 @@
 //!
 //! Where the system has one CPU, no stray is seen on it; and some systems do not tell the time in user mode. There
 //! a stray is signalled when it has used [`CERTAIN`] of CPU time, in whatever mode, without being seen at rest.
-
-use std::io;
+//!
+//! # The limit of kernel threads
+//!
+//! There is a shortage when threads are ready, a processor is idle, and there is no worker to
+//! bring the two together, because all workers are blocked, and there can be no more. There are as
+//! many as there may be, or the system refuses, or the spawner is blocked itself.
+//!
+//! The shortage would not end by itself: the holder of the lock that the others wait for in the
+//! kernel (malloc's, say, inside libc) may be among the ready threads, preempted, or back from a
+//! wait of our own. So the way out needs no new kernel thread. The monitor signals a worker whose
+//! thread waits in a system call that begins anew when it is interrupted
+//! (`SystemCall::begins_anew`), most often on a futex. The handler (`preempt`) suspends the thread
+//! before that system call, as if it had been preempted there: it goes to the global queue, behind
+//! all that are ready now, and the worker runs the first of those. When it is the thread's turn it
+//! makes its call again, and the kernel looks again (at the futex's word, say). To the program, the
+//! thread was slow to come to its call, as it may be at any time. A wake-up that the thread was
+//! given is not lost, since then the call has returned.
+//!
+//! So each ready thread gets a worker, one after another, as long as any thread waits on a futex
+//! (a lock, a condition variable, a barrier), for a lock on a file, for the other end of a FIFO or
+//! for a child. A thread blocked in anything else, or in what the kernel does not tell (`observer`),
+//! keeps its kernel thread. When its call returns, it takes an idle processor and goes on
+//! (`current::recover`), and its worker runs others afterwards.
+//!
+//! *How often.* Once the shortage has lasted for [`RETRY_SPAWN`], and again after each further one,
+//! the monitor looks at the next [`PROBES`] blocked workers, round and round. So a program all of
+//! whose threads wait for ever costs little. More workers may come free than there are idle
+//! processors: the others are spare, and take a processor at once when the next thread blocks.
+//!
+//! The spawner reports a shortage.
 
 use crate::engine::atomic::{AtomicU64, Ordering};
 use crate::engine::inspect::quiet;
 use crate::engine::probe::{self, Lost};
-use crate::engine::sched::events::events;
-use crate::engine::sched::thread_limit::Shortage;
 use crate::engine::sched::tuning::{
-    CERTAIN, CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, QUIET_LOOKS, QUOTA, RETRY,
+    CERTAIN, CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, QUIET_LOOKS, QUOTA, RETRY, RETRY_SPAWN,
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
 };
-use crate::engine::sched::{Cluster, Green, Owned, Processor, Worker, preempt, spawner, worker};
+use crate::engine::sched::{
+    Cluster, Green, Owned, Processor, ThreadFlags, Worker, io, preempt, timers, worker,
+};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::{kernel_thread, perturb};
 
-/// Starts the monitor.
-pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-monitor", watch)
-}
+/// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
+const PROBES: usize = 64;
 
-/// How often the monitor looks.
-struct Pace {
+struct Monitor {
+    cluster: &'static Cluster,
+    observer: Observer,
+    /// The time between two looks.
     tick: u64,
     /// Looks in a row without an event.
     quiet: u32,
+    /// When the spawner is to read the quota of CPU time again, and strays are looked at.
+    quota_at: u64,
+    strays_at: u64,
+    first_stray: usize,
+    /// When to evict threads next; `NEVER` while there is no shortage.
+    evict_at: u64,
+    /// The worker from which a thread was evicted last.
+    evicted: usize,
+    /// How many switches there had been at the last look.
+    switched: u64,
+
+    // ---- of one look ----
+    now: u64,
+    /// A thread is ready and not running.
+    waiting: bool,
+    /// A thread has been ready since the last look, without running.
+    stuck: bool,
+    /// A hand-off: the next look comes soon.
+    event: bool,
+    /// The latest time of the next look.
+    next: u64,
 }
 
-impl Pace {
-    const QUICK: Pace = Pace {
+/// The monitor's life.
+pub(super) fn run(cluster: &'static Cluster) {
+    kernel_thread::set_precise_timers();
+    let mut monitor = Monitor {
+        cluster,
+        observer: Observer::new(),
         tick: SHORTEST_TICK,
         quiet: 0,
+        quota_at: clock::now() + QUOTA,
+        strays_at: 0,
+        first_stray: 0,
+        evict_at: NEVER,
+        evicted: 0,
+        switched: 0,
+        now: 0,
+        waiting: false,
+        stuck: false,
+        event: false,
+        next: NEVER,
     };
+    while !cluster.stopping.load(Ordering::SeqCst) {
+        monitor.look();
+        monitor.wait();
+    }
+}
 
-    /// Called after a look. An event calls for the next look soon; without events, looks become
-    /// rare.
-    fn adapt(&mut self, event: bool) {
-        if event {
-            *self = Pace::QUICK;
+impl Monitor {
+    /// Looks at everything once.
+    fn look(&mut self) {
+        let cluster = self.cluster;
+        cluster.take_handed();
+        self.now = clock::now();
+        clock::note(self.now);
+        self.waiting = cluster.has_work();
+        self.stuck = cluster.policy.len(None) != 0;
+        self.event = false;
+        self.next = NEVER;
+        for processor in cluster.processors() {
+            self.at_timers(processor);
+            if !processor.is_retired() {
+                let mut seen = processor.seen.take();
+                self.at(processor, &mut seen);
+                processor.seen.set(seen);
+            }
+        }
+        if self.now >= self.quota_at {
+            // The spawner reads the quota, and looks at the stacks.
+            cluster.spawner.ring();
+            self.quota_at = self.now + QUOTA;
+        }
+        if self.now >= self.strays_at {
+            self.at_strays();
+            self.strays_at = self.now + LONGEST_TICK;
+        }
+        if self.stuck && cluster.idle.sleeping() != 0 {
+            cluster.notify();
+        }
+        self.at_shortage();
+        if cluster.see_to_events(self.now) {
+            self.look_by(self.now + SOON);
+        }
+        // An event calls for the next look soon; without events, looks become rare.
+        if self.event {
+            self.be_quick();
         } else if self.quiet < QUIET_LOOKS {
             self.quiet += 1;
         } else {
             self.tick = (self.tick * 2).min(LONGEST_TICK);
         }
     }
-}
 
-/// The monitor's memory from one look to the next.
-struct Watch {
-    cluster: &'static Cluster,
-    observer: Observer,
-    shortage: Shortage,
-    pace: Pace,
-    /// When the quota of CPU time is to be read again, and strays looked at.
-    quota_at: u64,
-    strays_at: u64,
-    first_stray: usize,
-    /// How many switches there had been at the last look.
-    switched: u64,
-}
-
-/// The result of a look.
-struct Looked {
-    at: u64,
-    /// The latest time of the next look.
-    next: u64,
-    /// Nothing has happened, and no thread was run.
-    at_rest: bool,
-}
-
-/// The monitor's life.
-fn watch(cluster: &'static Cluster) {
-    kernel_thread::set_precise_timers();
-    let mut watch = Watch {
-        cluster,
-        observer: Observer::new(),
-        shortage: Shortage::new(),
-        pace: Pace::QUICK,
-        quota_at: clock::now() + QUOTA,
-        strays_at: 0,
-        first_stray: 0,
-        switched: 0,
-    };
-    while !cluster.stopping.load(Ordering::SeqCst) {
-        let seen = watch.look();
-        watch.wait(seen);
+    /// The next look comes at `time` at the latest.
+    fn look_by(&mut self, time: u64) {
+        self.next = self.next.min(time);
     }
-}
 
-impl Watch {
-    /// Looks at everything once.
-    fn look(&mut self) -> Looked {
-        let cluster = self.cluster;
-        cluster.take_handed();
-        let now = clock::now();
-        clock::note(now);
-        let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
-        let mut look = Look::new(cluster, &mut self.observer, now);
-        for processor in cluster.processors() {
-            look.at_timers(processor);
-            if !processor.is_retired() {
-                let mut seen = processor.seen.take();
-                look.at(processor, &mut seen);
-                processor.seen.set(seen);
-            }
-        }
-        if now >= self.quota_at {
-            cluster.doubt_quota();
-            spawner::ask_to_reclaim(cluster);
-            self.quota_at = now + QUOTA;
-        }
-        if now >= self.strays_at {
-            self.first_stray = look.at_strays(self.first_stray);
-            self.strays_at = now + LONGEST_TICK;
-        }
-        if look.stuck && cluster.idle.sleeping() != 0 {
-            cluster.notify();
-        }
-        let relief = self.shortage.relieve(cluster, now, look.observer);
-        look.next = look.next.min(relief);
-        if cluster.see_to_events(now) {
-            look.next = look.next.min(now + SOON);
-        }
-        let (event, next) = (look.event, look.next);
-        self.pace.adapt(event);
-        let has_switched = switched != core::mem::replace(&mut self.switched, switched);
-        Looked {
-            at: now,
-            next,
-            // It does not sleep at once: processors that sleep only for moments would have to kick
-            // it each time.
-            at_rest: self.pace.tick == LONGEST_TICK && !event && !has_switched,
-        }
+    fn be_quick(&mut self) {
+        (self.tick, self.quiet) = (SHORTEST_TICK, 0);
     }
 
     /// Waits for the next look; or sleeps, if all processors do.
-    fn wait(&mut self, seen: Looked) {
+    fn wait(&mut self) {
         let cluster = self.cluster;
-        let tick = self.pace.tick;
         let everybody_sleeps = || {
             let sleeps = cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
-                && !events().is_unwatched()
+                && !io::is_unwatched()
                 && !cluster.is_short()
                 && cluster.deferred.is_empty();
             if sleeps {
-                // While this sleeps nobody else asks.
-                spawner::ask_to_reclaim(cluster);
+                // While the monitor sleeps nobody else asks.
+                cluster.spawner.ask_to_reclaim();
             }
             sleeps
         };
-        if seen.at_rest && everybody_sleeps() {
+        let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
+        let has_switched = switched != core::mem::replace(&mut self.switched, switched);
+        // The monitor does not sleep at once: processors that sleep only for moments would have to kick it each time.
+        let is_quiet = self.tick == LONGEST_TICK && !self.event && !has_switched;
+        let tick_at = self.now + self.tick;
+        if is_quiet && everybody_sleeps() {
             quiet::tell();
-            if cluster
-                .monitor
-                .sleep_beside(cluster, seen.at + tick, everybody_sleeps)
-            {
-                self.pace = Pace::QUICK;
+            let parker = &cluster.monitor;
+            if parker.sleep_beside(cluster, tick_at, everybody_sleeps) {
+                self.be_quick();
             }
             return;
         }
-        let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST_TICK);
+        let until = self.next.min(tick_at).max(self.now + SHORTEST_TICK);
         let is_over = || {
             clock::now() >= until
                 || cluster.stopping.load(Ordering::SeqCst)
@@ -245,51 +267,17 @@ struct Over {
 }
 
 impl Over {
-    /// Signals the thread. False: it does so no more, since the thread has declined for long
-    /// enough, and its processor goes to others.
-    fn insist(self, now: u64, cpu: u64, send: impl FnOnce() -> bool) -> bool {
-        // This counts CPU time: a kernel thread that the system does not run declines nothing. A
-        // smaller time than before is that of another kernel thread, which has taken the place of
-        // one that has ended.
+    /// Whether the monitor signals the thread again. If not, the thread has declined for long enough, and its
+    /// processor goes to others.
+    fn insists(self, now: u64, cpu: u64) -> bool {
+        // CPU time counts: a kernel thread that the system does not run declines nothing. A smaller time than before
+        // is that of another kernel thread, which has taken the place of one that has ended.
         let declined_for = cpu.saturating_sub(self.cpu);
-        let insists = declined_for < SOON && now - self.at < NOT_RUN_FOR;
-        if insists {
-            // If it is not sent, the thread is in the runtime, on its way out, or blocked, as the
-            // next look finds.
-            let _is_sent = send();
-        }
-        insists
+        declined_for < SOON && now - self.at < NOT_RUN_FOR
     }
 }
 
-/// One look at everything.
-struct Look<'a> {
-    cluster: &'static Cluster,
-    observer: &'a mut Observer,
-    now: u64,
-    /// A thread is ready and not running.
-    waiting: bool,
-    /// A thread has been ready since the last look, without running.
-    stuck: bool,
-    /// A hand-off: the next look comes soon.
-    event: bool,
-    /// The latest time of the next look.
-    next: u64,
-}
-
-impl<'a> Look<'a> {
-    fn new(cluster: &'static Cluster, observer: &'a mut Observer, now: u64) -> Look<'a> {
-        Look {
-            cluster,
-            observer,
-            now,
-            waiting: cluster.has_work(),
-            stuck: cluster.policy.len(None) != 0,
-            event: false,
-            next: NEVER,
-        }
-    }
-
+impl Monitor {
     /// Looks at one processor: at the work that waits there, and then at the thread that runs.
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_queue(processor, seen);
@@ -318,8 +306,7 @@ impl<'a> Look<'a> {
             if self.waiting {
                 // The slice may be a short one: then the next thread would be seen late, and given
                 // more.
-                let settled = self.now + self.slice(processor) / SETTLING_PART;
-                self.next = self.next.min(settled);
+                self.look_by(self.now + self.slice(processor) / SETTLING_PART);
             }
             return;
         }
@@ -331,8 +318,7 @@ impl<'a> Look<'a> {
             let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
             let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
-                let thread = worker.kernel_thread.load(Ordering::Relaxed) as i32;
-                let doing = self.observer.doing(thread);
+                let doing = self.observer.doing(worker.thread());
                 preempt::note_own_call(green, &doing);
                 worker.rest.note(worker);
                 let blocked_calls = &self.cluster.blocked_calls;
@@ -363,7 +349,7 @@ impl<'a> Look<'a> {
             if processor.dry.get() - seen.dry <= 1 {
                 self.stuck = true;
             } else {
-                self.next = self.next.min(self.now + SOON);
+                self.look_by(self.now + SOON);
             }
         }
         seen.dry = processor.dry.get();
@@ -386,7 +372,7 @@ impl<'a> Look<'a> {
             true => end,
             false => self.now + SOON.min(slice),
         };
-        self.next = self.next.min(next);
+        self.look_by(next);
     }
 
     fn at_timers(&mut self, processor: &'static Processor) {
@@ -400,7 +386,7 @@ impl<'a> Look<'a> {
                 }
             } else {
                 processor.attention.store(true, Ordering::Relaxed);
-                self.next = self.next.min(deadline + LATE);
+                self.look_by(deadline + LATE);
             }
             if self.cluster.idle.sleeping() != 0 {
                 // A processor that searches fires the timers of all.
@@ -408,7 +394,7 @@ impl<'a> Look<'a> {
             }
             self.waiting = true;
         } else if deadline != NEVER {
-            self.next = self.next.min(deadline.max(self.now + LATE));
+            self.look_by(deadline.max(self.now + LATE));
         }
     }
 
@@ -421,10 +407,9 @@ impl<'a> Look<'a> {
             seen.moved_at = self.now;
             return false;
         }
-        let thread = worker.kernel_thread.load(Ordering::Relaxed) as i32;
         let stands_for_long = self.now - seen.moved_at >= NOT_RUN_FOR;
-        green.off.load(Ordering::Relaxed) == 0
-            && self.observer.is_blocked(thread).unwrap_or(stands_for_long)
+        let is_blocked = self.observer.is_blocked(worker.thread());
+        green.off.load(Ordering::Relaxed) == 0 && is_blocked.unwrap_or(stands_for_long)
     }
 
     /// Goes through the three steps: the flag, the signal, and taking the processor.
@@ -435,17 +420,30 @@ impl<'a> Look<'a> {
         green: &'static Green,
         seen: &mut Seen,
     ) {
-        worker.end_slice(seen.slice);
+        worker.over.store(seen.slice, Ordering::Relaxed);
         let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
-        let signal = self.cluster.config.signal;
-        let has_moved = seen.moved_at == self.now;
-        let send = || preempt::send(worker, green, signal, self.now, has_moved, self.observer);
-        if !green.calls_itself.load(Ordering::Relaxed) && over.insist(self.now, cpu, send) {
-            self.next = self.next.min(self.now + RETRY);
+        if !green.calls_itself.load(Ordering::Relaxed) && over.insists(self.now, cpu) {
+            // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
+            // finds.
+            let _is_sent = self.send(worker, green, seen.moved_at == self.now);
+            self.look_by(self.now + RETRY);
         } else {
             let _is_taken = self.take(processor, worker, green, Lost::Computing);
         }
+    }
+
+    /// Sends the preemption signal. False: it was not sent.
+    fn send(&mut self, worker: &'static Worker, green: &'static Green, has_moved: bool) -> bool {
+        let signal = self.cluster.config.signal;
+        preempt::send(
+            worker,
+            green,
+            signal,
+            self.now,
+            has_moved,
+            &mut self.observer,
+        )
     }
 
     /// Takes the processor away from `worker`, whose thread goes on without. False: it was too late.
@@ -457,24 +455,19 @@ impl<'a> Look<'a> {
         how: Lost,
     ) -> bool {
         let tick = worker.tick.load(Ordering::Relaxed);
-        if worker
-            .running()
-            .is_none_or(|now| !core::ptr::eq(now, green))
-        {
+        if !worker.is_running(green) {
             return false;
         }
         perturb::point("monitor: taking");
         let retake = || {
             let word = &worker.processor;
-            let taken = word.retake(processor.into(), kernel_thread::barrier, || {
+            let taken = word.retake(processor, kernel_thread::barrier, || {
                 // Acquire: pairs with the Release on the way out of the runtime (`current`).
                 green.off.load(Ordering::Acquire) == 0
-                    && worker
-                        .running()
-                        .is_some_and(|now| core::ptr::eq(now, green))
+                    && worker.is_running(green)
                     && worker.tick.load(Ordering::Relaxed) == tick
             });
-            // SAFETY: it was taken for good, so it is in hand.
+            // SAFETY: the monitor has taken the processor for good, so the processor is in its hand.
             taken.then(|| unsafe { Owned::assume(processor) })
         };
         let Some(processor) = probe::blocked(worker, green, how, retake) else {
@@ -482,12 +475,12 @@ impl<'a> Look<'a> {
         };
         self.event = true;
         self.cluster.hand_offs.add_shared(1);
-        self.cluster.lay_to_rest(processor);
+        self.cluster.lay_down(processor);
         true
     }
 }
 
-// ==== strays ====
+// ==== workers without a processor ====
 
 /// What a worker had used when its thread was last seen at rest: blocked, or not run since the look before.
 /// A record serves several clusters in turn, and so several monitors.
@@ -522,35 +515,71 @@ impl Rest {
     }
 }
 
-impl Look<'_> {
-    /// Sends strays to the queue. Looks at some workers, from index `first` on; returns the index of the next one.
-    fn at_strays(&mut self, first: usize) -> usize {
-        let next = first + STRAYS_AT_ONCE;
-        let some = (first..next).map_while(worker::get);
-        for worker in some.filter(|worker| worker.is_of(self.cluster)) {
-            let Some(green) = worker.running() else {
+/// The thread on `worker`, which is the cluster's, if it goes on without a processor.
+fn stray(cluster: &Cluster, worker: &Worker) -> Option<&'static Green> {
+    let green = worker.running()?;
+    (worker.is_of(cluster) && worker.processor.get().is_none()).then_some(green)
+}
+
+impl Monitor {
+    /// Sends strays to the queue. Looks at some workers only, and at the next ones the next time.
+    fn at_strays(&mut self) {
+        let next = self.first_stray + STRAYS_AT_ONCE;
+        for worker in (self.first_stray..next).map_while(worker::get) {
+            let Some(green) = stray(self.cluster, worker) else {
                 continue;
             };
-            if worker.processor.get().is_some() {
-                continue;
-            }
             let cpu = worker.cpu_time();
             let used = cpu.wrapping_sub(worker.rest.seen.swap(cpu, Ordering::Relaxed));
             if used == 0 || self.observer.is_blocked(worker.thread()) == Some(true) {
                 worker.rest.note(worker);
                 continue;
             }
-            let signal = self.cluster.config.signal;
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
-            if worker.rest.is_over(worker, cpu)
-                && preempt::send(worker, green, signal, self.now, has_moved, self.observer)
-            {
+            if worker.rest.is_over(worker, cpu) && self.send(worker, green, has_moved) {
                 green.calls_itself.store(false, Ordering::Relaxed);
                 self.event = true;
             }
         }
-        if next < worker::count() { next } else { 0 }
+        self.first_stray = if next < worker::count() { next } else { 0 };
+    }
+
+    /// Looks whether a worker is missing, and evicts threads if that has lasted.
+    fn at_shortage(&mut self) {
+        if !self.cluster.is_short() {
+            self.evict_at = NEVER;
+            return;
+        }
+        if self.now >= self.evict_at {
+            self.evict_some();
+            self.evict_at = NEVER;
+        }
+        self.evict_at = self.evict_at.min(self.now + RETRY_SPAWN);
+        self.look_by(self.evict_at);
+    }
+
+    /// Asks the next threads to give up their workers.
+    fn evict_some(&mut self) {
+        let (cluster, last, count) = (self.cluster, self.evicted, worker::count());
+        let workers = (1..=count).filter_map(|i| worker::get((last + i) % count));
+        let strays = workers.filter_map(|worker| Some((worker, stray(cluster, worker)?)));
+        let stays = ThreadFlags::LOCKED | ThreadFlags::HIDDEN;
+        let movable = strays.filter(|(_, green)| !green.flags.has(stays));
+        for (worker, green) in movable.take(PROBES) {
+            let signal = cluster.config.signal;
+            preempt::evict(worker, green, signal, self.now, &mut self.observer);
+            self.evicted = worker.index as usize;
+        }
+    }
+}
+
+impl Cluster {
+    /// Whether there is something to run, a processor for it, and no worker.
+    pub(super) fn is_short(&self) -> bool {
+        self.idle.sleeping() != 0
+            && (self.has_work() || timers::any_due(self))
+            && self.spare_count() == 0
     }
 }
 
@@ -574,20 +603,8 @@ mod tests {
             (20 * MS, 0, false),
         ] {
             let over = Over { at: MS, cpu: MS };
-            // It does not matter whether a signal could be sent.
-            for is_sent in [true, false] {
-                let mut signals = 0;
-                let send = || {
-                    signals += 1;
-                    is_sent
-                };
-                assert_eq!(over.insist(MS + clock, MS + cpu, send), insists);
-                assert_eq!(
-                    signals, insists as u32,
-                    "after {clock} ns, {cpu} of them run"
-                );
-            }
-            assert!(over.insist(MS, 0, || true), "another's CPU time");
+            assert_eq!(over.insists(MS + clock, MS + cpu), insists);
+            assert!(over.insists(MS, 0), "another's CPU time");
         }
     }
 }

@@ -70,8 +70,8 @@ use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::deferred::ready_from_anywhere;
 use crate::engine::sched::switch::Action;
 use crate::engine::sched::{Green, ready, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::futex::{self, Interrupted};
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{clock, perturb, sanitizer};
 
 // ==== the waiter ====

@@ -1,8 +1,7 @@
-//! How a kernel thread of a cluster sleeps, and is told to go on: one word for each, be it a worker, the
-//! monitor or the spawner.
+//! How a kernel thread of a cluster sleeps and is woken: each worker, the monitor and the spawner has a wake word.
 //!
-//! A thread sleeps on this word as a futex, or, a worker, by collecting events; then the bell wakes it. The
-//! word says in which way it sleeps, and what it has been told.
+//! A thread sleeps on its word as a futex. A worker may also sleep by collecting events; then the bell wakes the
+//! worker. The word says how its owner sleeps, and whether the owner was woken or poked.
 //!
 //! | from \ verb | `wake` | `poke` | `sleep` | `sleep_collecting`, at its beginning | … and its end |
 //! |---|---|---|---|---|---|
@@ -11,22 +10,23 @@
 //! | `AWAKE` | stays | stays | `ASLEEP`, **woken** | stays | `ASLEEP`, **woken** |
 //! | `COLLECTING` | `AWAKE`, bell | stays | (never) | (never) | `ASLEEP`, disturbed |
 //!
-//! The sleeps are the word's owner's. A worker is woken by the thread that has chosen it (that has
-//! taken it out of the spares, or has taken the thread that is locked to it out of a queue), and not again
-//! before it was told; any thread wakes the spawner, and any thread pokes. A worker that runs, and the
-//! spawner, is `ASLEEP` as long as nobody has told it anything.
+//! Only the owner of a word sleeps. A worker is woken by the thread that has chosen it (that has taken the worker out of
+//! the spares, or has taken the thread that is locked to the worker out of a queue), and not again before the worker has
+//! noticed. Any thread wakes the spawner, and any thread pokes. The word of a worker that runs, and of the spawner, is
+//! `ASLEEP` as long as nobody wakes or pokes its owner. When a cluster stops, its workers are poked, and the bell is
+//! rung for a worker that collects.
 //!
-//! The monitor sleeps only while all processors do. Most of the time it runs, and who wakes a processor need
-//! not tell it anything. So it is `AWAKE` until it sleeps ([`sleep_beside`](Parker::sleep_beside)), and is
-//! woken by [`kick`](Parker::kick), which only looks while it is awake, or [`rouse`](Parker::rouse), which also cuts its wait for
-//! the next look short. It says that it sleeps, fences, and looks whether there is something to do. Who gives it
-//! something to do does so, fences, and looks whether it sleeps. One of the two sees the other: so it never sleeps
-//! beside a processor that is awake, or a thread that was handed over.
+//! The monitor sleeps only while all processors do. Most of the time the monitor runs, and a thread that wakes a
+//! processor need not wake it. So its word is `AWAKE` until the monitor sleeps ([`sleep_beside`](Parker::sleep_beside)).
+//! [`kick`](Parker::kick) wakes the monitor, and only looks while the monitor is awake; [`rouse`](Parker::rouse) also cuts
+//! short the monitor's wait for its next look. The monitor writes that it sleeps, fences, and looks for something to do. A
+//! thread that gives the monitor something to do does so, fences, and looks whether the monitor sleeps. One of the two
+//! sees the other: so the monitor never sleeps beside a processor that is awake, or a deferred wake.
 //!
 //! # Invariants
 //!
-//! 1. No wake-up is lost: only the owner leaves `AWAKE`, and is then told. A poke changes nothing
-//!    but `ASLEEP`.
+//! 1. No wake-up is lost: only the owner leaves `AWAKE`, and its sleep then returns [`Slept::Woken`]. A poke changes
+//!    nothing but `ASLEEP`.
 //! 2. A thread that changes the word of an owner that blocks ends the blocking: `ASLEEP` is the
 //!    value that the kernel compares before it blocks; and a ring ends the collecting that is about
 //!    to begin, too. A poke leaves a collecting worker alone: that already does the thing that a
@@ -38,9 +38,8 @@
 //!
 //! # Memory orderings
 //!
-//! What the waker did before `wake` is seen by the owner when it has been told: Release in
-//! `wake`, Acquire in `take`. A poke carries nothing, hence Relaxed. A worker's changes before
-//! its sleep go to the thread that chooses it by the list, or the queue, that it was chosen from.
+//! The owner sees what the waker did before `wake`, or `poke`: Release there, Acquire in `take`. A worker's changes before its sleep go to the thread that chooses it by the list, or the
+//! queue, that it was chosen from.
 //! The monitor's fences stand where they are.
 
 use crate::engine::atomic::{
@@ -49,17 +48,17 @@ use crate::engine::atomic::{
     const_fn, fence,
 };
 use crate::engine::sched::Cluster;
-use crate::engine::sched::events::{Turn, events};
+use crate::engine::sched::io::{self, Turn};
 use crate::engine::sched::list::Fifo;
 use crate::engine::sys::{clock, futex, perturb};
 
-/// Nobody has told it anything.
+/// Nobody has woken or poked the owner.
 const ASLEEP: u32 = 0;
-/// It was given what it waits for, or is dismissed; of the monitor: it runs.
+/// The owner was given the thing that it waits for; of the monitor: it runs.
 const AWAKE: u32 = 1;
-/// It is to look again for the thing that it waits for.
+/// The owner is to look again for the thing that it waits for.
 const POKED: u32 = 2;
-/// It sleeps by collecting events.
+/// The owner sleeps by collecting events.
 const COLLECTING: u32 = 3;
 
 /// Why a sleep ended.
@@ -81,9 +80,9 @@ impl Parker {
         }
     }
 
-    /// Takes what it was told.
+    /// The owner takes what the word says.
     fn take(&self) -> u32 {
-        // Acquire: the things that it was given; partner: Release in `wake`.
+        // Acquire: the things that the owner was given; partner: Release in `wake` and `poke`.
         self.0.swap(ASLEEP, Acquire)
     }
 
@@ -119,7 +118,7 @@ impl Parker {
     pub(crate) fn wake(&self) {
         // Release: the things that it was given; partner: Acquire in `take`.
         if self.0.swap(AWAKE, Release) == COLLECTING {
-            events().ring();
+            io::ring();
         } else {
             futex::wake(&self.0, 1);
         }
@@ -127,7 +126,8 @@ impl Parker {
 
     /// Ends its sleep, or the next one, without a reason of its own.
     pub(crate) fn poke(&self) {
-        let poked = self.0.compare_exchange(ASLEEP, POKED, Relaxed, Relaxed);
+        // Release: the reason, such as that the cluster stops; partner: Acquire in `take`.
+        let poked = self.0.compare_exchange(ASLEEP, POKED, Release, Relaxed);
         if poked.is_ok() {
             futex::wake(&self.0, 1);
         }

@@ -108,7 +108,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
 use core::mem;
 use core::ops::Deref;
-use core::ptr::{self, NonNull};
+use core::ptr;
 
 use fastrand::Rng;
 
@@ -119,14 +119,14 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::{Counter, Counts};
-use crate::engine::sched::events::Held;
+use crate::engine::sched::io::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::records::Records;
 use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::{Cluster, Worker, current, monitor, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{perturb, topology};
 use crate::engine::{arch, probe, stack};
 
@@ -259,27 +259,6 @@ impl Processor {
         self.cluster
     }
 
-    /// The owner's seat in the policy.
-    ///
-    /// # Safety
-    /// The caller owns this processor until it drops the seat.
-    #[inline(always)]
-    pub(super) unsafe fn seat(&self) -> Seat {
-        // SAFETY: the caller's promise.
-        unsafe { Seat::new(self.index, core::ptr::from_ref(self.cluster).addr()) }
-    }
-
-    /// The part that belongs to the owner.
-    ///
-    /// # Safety
-    /// The caller owns this processor, has preemption off, and holds no other reference to this.
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
-    pub(super) unsafe fn own(&self) -> &mut Own {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.own.get() }
-    }
-
     /// The owner says on which CPU it is.
     pub(crate) fn note_cpu(&self) {
         if topology::machine().is_some() {
@@ -330,22 +309,12 @@ impl Owned<'_> {
         }
     }
 
-    /// [`assume`](Owned::assume), by its address in a word.
-    ///
-    /// # Safety
-    /// The same.
-    #[inline(always)]
-    pub(super) unsafe fn at(processor: NonNull<Processor>) -> Owned<'static> {
-        // SAFETY: the caller's promise; processors are never freed.
-        unsafe { Owned::assume(&*processor.as_ptr()) }
-    }
-
     /// The right to ask the policy in the processor's name.
     #[inline(always)]
     pub(crate) fn seat(&self) -> Seated<'_> {
         Seated {
-            // SAFETY: the promise made to `assume`, which holds for longer than this borrow.
-            seat: unsafe { self.processor.seat() },
+            // SAFETY: the processor is owned for longer than this borrow, as `assume` demands.
+            seat: unsafe { Seat::new(self.index, ptr::from_ref(self.cluster()).addr()) },
             owned: PhantomData,
         }
     }
@@ -353,8 +322,9 @@ impl Owned<'_> {
     /// The parts that belong to the owner alone.
     #[inline(always)]
     pub(crate) fn own(&mut self) -> &mut Own {
-        // SAFETY: the promise made to `assume`; the borrow of `self` excludes a second one.
-        unsafe { self.processor.own() }
+        // SAFETY: nobody else uses the processor, as `assume` demands; the borrow of `self` excludes a second
+        // reference.
+        unsafe { &mut *self.processor.own.get() }
     }
 
     /// The processor itself, which all threads may look at.
@@ -381,7 +351,7 @@ impl Owned<'static> {
         // Release: pairs with the Acquire of the monitor's look.
         self.worker.store(Some(worker), Release);
         perturb::point("give");
-        worker.processor.assign(NonNull::from(self.processor));
+        worker.processor.assign(self.processor);
     }
 }
 
@@ -423,14 +393,14 @@ impl RunLoop {
         let word = &self.worker.processor;
         let processor = word.get().or_else(|| word.settle())?;
         // SAFETY: the word says so, and the borrow of the run loop excludes a second look.
-        Some(unsafe { Owned::at(processor) })
+        Some(unsafe { Owned::assume(processor) })
     }
 
     /// Gives up the processor and has it in hand. `None`: the monitor took it first.
     pub(super) fn surrender(&mut self) -> Option<Owned<'static>> {
         let processor = self.worker.processor.surrender()?;
         // SAFETY: nobody owns it now, and nobody else knows of that.
-        Some(unsafe { Owned::at(processor) })
+        Some(unsafe { Owned::assume(processor) })
     }
 }
 
@@ -438,11 +408,11 @@ impl RunLoop {
 
 /// Which processor a kernel thread owns. See the file's header.
 #[derive(Debug)]
-pub(crate) struct Ownership<P> {
+pub(crate) struct Ownership<P: 'static> {
     word: AtomicPtr<P>,
 }
 
-impl<P> Ownership<P> {
+impl<P: 'static> Ownership<P> {
     /// No processor can be at this address.
     const DETACHED: *mut P = {
         assert!(mem::align_of::<P>() > 1);
@@ -460,13 +430,15 @@ impl<P> Ownership<P> {
 
     /// A word's value as a processor: neither null nor `DETACHED`.
     #[inline(always)]
-    fn processor(word: *mut P) -> Option<NonNull<P>> {
+    fn processor(word: *mut P) -> Option<&'static P> {
         // One comparison rules out both.
-        if word.addr() > Self::DETACHED.addr() {
-            NonNull::new(word)
-        } else {
-            None
-        }
+        let is_one = word.addr() > Self::DETACHED.addr();
+        // SAFETY: any other value was made of such a reference, in `assign` or `give_back`.
+        is_one.then(|| unsafe { &*word })
+    }
+
+    fn word(processor: &'static P) -> *mut P {
+        ptr::from_ref(processor).cast_mut()
     }
 
     // ---- the kernel thread itself ----
@@ -474,14 +446,14 @@ impl<P> Ownership<P> {
     /// The processor, on entry to the runtime: called after `off = 1` and `entry_fence`. None: ask
     /// [`Self::settle`].
     #[inline(always)]
-    pub(crate) fn get(&self) -> Option<NonNull<P>> {
+    pub(crate) fn get(&self) -> Option<&'static P> {
         Self::processor(self.word.load(Relaxed))
     }
 
     /// The processor, for certain: if the monitor is deciding, either it has given the processor
     /// back already or we detach for good.
     #[cold]
-    pub(crate) fn settle(&self) -> Option<NonNull<P>> {
+    pub(crate) fn settle(&self) -> Option<&'static P> {
         // Acquire, here and below: partner Release in `assign`.
         let mut word = self.word.load(Acquire);
         while word.is_null() {
@@ -499,14 +471,14 @@ impl<P> Ownership<P> {
     }
 
     /// The owner gives its processor up and then has it in hand. None: the monitor took it first.
-    pub(crate) fn surrender(&self) -> Option<NonNull<P>> {
+    pub(crate) fn surrender(&self) -> Option<&'static P> {
         loop {
             let p = self.settle()?;
             perturb::point("surrender");
             // It fails only if the monitor takes between the two; `settle` sorts that out.
             if self
                 .word
-                .compare_exchange(p.as_ptr(), Self::DETACHED, Relaxed, Relaxed)
+                .compare_exchange(Self::word(p), Self::DETACHED, Relaxed, Relaxed)
                 .is_ok()
             {
                 return Some(p);
@@ -517,26 +489,26 @@ impl<P> Ownership<P> {
     // ---- others ----
 
     /// Gives `p` to this kernel thread, which is `DETACHED` and about to be woken.
-    pub(crate) fn assign(&self, p: NonNull<P>) {
+    pub(crate) fn assign(&self, p: &'static P) {
         // Release: the processor's state; partner: Acquire in `settle`.
-        self.word.store(p.as_ptr(), Release);
+        self.word.store(Self::word(p), Release);
     }
 
     /// The monitor takes `p` away for as long as it decides.
-    fn take(&self, p: NonNull<P>) -> bool {
+    fn take(&self, p: &'static P) -> bool {
         // Relaxed: the barrier that follows orders it.
         self.word
-            .compare_exchange(p.as_ptr(), ptr::null_mut(), Relaxed, Relaxed)
+            .compare_exchange(Self::word(p), ptr::null_mut(), Relaxed, Relaxed)
             .is_ok()
     }
 
     /// The monitor puts `p` back. False: the kernel thread noticed and detached; `p` stays with the
     /// monitor.
-    fn give_back(&self, p: NonNull<P>) -> bool {
+    fn give_back(&self, p: &'static P) -> bool {
         perturb::point("retake: giving back");
         // Acquire on failure: the owner's changes to `p`; partner: Release in `settle`.
         self.word
-            .compare_exchange(ptr::null_mut(), p.as_ptr(), Relaxed, Acquire)
+            .compare_exchange(ptr::null_mut(), Self::word(p), Relaxed, Acquire)
             .is_ok()
     }
 
@@ -548,7 +520,7 @@ impl<P> Ownership<P> {
     #[must_use = "true means that the processor is the caller's"]
     pub(crate) fn retake(
         &self,
-        p: NonNull<P>,
+        p: &'static P,
         barrier: impl FnOnce(),
         unchanged: impl FnOnce() -> bool,
     ) -> bool {

@@ -22,9 +22,8 @@
 //!
 //! The spawner does all that needs memory or blocks (making records,
 //! [`Policy::resize`](crate::engine::policy::Policy), reading the quota), one change at a time. It
-//! has three causes: a thread wishes for a number and waits; the monitor, once a second while it is
-//! awake, asks that the quota be read again, unless the user has named a number; and a processor
-//! has retired.
+//! has three causes: a thread wishes for a number and waits; the quota has changed, which the spawner reads again
+//! once a second while the monitor is awake, unless the user has named a number; and a processor has retired.
 //!
 //! # Invariants
 //!
@@ -56,7 +55,7 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sched::{Cluster, Owned, Processor, current};
-use crate::engine::sys::{kernel_thread, perturb};
+use crate::engine::sys::{die, kernel_thread, perturb};
 
 /// More processors than any computer has.
 pub(crate) const MAX: usize = 4096;
@@ -74,8 +73,6 @@ pub(crate) struct Size {
     refusal: Mutex<Option<io::Error>>,
     /// Whether the number follows the CPUs that the process may use.
     follows: AtomicBool,
-    /// The number of CPUs is to be read again.
-    stale: AtomicBool,
 }
 
 /// For reports: the runtime's number of processors is being changed.
@@ -90,7 +87,6 @@ impl Size {
             granted: Waiter::new(),
             refusal: Mutex::new(None),
             follows: AtomicBool::new(follows),
-            stale: AtomicBool::new(false),
         }
     }
 }
@@ -122,12 +118,10 @@ pub(crate) fn check(processors: usize, max_kernel_threads: Option<usize>) -> io:
 fn refusal(payload: Box<dyn Any + Send>) -> io::Error {
     let said = payload.downcast_ref::<&str>().copied();
     let said = said.or_else(|| payload.downcast_ref().map(String::as_str));
-    let text = format!(
-        "the policy panicked when it was told of more processors: {}",
-        said.unwrap_or("with something that is no text")
-    );
-    if let Err(_another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        crate::engine::sys::die("what a policy panicked with has panicked while it was dropped");
+    let said = said.unwrap_or("with something that is no text");
+    let text = format!("the policy panicked when it was told of more processors: {said}");
+    if catch_unwind(AssertUnwindSafe(|| drop(payload))).is_err() {
+        die("what a policy panicked with has panicked while it was dropped");
     }
     io::Error::other(text)
 }
@@ -182,35 +176,24 @@ impl Cluster {
         refusal.take().map_or(Ok(()), Err)
     }
 
-    /// The monitor's reminder: the quota may have changed.
-    pub(super) fn doubt_quota(&self) {
+    /// The spawner's part, now and then: the quota may have changed.
+    pub(super) fn see_to_quota(&'static self) {
         if self.size.follows.load(Ordering::Relaxed) {
-            self.size.stale.store(true, Ordering::Relaxed);
-            self.spawner.ring();
+            // If the policy panics, the panic is reported already, and the number stays.
+            let _ = self.resize(default_size().min(self.config.max_kernel_threads - 1));
         }
     }
 
-    /// The spawner's part: wishes, the quota, and the leftovers of processors that have retired.
+    /// The spawner's part: wishes, and the leftovers of processors that have retired.
     pub(super) fn see_to_size(&'static self) {
         let size = &self.size;
-        if size.stale.swap(false, Ordering::Relaxed) {
-            let most = self.config.max_kernel_threads - 1;
-            let now = default_size().min(most);
-            if size.follows.load(Ordering::Relaxed) {
-                // If the policy panics, the panic is reported already, and the number stays.
-                let _ = self.resize(now);
-            }
-        }
-        match size.wish.load(Ordering::Acquire) {
-            0 => {}
-            processors => {
-                let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
-                *refusal = self.resize(processors).err();
-                drop(refusal);
-                perturb::point("resize: done");
-                size.wish.store(0, Ordering::Release);
-                size.granted.wake();
-            }
+        let processors = size.wish.load(Ordering::Acquire);
+        if processors != 0 {
+            let refusal = self.resize(processors).err();
+            *size.refusal.lock().unwrap_or_else(|e| e.into_inner()) = refusal;
+            perturb::point("resize: done");
+            size.wish.store(0, Ordering::Release);
+            size.granted.wake();
         }
         self.clear_up();
     }
@@ -298,8 +281,8 @@ impl Cluster {
             self.size.seats.store(active, Ordering::Relaxed);
             perturb::point("clear_up: all");
             let tell = || self.policy.resize(active);
-            if let Err(_payload) = catch_unwind(AssertUnwindSafe(tell)) {
-                crate::engine::sys::die("a policy has panicked when processors had gone");
+            if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+                die("a policy has panicked when processors had gone");
             }
             self.notify_of_work();
         }

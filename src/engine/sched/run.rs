@@ -4,20 +4,26 @@
 //! A worker with a processor takes threads from the processor's queues until there are none, looks for the work
 //! of others, and rests. A thread leaves its stack with an [`Action`], which is done here, when it has been left.
 //!
-//! The fast path touches no thread-local: invariant 3 of the folder.
+//! A processor that has run dry looks at the others' queues once, for which it does not count as a searcher
+//! ([`look_at_others`]): while work is everywhere, the processors change nothing that they all look at. If that finds
+//! nothing the processor searches, unless enough processors do: it looks a few times more, and for events too, before
+//! it rests ([`search`]).
+//!
+//! Invariants:
+//! 1. The fast path touches no thread-local: invariant 3 of the folder.
+//! 2. A searcher ends by [`stop_searching`] or by resting, once (`idle.md`).
 
 use super::idle::Rested;
 use super::locked::{hand_to_its_worker, handed, is_bound_here, stay};
 use super::park::Parking;
-use super::steal::{look_at_others, search, stop_searching};
 use super::switch::{self, Action};
-use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
+use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
 use super::{Cluster, Green, Owned, RunLoop, ThreadFlags, Worker};
 use super::{current, enter, fork, io, start, timers};
-use crate::engine::atomic::Ordering;
-use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
+use crate::engine::atomic::{Ordering, fence};
+use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::probe::{self, By, Pick, Readied as Why};
-use crate::engine::sys::{clock, perturb, sanitizer};
+use crate::engine::sys::{clock, perturb, sanitizer, topology};
 
 /// The life of a worker: rest until there is a processor, then find work and run it.
 pub(super) fn run(mut run: RunLoop) {
@@ -66,7 +72,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         };
         let processor = &mut processor;
         processor.switches.add(1);
-        let is_time = processor.switches.get() >= processor.own().looks.next();
+        let is_time = processor.switches.get() >= processor.own().looks.next;
         if is_time || processor.attention.load(Ordering::Relaxed) {
             if processor.is_surplus() {
                 if let Some(green) = successor {
@@ -192,8 +198,8 @@ pub(super) fn park(
 }
 
 /// There is nothing to run, or no processor any more to run it on.
-pub(super) struct NothingFound {
-    pub(super) searching: bool,
+struct NothingFound {
+    searching: bool,
 }
 
 /// Finds the next thread. `searching`: this worker counts as a searcher already.
@@ -221,9 +227,10 @@ fn look_for_work(
         step_down(worker, processor);
         return Err(NothingFound { searching });
     }
-    let found = handed
-        .or_else(|| own_queues(processor))
-        .or_else(|| arrivals(worker, processor));
+    let found = handed.or_else(|| own_queues(processor)).or_else(|| {
+        worker.use_native_tls();
+        io::look(processor).then(|| own_queues(processor)).flatten()
+    });
     if let Some(next) = found {
         if searching {
             worker.use_native_tls();
@@ -243,6 +250,84 @@ fn look_for_work(
     }
 }
 
+/// A searcher has found something. If it was the last searcher, it wakes the next one for any other
+/// work (the ramp). The caller's thread pointer is the kernel thread's own.
+pub(super) fn stop_searching(cluster: &'static Cluster) {
+    if cluster.idle.found() {
+        perturb::point("found: last searcher");
+        // SeqCst: partner: the fence in `claim_wake`. The push of a thread that relied on us comes
+        // before it.
+        fence(Ordering::SeqCst);
+        if cluster.policy.work_for_others() == ForOthers::Work {
+            cluster.notify();
+        }
+    }
+}
+
+/// Looks for the work of other processors, and for events while it looks. A worker that finds
+/// something searches no more, even if others get it: the events may be of another cluster's
+/// threads, or the threads may be stolen at once.
+fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, NothingFound> {
+    let cluster = processor.cluster();
+    loop {
+        if let Some(next) = steal(worker, processor) {
+            stop_searching(cluster);
+            return Ok(next);
+        }
+        perturb::point("search: in vain");
+        let Some(ready) = io::spin(processor) else {
+            return Err(NothingFound { searching: true });
+        };
+        if ready.len() != 0 {
+            // The searcher stops before the threads are in the queue: they wake nobody.
+            stop_searching(cluster);
+            io::take_in(processor, ready);
+            return own_queues(processor).ok_or(NothingFound { searching: false });
+        }
+    }
+}
+
+/// Looks into all timers and all queues, a few times before it gives up.
+#[inline(never)]
+fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
+    let cluster = worker.cluster();
+    // It waits for nobody if all others sleep, or if the cluster is not to spin.
+    let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
+    for pass in if alone { PASSES } else { 1 }..=PASSES {
+        for other in cluster.processors() {
+            timers::fire_at(processor, other);
+        }
+        if let Some(next) = own_queues(processor) {
+            return Some(next);
+        }
+        if let Some(next) = look_at_others(processor, pass == PASSES) {
+            return Some(next);
+        }
+        if !alone {
+            (0..PAUSES).for_each(|_| core::hint::spin_loop());
+        }
+    }
+    None
+}
+
+/// Takes threads from another processor.
+#[inline(never)]
+fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
+    let cluster = processor.cluster();
+    let (thief, random) = (processor.shared(), processor.own().random());
+    let distance = |other: usize| thief.distance(cluster.processor(other));
+    let victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
+    let victims = match topology::machine() {
+        None => victims,
+        Some(_) => victims.nearest_first(&distance),
+    };
+    processor.steal_attempts.add(1);
+    let thread = cluster.policy.steal(&processor.seat(), victims)?;
+    processor.steals.add(1);
+    probe::picked(processor, thread.green(), Pick::Stolen);
+    Some(thread.into())
+}
+
 /// There are too many processors, and this one lies down next: the threads in its queue go to
 /// others.
 #[cold]
@@ -258,7 +343,7 @@ fn step_down(worker: &'static Worker, processor: &mut Owned<'_>) {
 
 /// Takes the next thread out of the next slot, the local queue or the global queue.
 #[inline(always)]
-pub(super) fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
+fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = processor.cluster();
     let others = match cluster.idle.is_everybody_busy() {
         true => Others::Busy,
@@ -267,19 +352,13 @@ pub(super) fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     cluster.policy.next(&processor.seat(), others)
 }
 
-/// Takes in the threads whose descriptors are ready, and returns the first to run.
-fn arrivals(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
-    worker.use_native_tls();
-    io::look(processor).then(|| own_queues(processor)).flatten()
-}
-
 /// Serves a busy processor between two threads: what is held back there, its timers and, less often, events.
 #[cold]
 #[inline(never)]
 fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
     let attention = processor.attention.load(Ordering::Relaxed);
-    if attention || processor.own().looks.is_flush_due(switches) {
+    if attention || switches >= processor.own().looks.flush {
         io::flush(processor);
     }
     if attention || switches.is_multiple_of(LOOK_AT_TIMERS) {
@@ -321,7 +400,7 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
     tell(cluster, for_others);
 }
 
-/// Makes `green` ready, on any processor that takes it. The caller is at home, or a green thread
+/// Makes `green` ready, on any processor that takes it. The caller has its kernel thread's thread pointer, or is a green thread
 /// with preemption off.
 #[cold]
 #[inline(never)]

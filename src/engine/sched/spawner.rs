@@ -8,54 +8,56 @@
 //! A worker is made without the program's allocator, and comes to its first thread without it:
 //! when many threads wait for the allocator, its holders are preempted threads in a queue, which
 //! wait for a new worker. Its record is mapped (`worker`), and its kernel thread is libc's, not
-//! std's. (libc has a vector from `calloc` for each thread. `thread_limit` covers a `calloc` of the
-//! program's own, and a spawner that is held up or refused.)
+//! std's. (libc has a vector from `calloc` for each thread. While a `calloc` of the program's own holds the
+//! spawner up, or the spawner is refused, the monitor evicts threads: `monitor`.)
 //!
 //! One call brings one worker, which calls for the next one if it finds work for others.
+//!
+//! # Helpers
+//!
+//! Helpers are kernel threads that work for the runtime and run no green threads of their own accord. A search for
+//! deadlocks counts no helper among the threads that could wake another.
+//!
+//! | function | the thread | for |
+//! |---|---|---|
+//! | [`spawn_helper`] | std's, with all signals blocked | monitor, spawner, keeper of a ring, reporters |
+//! | [`bare`] | libc's, which never touches the program's allocator | workers, and the proxy of `dlclose` |
 
 use core::ffi::c_void;
 use core::fmt;
-use std::io;
+use std::io::{self, Write};
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::quiet;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::thread_stack::ThreadStack;
-use crate::engine::sched::tuning::RETRY_SPAWN;
-use crate::engine::sched::{
-    Cluster, Owned, RunLoop, Worker, current, helper, switch, thread_limit, worker,
-};
+use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
+use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, switch, worker};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
-use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer, signal};
+use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
+use crate::engine::tls;
 
 /// Where calls arrive.
 pub(crate) struct Spawner {
-    bell: Parker,
-    /// Calls for a worker.
-    calls: AtomicU32,
-    /// Whether the last attempt to make one was refused.
+    parker: Parker,
+    /// A worker is needed.
+    is_called: AtomicBool,
+    /// The spawner was asked to look at the stacks that the processors have left, and has not yet.
+    is_asked: AtomicBool,
+    /// Whether the last attempt to make a worker was refused.
     is_refused: AtomicBool,
     /// The error with which no preemption signal could be sent; 0: none.
     no_signals: AtomicU32,
 }
 
 /// Why there can be no worker.
-#[derive(Clone, Copy)]
 pub(crate) enum Refusal {
     /// There are as many as there may be.
     Limit(usize),
     /// The system says so, by this error number.
     System(i32),
-}
-
-impl From<Refusal> for io::Error {
-    fn from(refusal: Refusal) -> io::Error {
-        match refusal {
-            Refusal::Limit(_) => io::Error::other(refusal.to_string()),
-            Refusal::System(number) => io::Error::from_raw_os_error(number),
-        }
-    }
 }
 
 impl fmt::Display for Refusal {
@@ -72,8 +74,9 @@ impl fmt::Display for Refusal {
 impl Spawner {
     pub(crate) const fn new() -> Spawner {
         Spawner {
-            bell: Parker::new(),
-            calls: AtomicU32::new(0),
+            parker: Parker::new(),
+            is_called: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
             no_signals: AtomicU32::new(0),
         }
@@ -81,7 +84,7 @@ impl Spawner {
 
     /// A worker is needed.
     pub(crate) fn call(&self) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.is_called.store(true, Ordering::Relaxed);
         self.ring();
     }
 
@@ -97,72 +100,74 @@ impl Spawner {
         }
     }
 
+    /// Asks the spawner to look at the stacks that nobody uses, unless it was asked.
+    pub(super) fn ask_to_reclaim(&self) {
+        if !self.is_asked.swap(true, Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+
     /// Asks the spawner to look what there is to do.
     pub(crate) fn ring(&self) {
-        self.bell.wake();
+        self.parker.wake();
     }
 }
 
-/// Starts the spawner.
-pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
+/// Starts the first worker, and the spawner.
+pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
+    spawn_worker(cluster).map_err(|refusal| match refusal {
+        Refusal::Limit(_) => io::Error::other(refusal.to_string()),
+        Refusal::System(number) => io::Error::from_raw_os_error(number),
+    })?;
     cluster.employ("gt-spawner", work)
 }
 
 /// The spawner's work. When it returns it makes no more workers, and the processors that have
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
-    let mut seen = 0;
     // After a refusal another attempt is due.
     let mut asks_again = false;
     let mut looks = Looks::new();
+    let mut quota_at = clock::now();
+    let spawner = &cluster.spawner;
     while !cluster.stopping.load(Ordering::SeqCst) {
-        let spawner = &cluster.spawner;
         let look_at = looks.see_to(|now| {
-            let go_on = || !spawner.bell.is_woken();
+            let go_on = || !spawner.parker.is_woken();
             let idle = || idle_stacks(cluster);
             reclaim::look(now, cluster.active(), idle, dismantle, go_on)
         });
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
-        // Told, or the time is up: it looks at everything.
-        let _ = spawner.bell.sleep(next);
+        // The spawner was told, or the time is up: it looks at everything.
+        let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
+        let now = clock::now();
+        if now >= quota_at {
+            // The monitor rings once a second.
+            quota_at = now + QUOTA / 2;
+            cluster.see_to_quota();
+        }
         cluster.see_to_size();
-        match spawner.no_signals.load(Ordering::Relaxed) {
-            0 => {}
-            number => thread_limit::report_signals(number as i32),
+        report_signals(spawner.no_signals.load(Ordering::Relaxed) as i32);
+        let is_called = spawner.is_called.swap(false, Ordering::Relaxed);
+        let is_needed = (is_called || asks_again) && cluster.spare_count() == 0;
+        asks_again = false;
+        if is_needed {
+            let refusal = spawn_worker(cluster).err();
+            asks_again = refusal.is_some();
+            let was_refused = spawner.is_refused.swap(asks_again, Ordering::Relaxed);
+            if let (Some(refusal), true) = (refusal, was_refused) {
+                report_shortage(cluster, refusal);
+            }
         }
-        let calls = spawner.calls.load(Ordering::Relaxed);
-        let needed = cluster.spare_count() == 0;
-        if (calls == seen && !asks_again) || !needed {
-            seen = calls;
-            asks_again = false;
-            continue;
-        }
-        seen = calls;
-        let refusal = spawn_worker(cluster).err();
-        asks_again = refusal.is_some();
-        let was_refused = spawner.is_refused.swap(asks_again, Ordering::Relaxed);
-        if let (Some(refusal), true) = (refusal, was_refused) {
-            thread_limit::report(cluster, refusal);
-        }
-    }
-}
-
-/// Asks the spawner to look at the stacks that nobody uses. Preemption is off.
-pub(super) fn ask_to_reclaim(cluster: &Cluster) {
-    let is_asked = core::mem::replace(&mut cluster.idlers.lock().look_is_due, true);
-    if !is_asked {
-        cluster.spawner.ring();
     }
 }
 
 /// Takes the stacks of an idle processor, if one has some.
 fn idle_stacks(cluster: &Cluster) -> Option<List> {
-    let mut idlers = cluster.idlers.lock();
-    idlers.look_is_due = false;
+    cluster.spawner.is_asked.store(false, Ordering::Relaxed);
     let mut stacks = None;
-    idlers.processors.take_out(|processor| {
+    cluster.idlers.lock().processors.take_out(|processor| {
         // SAFETY: nobody owns a processor that lies in the list, and this has the list's lock.
         let mut processor = unsafe { Owned::assume(processor) };
         stacks = stacks.take().or_else(|| processor.own().stacks.take());
@@ -180,16 +185,13 @@ fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
 pub(super) fn leave_stacks(cluster: &Cluster) {
     let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
     match worker::clusters().find(is_there) {
-        Some(other) => {
-            let _off = current::preemption_off();
-            ask_to_reclaim(other);
-        }
+        Some(other) => other.spawner.ask_to_reclaim(),
         None => reclaim::all(cluster.active(), dismantle),
     }
 }
 
 /// Makes one worker, without the program's allocator.
-pub(crate) fn spawn_worker(cluster: &'static Cluster) -> Result<(), Refusal> {
+fn spawn_worker(cluster: &'static Cluster) -> Result<(), Refusal> {
     let _unseen = sanitizer::unseen();
     // Bound workers come on top: if they were all that there may be, no worker would run other
     // threads.
@@ -207,7 +209,7 @@ pub(crate) fn spawn_worker(cluster: &'static Cluster) -> Result<(), Refusal> {
         let argument = core::ptr::from_ref(worker).cast_mut().cast();
         // SAFETY: `live` expects a worker's record, which is never freed, and aborts rather than
         // unwinds.
-        unsafe { helper::bare(live, argument) }.inspect_err(|_| worker.end())
+        unsafe { bare(live, argument) }.inspect_err(|_| worker.end())
     });
     made.map_err(|number| {
         cluster.workers.fetch_sub(1, Ordering::Relaxed);
@@ -245,4 +247,102 @@ extern "C" fn live(worker: *mut c_void) -> *mut c_void {
         cluster.emptied.wake();
     }
     core::ptr::null_mut()
+}
+
+// ==== helpers ====
+
+/// The stack of a helper.
+pub(crate) const HELPER_STACK: usize = 256 << 10;
+/// The stack of a helper that looks at threads: it unwinds stacks, and reads debug information.
+pub(crate) const OBSERVER_STACK: usize = 2 << 20;
+
+/// Starts a helper that does `work`. It runs no handler of the program's.
+// Not generic: std's code for a thread is in the binary once.
+pub(crate) fn spawn_helper(
+    name: &str,
+    stack_size: usize,
+    work: Box<dyn FnOnce() + Send>,
+) -> io::Result<()> {
+    // A new thread begins with its creator's mask.
+    let mask = signal::set_mask(signal::ALL);
+    let started = std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(tls::with_thread_locals(stack_size))
+        .spawn(move || {
+            KernelThread::begin_helper();
+            // A search for a deadlock may have found a kernel thread that was not known.
+            quiet::tell();
+            work();
+            KernelThread::end();
+        });
+    signal::set_mask(mask);
+    started.map(drop)
+}
+
+/// Starts a kernel thread that calls `main(argument)`, with libc's means alone. A thread of std's allocates and takes
+/// locks of std's at its start, before any code of ours runs: one that is made so that a preempted holder of the
+/// allocator's lock can go on would wait for that holder.
+///
+/// # Safety
+/// `main` may be called so, on a thread of its own, and does not unwind.
+pub(super) unsafe fn bare(
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> Result<(), i32> {
+    let size = tls::with_thread_locals(HELPER_STACK);
+    // SAFETY: `main` may be called with `argument`, as the caller of this function has promised.
+    unsafe { kernel_thread::start(size, libc::PTHREAD_CREATE_DETACHED, main, argument) }.map(drop)
+}
+
+// ==== reports ====
+
+/// Reports, once, that there has been a shortage for a while, for the reason `why`.
+fn report_shortage(cluster: &Cluster, why: Refusal) {
+    static IS_MADE: AtomicBool = AtomicBool::new(false);
+    if cluster.is_short() {
+        say_once(
+            &IS_MADE,
+            format_args!(
+                "greenthread: {why}, while other threads are ready: those that wait on a futex (std's \
+                 locks, and other libraries'), a file's lock or a child take turns from now on, and \
+                 all is slower. What waits in greenthread's own locks, channels and sockets needs no \
+                 kernel thread. Builder::max_kernel_threads raises the limit; the system's are ulimit \
+                 -u and the cgroup's pids.max\n"
+            ),
+        );
+    }
+}
+
+/// Reports, once, that no preemption signals can be sent, by this error number; 0: they can.
+fn report_signals(number: i32) {
+    static IS_MADE: AtomicBool = AtomicBool::new(false);
+    let why = match number {
+        0 => return,
+        libc::EAGAIN => {
+            "too many signals wait for this user's processes (RLIMIT_SIGPENDING, ulimit -i)"
+        }
+        _ => "the system refuses rt_tgsigqueueinfo (a seccomp filter?)",
+    };
+    say_once(
+        &IS_MADE,
+        format_args!(
+            "greenthread: {why}: while that is so, threads that compute are not preempted, and each \
+             keeps a kernel thread to itself\n"
+        ),
+    );
+}
+
+/// Writes to stderr, if that blocks nobody. Without std's lock, which a preempted thread may hold, and
+/// without the allocator.
+fn say_once(is_said: &AtomicBool, text: fmt::Arguments<'_>) {
+    let is_read = sys::poll_now(libc::STDERR_FILENO, libc::POLLOUT)
+        .is_ok_and(|ready| ready & libc::POLLOUT != 0);
+    if is_read && !is_said.swap(true, Ordering::Relaxed) {
+        let mut space = [0; 640];
+        let mut rest = &mut space[..];
+        let _ = rest.write_fmt(text); // what does not fit is left out
+        let unused = rest.len();
+        let length = space.len() - unused;
+        sys::print(&space[..length]);
+    }
 }

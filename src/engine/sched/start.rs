@@ -111,7 +111,7 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     worker.use_native_tls();
     let cluster = worker.cluster();
     // A spare that gets a processor meanwhile runs the queues, too; if it is held up by a lock of malloc's in its turn,
-    // `thread_limit` evicts what it runs.
+    // the monitor evicts what it runs.
     if cluster.spare_count() == 0 && !cluster.spawner.is_refused() {
         cluster.spawner.call();
         ready_globally(green, Readied::Arrived);
@@ -123,7 +123,7 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     perturb::point("find_stack: waits");
     current::set_scheduling(false);
     if let Some(processor) = run.surrender() {
-        cluster.lay_to_rest(processor);
+        cluster.lay_down(processor);
     }
     let mut failures = 0_u32;
     while let Some(green) = cluster.waiting_for_stack.next() {

@@ -31,7 +31,7 @@
 //! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
 //! | `locked_to` | the kernel thread that it is locked to | the thread |
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::mem::offset_of;
 
 use crate::engine::arch::{self, FloatControl};
@@ -42,9 +42,9 @@ use crate::engine::sched::park::Parking;
 use crate::engine::sched::switch::{Bounds, Context};
 use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
 use crate::engine::sched::{Cluster, Identity, Processor, Worker, current, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::tls;
 
 #[repr(C, align(64))]
@@ -87,7 +87,7 @@ pub(crate) struct Green {
     parking: AtomicPtr<Parking>,
     /// The processor whose heap has, or had, the timer.
     pub(crate) timer_home: Cell<Option<&'static Processor>>,
-    pub(crate) timer: UnsafeCell<timers::Entry>,
+    pub(crate) timer: timers::Entry,
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
@@ -223,7 +223,7 @@ impl Green {
             cluster: AtomicStatic::none(),
             identity: AtomicPtr::new(core::ptr::null_mut()),
             parking: AtomicPtr::new(core::ptr::null_mut()),
-            timer: UnsafeCell::new(timers::Entry::new()),
+            timer: timers::Entry::new(),
             timer_home: Cell::new(None),
             priority: AtomicU64::new(0),
             heap: Links::new(),

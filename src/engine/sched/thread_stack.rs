@@ -17,10 +17,9 @@ use std::io;
 
 use super::{Green, Identity};
 use crate::engine::inspect::epoch;
-use crate::engine::sched::cpu_time::CpuTime;
 use crate::engine::sched::switch::Bounds;
 use crate::engine::stack::{self, Slot, reclaim::Stays};
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::tls;
 
@@ -35,7 +34,7 @@ pub(crate) struct ThreadStack {
     /// The thread that lives here; for the fault handler.
     tenant: AtomicStatic<Green>,
     /// The tenant's.
-    pub(crate) cpu_time: CpuTime,
+    pub(crate) cpu_time: AtomicU64,
     /// The tenant's.
     pub(crate) fiber: sanitizer::Fiber,
     /// The name that the thread has given itself by a call of C's, if it has ([`ThreadStack::own_name`]).
@@ -153,7 +152,7 @@ impl ThreadStack {
                 },
                 slot,
                 tenant: AtomicStatic::none(),
-                cpu_time: CpuTime::new(),
+                cpu_time: AtomicU64::new(0),
                 fiber: sanitizer::Fiber::new(),
                 name: [const { AtomicU64::new(0) }; 2],
             });
@@ -169,7 +168,7 @@ impl ThreadStack {
     pub(super) fn let_to(&self, green: &'static Green) {
         // Relaxed: the handler that asks runs on this stack.
         self.tenant.store(Some(green), Ordering::Relaxed);
-        self.cpu_time.reset();
+        self.cpu_time.store(0, Ordering::Relaxed);
         self.fiber.begin(self.thread_pointer);
         self.name[1].store(0, Ordering::Relaxed);
     }

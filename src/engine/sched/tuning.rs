@@ -15,7 +15,7 @@ pub(super) const PAUSES: u32 = 200;
 /// falling asleep and being woken take. Without it `echo, 1 connection` (`benches/servers`) does half as many
 /// requests.
 pub(super) const SPIN: u64 = 60_000;
-/// Who takes the CPU for so long, when a processor gives way, computes: a thread that only sends or receives is
+/// A kernel thread that takes the CPU for so long when a processor gives way computes: one that only sends or receives is
 /// done sooner.
 pub(super) const LENT: u64 = 500_000;
 /// So long a processor does not look for a while after that, for each search would cost it a time slice of
@@ -87,7 +87,7 @@ pub(super) const CROWDED_PART: u64 = 20;
 pub(super) const SPARES_KEPT: usize = 8;
 pub(super) const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
 /// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody is evicted
-/// for want of one (`thread_limit`).
+/// for want of one (`monitor`).
 pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 // ---- memory ----
@@ -95,6 +95,6 @@ pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 /// The wait for memory of a thread that finds none for its stack, and the waits before it says so.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 pub(super) const SAY_SO: u32 = 1000;
-/// The malloc caches that threads left behind, for those that come home without one: what is beyond stays with
+/// The malloc caches that threads left behind, for kernel threads that have none: what is beyond stays with
 /// its thread.
 pub(super) const POOL: usize = 4096;

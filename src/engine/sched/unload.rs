@@ -41,7 +41,7 @@ use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
-use crate::engine::sched::{fork, handlers, helper};
+use crate::engine::sched::{fork, handlers, spawner};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{arch, stack, tls};
 
@@ -78,7 +78,7 @@ pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
     });
     let theirs = Arc::into_raw(shared.clone());
     // SAFETY: `stand_in` expects a share that is its own; nothing in it unwinds.
-    if unsafe { helper::bare(stand_in, theirs.cast_mut().cast()) }.is_err() {
+    if unsafe { spawner::bare(stand_in, theirs.cast_mut().cast()) }.is_err() {
         // SAFETY: nobody has taken it.
         drop(unsafe { Arc::from_raw(theirs) });
         return 0;

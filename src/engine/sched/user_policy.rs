@@ -12,14 +12,14 @@
 //! | any other thread | its own | nothing |
 //! | the builder of the runtime, later the spawner, for `resize` | its own | nothing |
 //!
-//! Invariant: a caller without a seat is at home, or a green thread with preemption off. The
+//! Invariant: a caller without a seat has its kernel thread's thread pointer, or is a green thread with preemption off. The
 //! worker's current thread, if there is one, tells the first two callers apart.
 
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, compiler_fence};
 use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::sched::{Cluster, Green, current};
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 
 pub(crate) struct UserPolicy {
     policy: &'static dyn Policy,
@@ -35,17 +35,17 @@ impl UserPolicy {
     }
 
     /// The user's policy is the policy of `cluster`, which nobody uses yet.
-    pub(crate) fn move_in(&self, cluster: &'static Cluster) {
+    pub(crate) fn serve(&self, cluster: &'static Cluster) {
         self.cluster.store(Some(cluster), Ordering::Relaxed);
     }
 
-    /// Runs `call` at home: the caller has `seat`.
+    /// Runs `call` under the kernel thread's own thread pointer: the caller has `seat`.
     fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
         let cluster = self.cluster.load(Ordering::Relaxed);
         let owner = cluster.map(|cluster| &cluster.processor(seat.index()).worker);
         let worker = owner.and_then(|owner| owner.load(Ordering::Relaxed));
         match worker {
-            // A thread that has just taken the processor in hand is no worker, or is at home.
+            // A thread that has just taken the processor in hand is no worker, or has its own thread pointer.
             None => self.call(call),
             Some(worker) => match worker.running() {
                 None => {
@@ -70,12 +70,12 @@ impl UserPolicy {
     }
 
     /// The caller runs on `green`'s stack, with preemption off, on the kernel thread whose own
-    /// thread pointer is `home`.
+    /// thread pointer is `native`.
     #[inline(never)]
-    fn away<R>(&self, green: &Green, home: *mut u8, call: impl FnOnce(&dyn Policy) -> R) -> R {
+    fn away<R>(&self, green: &Green, native: *mut u8, call: impl FnOnce(&dyn Policy) -> R) -> R {
         // SAFETY: with preemption off the thread stays on this kernel thread; the code between the
         // two writes was written for any thread, and finds the kernel thread's thread-locals.
-        unsafe { arch::set_thread_pointer(home) };
+        unsafe { arch::set_thread_pointer(native) };
         // Here and below, for the compiler: nothing of the call moves past a change of the pointer.
         compiler_fence(Ordering::SeqCst);
         let result = self.call(call);

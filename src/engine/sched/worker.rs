@@ -18,15 +18,14 @@ use std::io;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering};
-use crate::engine::sched::events::Turn;
-use crate::engine::sched::list::{Fifo, Lifo, Linked};
+use crate::engine::sched::list::{Lifo, Linked};
 use crate::engine::sched::monitor::Rest;
 use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor, preempt};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{clock, kernel_thread, mm, sanitizer};
 use crate::engine::tls;
 
@@ -35,8 +34,13 @@ pub(crate) const MAX: usize = 1 << 16;
 /// Records in a piece of memory.
 const PER_PIECE: usize = 32;
 
-static TABLE: [AtomicStatic<Worker>; MAX] = [const { AtomicStatic::none() }; MAX];
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Some records, in memory that stays mapped.
+type Piece = [Worker; PER_PIECE];
+
+static TABLE: [AtomicStatic<Piece>; MAX / PER_PIECE] =
+    [const { AtomicStatic::none() }; MAX / PER_PIECE];
+/// How many pieces there are; the last ones may not be in the table yet.
+static PIECES: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended, or that have had none.
 static UNUSED: Lock<Lifo<Worker>> = Lock::new(Lifo::new());
 
@@ -51,12 +55,12 @@ pub(crate) struct Worker {
     /// Counts time slices: a thread from the next slot goes on in the one before.
     pub(crate) slice: AtomicU32,
     /// The slice that the monitor has ended; it counts only while `slice` is still this one.
-    over: AtomicU32,
+    pub(super) over: AtomicU32,
     /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
     /// [`tls::no_cache`] if it has none.
     pub(crate) tcache: Cell<usize>,
     own_thread_pointer: Cell<*mut u8>,
-    at_home: Cell<bool>,
+    has_native_tls: Cell<bool>,
 
     pub(crate) base_mask: Cell<Mask>,
     pub(crate) index: u32,
@@ -64,7 +68,7 @@ pub(crate) struct Worker {
     /// The kernel thread to which a preemption signal is on its way, or 0. It is an id, not a flag:
     /// a signal that was sent to the kernel thread before, and never came, concerns nobody else.
     signalled: AtomicU32,
-    wake: Parker,
+    pub(super) parker: Parker,
     /// The link among the spares, or among those that have ended.
     below: Cell<Option<&'static Worker>>,
     /// The thread to run when woken with a processor: a green thread that is locked to this
@@ -74,10 +78,6 @@ pub(crate) struct Worker {
     pub(crate) searching: Cell<bool>,
     /// Its kernel thread had children when the thread that is locked to it was locked.
     pub(super) had_children: Cell<bool>,
-    /// Woken to end.
-    pub(crate) dismissed: Cell<bool>,
-    /// How long it slept until events came, in nanoseconds.
-    pub(crate) events_after: Cell<u64>,
     /// The switch in which its thread is not preempted: a handler that nobody knew of may be running.
     spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
@@ -99,14 +99,15 @@ impl Linked for Worker {
 
 /// The worker with this index, if there ever was one.
 pub(crate) fn get(index: usize) -> Option<&'static Worker> {
-    // Acquire: pairs with the Release in `register`.
-    TABLE.get(index)?.load(Ordering::Acquire)
+    // Acquire: pairs with the Release in `register_some`.
+    let piece = TABLE.get(index / PER_PIECE)?.load(Ordering::Acquire)?;
+    Some(&piece[index % PER_PIECE])
 }
 
 /// One more than the highest index so far.
 pub(crate) fn count() -> usize {
     // Acquire: pairs with the change in `register_some`.
-    COUNT.load(Ordering::Acquire)
+    PIECES.load(Ordering::Acquire) * PER_PIECE
 }
 
 /// Every worker of the process, ended ones included.
@@ -122,13 +123,7 @@ pub(crate) fn clusters() -> impl Iterator<Item = &'static Cluster> {
 
 /// Whether a processor of any cluster is awake.
 pub(crate) fn any_is_awake() -> bool {
-    all().any(|worker| {
-        worker.kernel_thread.load(Ordering::Relaxed) != 0
-            && worker
-                .cluster
-                .load(Ordering::Acquire) // pairs with the Release in `new`
-                .is_some_and(|cluster| cluster.idle.awake() != 0)
-    })
+    clusters().any(|cluster| cluster.idle.awake() != 0)
 }
 
 impl Worker {
@@ -142,44 +137,43 @@ impl Worker {
                 None => Worker::register_some()?,
             }
         };
-        // Release: pairs with the Acquire in `kick_monitor`, which any thread may call.
+        // Release: pairs with the Acquire in `clusters`, which any thread may call.
         worker.cluster.store(Some(cluster), Ordering::Release);
         worker.handed.set(None);
         worker.searching.set(false);
-        worker.dismissed.set(false);
-        worker.at_home.set(true);
+        worker.has_native_tls.set(true);
         Ok(worker)
     }
 
     /// Makes a piece of memory full of records; all except the returned one are unused.
     fn register_some() -> Result<&'static Worker, i32> {
-        let size = (PER_PIECE * size_of::<Worker>()).next_multiple_of(mm::page());
+        let size = size_of::<Piece>().next_multiple_of(mm::page());
         let mapping = mm::Mapping::new(size);
         let mapping = mapping.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
-        // Release: pairs with the Acquire in `count`. A record may still be missing then: `get`.
-        let first = COUNT
+        // Release: pairs with the Acquire in `count`.
+        let number = PIECES
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
-                (n < MAX).then_some(n + PER_PIECE)
+                (n < TABLE.len()).then_some(n + 1)
             })
             .map_err(|_| libc::EAGAIN)?;
         // The piece stays for good.
-        let piece = core::mem::ManuallyDrop::new(mapping).start();
-        let register = |i: usize| {
-            let place = (piece as *mut Worker).wrapping_add(i);
-            // SAFETY: within the piece, which is never unmapped and is large enough; pages are
-            // aligned more strictly than records.
-            let worker: &'static Worker = unsafe {
-                place.write(Worker::unused((first + i) as u32));
-                &*place
-            };
-            // Release: pairs with the Acquire in `get`.
-            TABLE[first + i].store(Some(worker), Ordering::Release);
-            worker
+        let piece = core::mem::ManuallyDrop::new(mapping).start() as *mut Piece;
+        // SAFETY: the memory is never unmapped, nobody else has it, and it is large enough; pages are aligned more
+        // strictly than records. Each record is written before the piece is read.
+        let piece: &'static Piece = unsafe {
+            for i in 0..PER_PIECE {
+                (&raw mut (*piece)[i]).write(Worker::unused((number * PER_PIECE + i) as u32));
+            }
+            &*piece
         };
-        for i in (1..PER_PIECE).rev() {
-            UNUSED.lock().push(register(i));
-        }
-        Ok(register(0))
+        // Release: pairs with the Acquire in `get`.
+        TABLE[number].store(Some(piece), Ordering::Release);
+        let (first, others) = (&piece[0], &piece[1..]);
+        others
+            .iter()
+            .rev()
+            .for_each(|other| UNUSED.lock().push(other));
+        Ok(first)
     }
 
     fn unused(index: u32) -> Worker {
@@ -191,28 +185,26 @@ impl Worker {
             over: AtomicU32::new(0),
             tcache: Cell::new(tls::no_cache()),
             own_thread_pointer: Cell::new(core::ptr::null_mut()),
-            at_home: Cell::new(true),
+            has_native_tls: Cell::new(true),
             base_mask: Cell::new(0),
             index,
             kernel_thread: AtomicU32::new(0),
             signalled: AtomicU32::new(0),
-            wake: Parker::new(),
+            parker: Parker::new(),
             below: Cell::new(None),
             handed: Cell::new(None),
             searching: Cell::new(false),
             had_children: Cell::new(false),
-            dismissed: Cell::new(false),
-            events_after: Cell::new(u64::MAX),
             spared: AtomicU32::new(0),
             rest: Rest::default(),
             cluster: AtomicStatic::none(),
         }
     }
 
-    /// The first call of a kernel thread: it introduces itself.
+    /// The first call of a worker's kernel thread.
     pub(crate) fn begin(&'static self) -> io::Result<()> {
         self.own_thread_pointer.set(arch::thread_pointer());
-        self.at_home.set(true);
+        self.has_native_tls.set(true);
         // It may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
@@ -244,11 +236,6 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.over.load(Ordering::Relaxed) == self.slice.load(Ordering::Relaxed)
-    }
-
-    /// The monitor ends time slice `slice`.
-    pub(crate) fn end_slice(&self, slice: u32) {
-        self.over.store(slice, Ordering::Relaxed);
     }
 
     /// The thread that runs now is not preempted before it leaves its stack.
@@ -305,8 +292,7 @@ impl Worker {
 
     /// The CPU time that its kernel thread has used, in nanoseconds.
     pub(super) fn cpu_time(&self) -> u64 {
-        let id = self.kernel_thread.load(Ordering::Relaxed) as i32;
-        clock::cpu_time(kernel_thread::cpu_clock(id))
+        clock::cpu_time(kernel_thread::cpu_clock(self.thread()))
     }
 
     /// The part of it that was used in user mode. The system may count in ticks.
@@ -321,24 +307,16 @@ impl Worker {
     /// The thread pointer is now a green thread's.
     #[inline(always)]
     pub(crate) fn use_thread_tls(&self) {
-        self.at_home.set(false);
+        self.has_native_tls.set(false);
     }
 
     /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals.
     /// Such code is in functions that are called after this one and not inlined into its caller.
     #[inline(never)]
     pub(crate) fn use_native_tls(&self) {
-        if !self.at_home.replace(true) {
+        if !self.has_native_tls.replace(true) {
             // SAFETY: this kernel thread's own block; this function touches no thread-local.
             unsafe { arch::set_thread_pointer(self.own_thread_pointer.get()) };
-        }
-    }
-
-    /// Wakes the monitor of this worker's cluster.
-    pub(crate) fn kick_monitor(&self) {
-        // Acquire: pairs with the Release in `new`.
-        if let Some(cluster) = self.cluster.load(Ordering::Acquire) {
-            cluster.monitor.kick();
         }
     }
 
@@ -347,32 +325,12 @@ impl Worker {
     }
 
     /// See [`Parker::sleep`].
-    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
-        self.wake.sleep(deadline)
+    pub(super) fn sleep(&self, deadline: Option<u64>) -> Slept {
+        self.parker.sleep(deadline)
     }
 
-    /// See [`Parker::sleep_collecting`].
-    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
-        self.wake.sleep_collecting(turn, deadline)
-    }
-
-    /// Blocks until [`wake`](Worker::wake).
-    pub(crate) fn sleep_until_woken(&self) {
+    /// Blocks until the thread that has chosen this worker wakes it.
+    pub(super) fn sleep_until_woken(&self) {
         while self.sleep(None) != Slept::Woken {}
-    }
-
-    /// Ends its sleep. The caller has chosen the worker and given it the thing that it waits for.
-    pub(crate) fn wake(&self) {
-        self.wake.wake();
-    }
-
-    /// See [`Parker::poke`].
-    pub(crate) fn poke(&self) {
-        self.wake.poke();
-    }
-
-    /// Whether it sleeps by collecting events. A hint.
-    pub(crate) fn is_collecting(&self) -> bool {
-        self.wake.is_collecting()
     }
 }

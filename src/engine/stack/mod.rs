@@ -49,8 +49,8 @@ mod tests;
 pub(crate) use cache::{Cache, List};
 
 use crate::engine::arch::LARGEST_PAGE;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::mm::{self, page};
+use crate::engine::sys::statics::AtomicStatic;
 use cache::common;
 use slab::Span;
 use std::io;

@@ -33,7 +33,7 @@
 //!   asked by `WANTED`: the next one that gets a slot back halves its cache.
 //! - *A look* is the spawner's, an ordinary thread, which may free memory and block. A call comes first:
 //!   then the look ends, and the next one goes on. If it waits for malloc's lock, which a preempted thread
-//!   may hold, `thread_limit` helps as if it waited for that while it makes a worker.
+//!   may hold, the monitor helps as if it waited for that while it makes a worker.
 //! - *A cluster that ends* leaves its slots to the spawner of another; the last one returns them ([`all`]).
 //! - *`dlopen` and `dlclose`*: a block is reset when its thread ends. The loader's memory in it is freed as
 //!   when a kernel thread ends.

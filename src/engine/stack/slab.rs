@@ -33,7 +33,7 @@
 //! whether it is complete, and that of a slot that is just going reads as zero.
 
 use super::{CLASSES, Class};
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{lock::Lock, mm, perturb};
 use std::io;
 use std::ops::Range;

@@ -15,13 +15,6 @@ pub(crate) fn timespec(nanos: u64) -> libc::timespec {
     }
 }
 
-/// The calling kernel thread sleeps for `nanos`, or until a signal comes.
-pub(super) fn sleep(nanos: u64) {
-    let time = timespec(nanos);
-    // SAFETY: the kernel reads a valid time, and is given no place to write to.
-    let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
-}
-
 /// libc's `clock_gettime`, whose name is ours. It is found when the program is loaded; until then the system call does
 /// the same.
 #[cfg(answers)]

@@ -34,6 +34,7 @@
 //! Orderings: all Relaxed, nothing is published.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::io::{Cursor, Write};
 
 use super::{clock, kernel_thread, variable};
 
@@ -99,7 +100,7 @@ fn stop(luck: u64, sleeps: u64) {
     let halved = (luck >> 8) % 10;
     if luck.is_multiple_of(sleeps) {
         // A sleep that ends early is as good.
-        clock::sleep(LONGEST_SLEEP >> halved);
+        kernel_thread::rest(LONGEST_SLEEP >> halved);
     } else if luck.is_multiple_of(2) {
         kernel_thread::give_way();
     } else {
@@ -133,14 +134,13 @@ fn parse(text: &[u8]) -> u64 {
 
 /// Prints the seed; without `eprintln!`: see the first invariant.
 fn print(seed: u64) {
-    let mut text = *b"greenthread: perturbed, GREENTHREAD_PERTURB_SEED=          \n";
-    let (mut end, mut rest) = (text.len() - 1, seed);
-    while end > text.len() - 11 {
-        end -= 1;
-        text[end] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    super::print(&text);
+    let mut text = Cursor::new([0; 80]);
+    let _ = writeln!(
+        text,
+        "greenthread: perturbed, GREENTHREAD_PERTURB_SEED={seed}"
+    );
+    let length = text.position() as usize;
+    super::print(&text.get_ref()[..length]);
 }
 
 /// FNV-1a.

@@ -72,7 +72,7 @@ fn panics_stay_inside() {
 #[test]
 fn blocks_are_strangers_to_each_other() {
     let mut slots: Vec<Slot> = (0..64).map(|_| slot()).collect();
-    let tid = |slot: &mut Slot| super::layout::layout().tid(slot.block());
+    let tid = |slot: &mut Slot| slot.block.tid();
     let mut tids: Vec<u32> = slots.iter_mut().map(tid).collect();
     assert!(tids.iter().all(|&tid| tid > 1 << 22 && tid < 1 << 30));
     tids.sort();
@@ -261,7 +261,7 @@ impl Library {
         // SAFETY: a library of ours, without constructors, and its functions of these names and types.
         unsafe {
             let loaded = Loaded::open(path)?;
-            let (get, set) = (loaded.symbol(c"get").ok()?, loaded.symbol(c"set").ok()?);
+            let (get, set) = (loaded.symbol(c"get"), loaded.symbol(c"set"));
             Some(Library {
                 get: std::mem::transmute::<*mut u8, extern "C" fn() -> i32>(get),
                 set: std::mem::transmute::<*mut u8, extern "C" fn(i32)>(set),

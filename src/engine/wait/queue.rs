@@ -159,7 +159,7 @@ impl WaitQueue {
     /// Locks the queue, and takes the list.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let preemption = current::preemption_off();
-        let mut patience = sys::Patience::new();
+        let mut patience = sys::backoff::Patience::new();
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if word & GUARDED != 0 {

@@ -21,9 +21,10 @@ use core::ffi::{c_int, c_uint};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use libc::{pthread_barrier_t, pthread_barrierattr_t};
+use libc::{PTHREAD_PROCESS_PRIVATE, pthread_barrier_t, pthread_barrierattr_t};
 
-use super::{field, futex_wait, futex_wake};
+use super::{Object, futex_wait, futex_wake};
+use crate::engine::facade::blocking;
 use crate::libc::{interposed, is_on};
 
 const ROUND: usize = 4;
@@ -34,97 +35,84 @@ const INSIDE: usize = 16;
 /// No value of glibc's.
 const OURS: u32 = 0x6772_6e74;
 
-/// The round, and below it how many threads have come in it.
-unsafe fn state<'a>(barrier: *mut pthread_barrier_t) -> &'a AtomicU64 {
-    // SAFETY: the caller's barrier, which is aligned to eight bytes. x86-64 has the lower half first, and an access to
-    // one half agrees with those to both.
-    unsafe { AtomicU64::from_ptr(barrier.cast()) }
-}
+impl Object<pthread_barrier_t> {
+    /// The round, and below it how many threads have come in it.
+    fn state<'a>(self) -> &'a AtomicU64 {
+        // SAFETY: a valid object, aligned to eight bytes. The lower half comes first, and an access to one half agrees with
+        // those to both.
+        unsafe { AtomicU64::from_ptr(self.0.cast()) }
+    }
 
-unsafe fn is_ours(barrier: *mut pthread_barrier_t) -> bool {
-    // SAFETY: the caller's barrier.
-    unsafe { field(barrier, MARK) }.load(Relaxed) == OURS
+    fn is_ours(self) -> bool {
+        self.load(MARK) == OURS
+    }
 }
 
 interposed! {
     fn pthread_barrier_init(
-        barrier: *mut pthread_barrier_t,
-        attributes: *const pthread_barrierattr_t,
-        count: c_uint,
-    ) -> c_int {
-        let mut shared = libc::PTHREAD_PROCESS_PRIVATE;
-        // SAFETY: the caller's places.
-        unsafe {
-            if !attributes.is_null() {
-                libc::pthread_barrierattr_getpshared(attributes, &mut shared);
-            }
-            let is_acceptable = (1..=c_int::MAX as c_uint).contains(&count);
-            if shared != libc::PTHREAD_PROCESS_PRIVATE || !is_acceptable || !is_on() {
-                return pthread_barrier_init::real(barrier, attributes, count);
-            }
-            state(barrier).store(0, Relaxed);
-            field(barrier, COUNT).store(count, Relaxed);
-            field(barrier, MARK).store(OURS, Relaxed);
-            field(barrier, INSIDE).store(0, Relaxed);
+        barrier: Object<pthread_barrier_t>, attributes: *const pthread_barrierattr_t, count: c_uint,
+    ) -> c_int where real() {
+        let mut shared = PTHREAD_PROCESS_PRIVATE;
+        if !attributes.is_null() {
+            // SAFETY: the caller's attributes, and a place of ours.
+            unsafe { libc::pthread_barrierattr_getpshared(attributes, &mut shared) };
+        }
+        let is_acceptable = (1..=c_int::MAX as c_uint).contains(&count);
+        if shared != PTHREAD_PROCESS_PRIVATE || !is_acceptable || !is_on() {
+            return real();
+        }
+        barrier.state().store(0, Relaxed);
+        for (offset, value) in [(COUNT, count), (MARK, OURS), (INSIDE, 0)] {
+            barrier.word(offset).store(value, Relaxed);
         }
         0
     }
 
-    fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
-        // SAFETY: the caller's barrier, which stays as long as this thread is inside.
-        unsafe {
-            if !is_ours(barrier) {
-                return crate::engine::facade::blocking(|| pthread_barrier_wait::real(barrier));
-            }
-            let (state, inside) = (state(barrier), field(barrier, INSIDE));
-            let count = u64::from(field(barrier, COUNT).load(Relaxed));
-            inside.fetch_add(1, Relaxed);
-            let next = |state: u64| match state as u32 as u64 + 1 == count {
-                // Nobody has come in the next round.
-                true => (state >> 32).wrapping_add(1) << 32,
-                false => state + 1,
-            };
-            // AcqRel: partners are the other threads of the round, here and below.
-            let before = state
-                .fetch_update(AcqRel, Relaxed, |state| Some(next(state)))
-                .unwrap_or_default();
-            let (round, mine) = (field(barrier, ROUND), (before >> 32) as u32);
-            let is_last = next(before) as u32 == 0;
-            if is_last {
-                futex_wake(round, u32::MAX);
-            } else {
-                // Acquire: partner is the AcqRel above.
-                while round.load(Acquire) == mine {
-                    futex_wait(round, mine);
-                }
-            }
-            // Release: partner is the Acquire of the thread that destroys the barrier.
-            if inside.fetch_sub(1, Release) == 1 {
-                futex_wake(inside, 1);
-            }
-            match is_last {
-                true => libc::PTHREAD_BARRIER_SERIAL_THREAD,
-                false => 0,
+    // The barrier stays as long as this thread is inside.
+    fn pthread_barrier_wait(barrier: Object<pthread_barrier_t>) -> c_int where real() {
+        if !barrier.is_ours() {
+            return blocking(real);
+        }
+        let (round, inside) = (barrier.word(ROUND), barrier.word(INSIDE));
+        let count = u64::from(barrier.load(COUNT));
+        inside.fetch_add(1, Relaxed);
+        let next = |state: u64| match u64::from(state as u32) + 1 == count {
+            // Nobody has come in the next round.
+            true => (state >> 32).wrapping_add(1) << 32,
+            false => state + 1,
+        };
+        // AcqRel: partners are the other threads of the round, here and below.
+        let before = barrier
+            .state()
+            .fetch_update(AcqRel, Relaxed, |state| Some(next(state)))
+            .unwrap_or_default();
+        let mine = (before >> 32) as u32;
+        let is_last = next(before) as u32 == 0;
+        if is_last {
+            futex_wake(round, u32::MAX);
+        } else {
+            // Acquire: partner is the AcqRel above.
+            while round.load(Acquire) == mine {
+                futex_wait(round, mine);
             }
         }
+        // Release: partner is the Acquire of the thread that destroys the barrier.
+        if inside.fetch_sub(1, Release) == 1 {
+            futex_wake(inside, 1);
+        }
+        if is_last { libc::PTHREAD_BARRIER_SERIAL_THREAD } else { 0 }
     }
 
-    fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
-        // SAFETY: the caller's barrier.
-        unsafe {
-            if !is_ours(barrier) {
-                return crate::engine::facade::blocking(|| pthread_barrier_destroy::real(barrier));
-            }
-            let inside = field(barrier, INSIDE);
-            loop {
-                // Acquire: partner is the Release with which a thread leaves.
-                match inside.load(Acquire) {
-                    0 => break,
-                    some => futex_wait(inside, some),
-                }
-            }
-            field(barrier, MARK).store(0, Relaxed);
+    fn pthread_barrier_destroy(barrier: Object<pthread_barrier_t>) -> c_int where real() {
+        if !barrier.is_ours() {
+            return blocking(real);
         }
+        let inside = barrier.word(INSIDE);
+        // Acquire: partner is the Release with which a thread leaves.
+        while let some @ 1.. = inside.load(Acquire) {
+            futex_wait(inside, some);
+        }
+        barrier.word(MARK).store(0, Relaxed);
         0
     }
 }

@@ -4,23 +4,18 @@ use core::ffi::c_int;
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{condition, mutex, once};
+use super::{Object, condition, mutex, once};
 use crate::libc::{around, exported};
 use crate::sys::unwinding::Next;
 
-const SUCCESS: c_int = 0;
-const BUSY: c_int = 1;
-const ERROR: c_int = 2;
-const NO_MEMORY: c_int = 3;
-const TIMED_OUT: c_int = 4;
-
+/// By threads.h: thrd_success, _busy, _nomem, _timedout, _error.
 fn answer(errno: c_int) -> c_int {
     match errno {
-        0 => SUCCESS,
-        libc::EBUSY => BUSY,
-        libc::ENOMEM => NO_MEMORY,
-        libc::ETIMEDOUT => TIMED_OUT,
-        _ => ERROR,
+        0 => 0,
+        libc::EBUSY => 1,
+        libc::ENOMEM => 3,
+        libc::ETIMEDOUT => 4,
+        _ => 2,
     }
 }
 
@@ -36,18 +31,18 @@ macro_rules! names {
 }
 
 names! {
-    mtx_lock(lock: *mut pthread_mutex_t) is mutex::pthread_mutex_lock;
-    mtx_timedlock(lock: *mut pthread_mutex_t, time: *const timespec) is mutex::pthread_mutex_timedlock;
-    mtx_unlock(lock: *mut pthread_mutex_t) is mutex::pthread_mutex_unlock;
-    cnd_signal(condition: *mut pthread_cond_t) is condition::pthread_cond_signal;
-    cnd_broadcast(condition: *mut pthread_cond_t) is condition::pthread_cond_broadcast;
+    mtx_lock(lock: Object<pthread_mutex_t>) is mutex::pthread_mutex_lock;
+    mtx_timedlock(lock: Object<pthread_mutex_t>, time: *const timespec) is mutex::pthread_mutex_timedlock;
+    mtx_unlock(lock: Object<pthread_mutex_t>) is mutex::pthread_mutex_unlock;
+    cnd_signal(condition: Object<pthread_cond_t>) is condition::pthread_cond_signal;
+    cnd_broadcast(condition: Object<pthread_cond_t>) is condition::pthread_cond_broadcast;
 }
 
-unsafe extern "C" fn answered(_: usize, errno: c_int) -> c_int {
+extern "C" fn answered(_: usize, errno: c_int) -> c_int {
     answer(errno)
 }
 
-unsafe extern "C" fn unwound(_: usize) {}
+extern "C" fn unwound(_: usize) {}
 
 /// The same for functions in which a thread may be cancelled, or which unwind.
 macro_rules! names_around {
@@ -65,8 +60,8 @@ macro_rules! names_around {
 }
 
 names_around! {
-    cnd_wait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t) is condition::pthread_cond_wait;
-    cnd_timedwait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t, time: *const timespec)
+    cnd_wait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>) is condition::pthread_cond_wait;
+    cnd_timedwait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>, time: *const timespec)
         is condition::pthread_cond_timedwait;
-    call_once(control: *mut libc::pthread_once_t, initialise: unsafe extern "C-unwind" fn()) is once::pthread_once;
+    call_once(control: Object<libc::pthread_once_t>, initialise: unsafe extern "C-unwind" fn()) is once::pthread_once;
 }

@@ -4,55 +4,51 @@
 //! not a pthread that could be joined.
 
 use core::ffi::{c_int, c_void};
-use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::pthread_t;
 
-use crate::engine::facade::{Direction, Limit, Source, blocking};
+use crate::engine::facade::blocking;
 use crate::engine::hooks::thread_id;
-use crate::libc::{count_parked, hooked};
+use crate::engine::hooks::watch::Purpose;
+use crate::libc::descriptor::{not_ready, run};
+use crate::libc::hooked;
 use crate::sys::calls;
 
-/// A descriptor that is readable when the thread has ended. `None`: the kernel has none to give.
-unsafe fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
+/// A descriptor that is readable when `thread` has ended, whose control block is there still. `None`: the kernel has none to
+/// give.
+fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
     // SAFETY: the caller's thread, which nobody has joined yet, so its control block is there.
     let name = || unsafe { thread_id(thread as usize) };
     let id = name().filter(|&id| id != 0)?;
     // The first thread of a process ends otherwise than the others.
-    // SAFETY: it takes nothing and cannot fail.
-    if id == unsafe { libc::getpid() } as u32 {
+    if id == std::process::id() {
         return None;
     }
     // If the id is still the thread's, the descriptor is, too.
-    calls::pidfd_of_thread(id)
-        .ok()
-        .filter(|_| name() == Some(id))
+    let descriptor = calls::pidfd(id, calls::PIDFD_THREAD).ok();
+    descriptor.filter(|_| name() == Some(id))
 }
 
 hooked! {
-    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
-        // SAFETY: the caller's thread and place.
-        let attempt = || unsafe { libc::pthread_tryjoin_np(thread, result) };
-        // SAFETY: the caller's arguments.
-        let real = || unsafe { pthread_join::real(thread, result) };
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int where real() {
         // SAFETY: it takes nothing.
         if thread == unsafe { libc::pthread_self() } {
             return real(); // it says that this would wait for ever
         }
+        // SAFETY: the caller's thread and place.
+        let attempt = || unsafe { libc::pthread_tryjoin_np(thread, result) };
         let first = attempt();
         if first != libc::EBUSY {
             return first;
         }
-        // SAFETY: the caller's thread, which nobody has joined yet.
-        let Some(descriptor) = (unsafe { descriptor(thread) }) else {
+        let Some(descriptor) = descriptor(thread) else {
             return blocking(real);
         };
-        count_parked();
-        let ended = Source::new(descriptor).run(Direction::Read, Limit::Forever, || match attempt() {
-            libc::EBUSY => Err(io::ErrorKind::WouldBlock.into()),
-            answer => Ok(answer),
-        });
-        ended.unwrap_or_else(|_| blocking(real))
+        let attempt = |_| match attempt() {
+            libc::EBUSY => not_ready(),
+            answer => answer as isize,
+        };
+        run(descriptor.as_raw_fd(), Purpose::Read, attempt, |_| real() as isize) as c_int
     }
 }

@@ -14,12 +14,11 @@
 //! A thread that locks a normal mutex twice waits for ever, as in libc.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
 
-use libc::{pthread_mutex_t, timespec};
+use libc::{clockid_t, pthread_mutex_t, timespec};
 
 use super::silent::must_stand;
-use super::{Asked, FOR_EVER, LOCK, field, my_id, real_time, wait, wake};
+use super::{FOR_EVER, LOCK, Limit, Object, my_id, real_time, wait, wake};
 use crate::engine::facade::blocking;
 use crate::libc::{count_parked, hooked, interposed};
 
@@ -34,100 +33,86 @@ const ERRORCHECK: u32 = libc::PTHREAD_MUTEX_ERRORCHECK as u32;
 /// Robust, inherits a priority, has a ceiling, process-shared.
 const SPECIAL: u32 = 16 | 32 | 64 | 128;
 
-/// The kind of a mutex that threads use.
-unsafe fn kind(mutex: *mut pthread_mutex_t) -> u32 {
-    // SAFETY: the caller's mutex, in glibc's layout.
-    unsafe { field(mutex, KIND) }.load(Relaxed)
-}
+impl Object<pthread_mutex_t> {
+    /// The thread that libc has noted as its owner; 0: none.
+    pub(super) fn owner(self) -> u32 {
+        self.load(OWNER)
+    }
 
-/// The thread that libc has noted as its owner; 0: none.
-pub(super) unsafe fn owner(mutex: *mut pthread_mutex_t) -> u32 {
-    // SAFETY: the caller's mutex, in glibc's layout.
-    unsafe { field(mutex, OWNER) }.load(Relaxed)
-}
+    fn is_mine(self) -> bool {
+        Some(self.owner()) == my_id()
+    }
 
-/// Whether libc alone knows how to wait for it.
-pub(super) unsafe fn is_special(mutex: *mut pthread_mutex_t) -> bool {
-    // SAFETY: the caller's mutex.
-    unsafe { kind(mutex) & SPECIAL != 0 }
-}
+    /// Whether libc alone knows how to wait for it.
+    pub(super) fn is_special(self) -> bool {
+        self.load(KIND) & SPECIAL != 0
+    }
 
-/// Whether libc refuses the calling thread to unlock it.
-pub(super) unsafe fn may_not_unlock(mutex: *mut pthread_mutex_t) -> bool {
-    // SAFETY: the caller's mutex, in glibc's layout.
-    unsafe { matches!(kind(mutex) & TYPE, RECURSIVE | ERRORCHECK) && Some(owner(mutex)) != my_id() }
+    /// Whether libc refuses the calling thread to unlock it.
+    pub(super) fn may_not_unlock(self) -> bool {
+        matches!(self.load(KIND) & TYPE, RECURSIVE | ERRORCHECK) && !self.is_mine()
+    }
 }
 
 /// Locks the mutex; the calling thread is hooked. The time is looked at if it has to wait; `real` makes libc's call.
-unsafe fn lock_or(mutex: *mut pthread_mutex_t, asked: Asked, real: impl Fn() -> c_int) -> c_int {
-    if !asked.has_clock() {
+fn lock_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: impl Fn() -> c_int) -> c_int {
+    if !limit.has_clock() {
         return libc::EINVAL;
     }
-    // SAFETY: the caller's mutex. (Libc's attempt leaves a robust one locked that nobody can recover.)
-    if unsafe { is_special(mutex) } {
+    // Libc's attempt leaves a robust one locked that nobody can recover.
+    if mutex.is_special() {
         return blocking(real);
     }
-    // SAFETY: the caller's mutex.
-    let attempt = || unsafe { libc::pthread_mutex_trylock(mutex) };
+    // SAFETY: a valid mutex.
+    let attempt = || unsafe { libc::pthread_mutex_trylock(mutex.0) };
     let first = attempt();
     if first != libc::EBUSY {
         return first;
     }
-    // SAFETY: the caller's mutex, in glibc's layout. If it is the caller's own, libc's call fails at once.
-    if unsafe { kind(mutex) & TYPE == ERRORCHECK && Some(owner(mutex)) == my_id() } {
+    // If it is the caller's own, libc's call fails at once.
+    if mutex.load(KIND) & TYPE == ERRORCHECK && mutex.is_mine() {
         return blocking(real);
     }
     count_parked();
-    // SAFETY: the caller's time.
-    let Some(until) = (unsafe { asked.until() }) else {
+    if !limit.is_valid() {
         return libc::EINVAL;
-    };
-    let address = mutex as usize;
-    let answer = wait(address, LOCK, until, |_| match attempt() {
-        // SAFETY: the caller's mutex.
-        libc::EBUSY => unsafe { must_stand(mutex) }.map(Err),
+    }
+    let answer = wait(mutex.address(), LOCK, limit, |_| match attempt() {
+        libc::EBUSY => must_stand(mutex).map(Err),
         answer => Some(Ok(answer)),
     });
     match answer {
         None => libc::ETIMEDOUT,
         Some(Ok(answer)) => answer,
-        Some(Err(stand)) => stand.waiting(address, || blocking(real)),
+        Some(Err(stand)) => stand.waiting(mutex.address(), || blocking(real)),
     }
 }
 
 hooked! {
-    fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
-        // SAFETY: the caller's mutex.
-        unsafe { lock_or(mutex, FOR_EVER, || pthread_mutex_lock::real(mutex)) }
+    fn pthread_mutex_lock(mutex: Object<pthread_mutex_t>) -> c_int where real() {
+        lock_or(mutex, FOR_EVER, real)
     }
 
-    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int {
-        // SAFETY: the caller's mutex and time.
-        unsafe { lock_or(mutex, real_time(time), || pthread_mutex_timedlock::real(mutex, time)) }
+    fn pthread_mutex_timedlock(mutex: Object<pthread_mutex_t>, time: *const timespec) -> c_int
+    where real() {
+        lock_or(mutex, real_time(time), real)
     }
 
     fn pthread_mutex_clocklock(
-        mutex: *mut pthread_mutex_t,
-        clock: libc::clockid_t,
-        time: *const timespec,
-    ) -> c_int {
-        let asked = Asked(clock, Some(time));
-        // SAFETY: the caller's mutex and time.
-        unsafe { lock_or(mutex, asked, || pthread_mutex_clocklock::real(mutex, clock, time)) }
+        mutex: Object<pthread_mutex_t>, clock: clockid_t, time: *const timespec,
+    ) -> c_int where real() {
+        lock_or(mutex, Limit(clock, Some(time)), real)
     }
 }
 
 interposed! {
-    fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
-        // SAFETY: the caller's mutex, which it owns, so nobody frees it before it is unlocked.
-        unsafe {
-            let stays_locked =
-                kind(mutex) & TYPE == RECURSIVE && field(mutex, COUNT).load(Relaxed) > 1;
-            let answer = pthread_mutex_unlock::real(mutex);
-            if answer == 0 && !stays_locked {
-                wake(mutex as usize, LOCK, 1);
-            }
-            answer
+    // The caller owns the mutex, so nobody frees it before it is unlocked.
+    fn pthread_mutex_unlock(mutex: Object<pthread_mutex_t>) -> c_int where real() {
+        let stays_locked = mutex.load(KIND) & TYPE == RECURSIVE && mutex.load(COUNT) > 1;
+        let answer = real();
+        if answer == 0 && !stays_locked {
+            wake(mutex.address(), LOCK, 1);
         }
+        answer
     }
 }

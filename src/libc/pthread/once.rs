@@ -11,7 +11,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{field, futex_wait, futex_wake};
+use libc::pthread_once_t;
+
+use super::{Object, futex_wait, futex_wake};
 use crate::libc::{around, is_on};
 use crate::sys::unwinding::Next;
 
@@ -20,31 +22,29 @@ const DONE: u32 = 2;
 /// Says how the call has ended. The number is the control word's address, or 0: it was libc's.
 fn end(word: usize, how: u32) {
     if word != 0 {
-        // SAFETY: the control word, which is there for as long as the call has not ended.
-        let word = unsafe { field(word as *mut libc::pthread_once_t, 0) };
+        // The control word is there for as long as the call has not ended.
+        let word = Object(word as *mut pthread_once_t).word(0);
         // Release: partner is the Acquire of those that find it done. The word may be gone afterwards.
         word.store(how, Release);
         futex_wake(word, u32::MAX);
     }
 }
 
-unsafe extern "C" fn done(word: usize, _: c_int) -> c_int {
+extern "C" fn done(word: usize, _: c_int) -> c_int {
     end(word, DONE);
     0
 }
 
-unsafe extern "C" fn unwound(word: usize) {
+extern "C" fn unwound(word: usize) {
     end(word, 0);
 }
 
 around! {
     fn pthread_once(
-        control: *mut libc::pthread_once_t,
-        initialise: unsafe extern "C-unwind" fn(),
+        control: Object<pthread_once_t>, initialise: unsafe extern "C-unwind" fn(),
     ) -> c_int {
         before {
-            // SAFETY: the caller's word.
-            let word = unsafe { field(control, 0) };
+            let word = control.word(0);
             // Acquire: partner is the Release in `end`.
             if word.load(Acquire) & DONE != 0 {
                 return Next::answer(0);
@@ -52,8 +52,7 @@ around! {
             if !is_on() {
                 return Next::call(pthread_once::target(), 0);
             }
-            // SAFETY: it takes nothing and cannot fail.
-            let calling = (unsafe { libc::getpid() } as u32) << 2 | 1;
+            let calling = std::process::id() << 2 | 1;
             loop {
                 // Acquire: as above.
                 match word.load(Acquire) {
@@ -63,7 +62,7 @@ around! {
                         // Acquire: what a call that has unwound did is seen by the next.
                         if word.compare_exchange(free, calling, Acquire, Relaxed).is_ok() {
                             // It takes no arguments, and does not look at those that it gets.
-                            return Next::call(initialise as *const (), control as usize);
+                            return Next::call(initialise as *const (), control.address());
                         }
                     }
                 }

@@ -13,14 +13,14 @@
 //! for as long as one of its own writers waits.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
 
-use libc::{pthread_rwlock_t, timespec};
+use libc::{clockid_t, pthread_rwlock_t, timespec};
 
 use super::{
-    Asked, FOR_EVER, READ, TABLE, WRITE, field, is_shared, my_id, real_time, wait as wait_for, wake,
+    FOR_EVER, Limit, Object, READ, TABLE, WRITE, my_id, real_time, wait as wait_for, wake,
 };
 use crate::engine::facade::{blocking, is_forked_child};
+use crate::libc::addresses::Events;
 use crate::libc::{count_parked, hooked, interposed, is_hooked};
 
 const WRITER: usize = 24;
@@ -28,63 +28,47 @@ const SHARED: usize = 28;
 const PREFERENCE: usize = 48;
 const PREFERS_WRITERS: u32 = 2;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum To {
-    Read,
-    Write,
+impl Object<pthread_rwlock_t> {
+    fn prefers_writers(self) -> bool {
+        self.load(PREFERENCE) == PREFERS_WRITERS
+    }
 }
 
-unsafe fn prefers_writers(lock: *mut pthread_rwlock_t) -> bool {
-    // SAFETY: the caller's lock, in glibc's layout.
-    unsafe { field(lock, PREFERENCE) }.load(Relaxed) == PREFERS_WRITERS
-}
-
-/// Locks it; the calling thread is hooked. `asked` and `real` as in `mutex`.
-unsafe fn lock_or(
-    lock: *mut pthread_rwlock_t,
-    to: To,
-    asked: Asked,
+/// Locks it, to `READ` or to `WRITE`; the calling thread is hooked. `limit` and `real` as in `mutex`.
+fn lock_or(
+    lock: Object<pthread_rwlock_t>,
+    to: Events,
+    limit: Limit,
     real: impl Fn() -> c_int,
 ) -> c_int {
-    if !asked.has_clock() {
+    if !limit.has_clock() {
         return libc::EINVAL;
     }
-    // SAFETY: the caller's lock.
+    // SAFETY: a valid lock.
     let attempt = || unsafe {
         match to {
-            To::Read => libc::pthread_rwlock_tryrdlock(lock),
-            To::Write => libc::pthread_rwlock_trywrlock(lock),
+            READ => libc::pthread_rwlock_tryrdlock(lock.0),
+            _ => libc::pthread_rwlock_trywrlock(lock.0),
         }
     };
-    let address = lock as usize;
-    // SAFETY: the caller's lock.
-    let prefers_writers = unsafe { prefers_writers(lock) };
-    let gives_way = prefers_writers && to == To::Read;
-    if !(gives_way && TABLE.may_have_after_locked(address)) {
+    let gives_way = to == READ && lock.prefers_writers();
+    if !(gives_way && TABLE.may_have_after_locked(lock.address())) {
         let first = attempt();
         if first != libc::EBUSY {
             return first;
         }
     }
-    // SAFETY: the caller's lock, in glibc's layout.
-    unsafe {
-        if is_shared(lock, SHARED) {
-            return blocking(real);
-        }
-        count_parked();
-        if Some(field(lock, WRITER).load(Relaxed)) == my_id() {
-            return libc::EDEADLK;
-        }
+    if lock.load(SHARED) != 0 {
+        return blocking(real);
     }
-    // SAFETY: the caller's time.
-    let Some(until) = (unsafe { asked.until() }) else {
+    count_parked();
+    if Some(lock.load(WRITER)) == my_id() {
+        return libc::EDEADLK;
+    }
+    if !limit.is_valid() {
         return libc::EINVAL;
-    };
-    let events = match to {
-        To::Read => READ,
-        To::Write => WRITE,
-    };
-    let answer = wait_for(address, events, until, |beside| {
+    }
+    let answer = wait_for(lock.address(), to, limit, |beside| {
         if gives_way && beside.has(WRITE) {
             return None;
         }
@@ -93,73 +77,55 @@ unsafe fn lock_or(
     answer.unwrap_or(libc::ETIMEDOUT)
 }
 
-/// Locks it for writing, on any thread; `asked` and `real` as in `mutex`.
-unsafe fn write_or(lock: *mut pthread_rwlock_t, asked: Asked, real: impl Fn() -> c_int) -> c_int {
-    // SAFETY: the caller's lock.
-    let (answer, prefers_writers) = unsafe {
-        let answer = match is_hooked() {
-            true => lock_or(lock, To::Write, asked, real),
-            false => real(),
-        };
-        (answer, answer == libc::ETIMEDOUT && prefers_writers(lock))
+/// Locks it for writing, on any thread; `limit` and `real` as in `mutex`.
+fn write_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: impl Fn() -> c_int) -> c_int {
+    let answer = match is_hooked() {
+        true => lock_or(lock, WRITE, limit, real),
+        false => real(),
     };
-    if prefers_writers && !is_forked_child() {
-        TABLE.wake(lock as usize, READ, usize::MAX);
+    if answer == libc::ETIMEDOUT && lock.prefers_writers() && !is_forked_child() {
+        TABLE.wake(lock.address(), READ, usize::MAX);
     }
     answer
 }
 
 hooked! {
-    fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int {
-        // SAFETY: the caller's lock.
-        unsafe { lock_or(lock, To::Read, FOR_EVER, || pthread_rwlock_rdlock::real(lock)) }
+    fn pthread_rwlock_rdlock(lock: Object<pthread_rwlock_t>) -> c_int where real() {
+        lock_or(lock, READ, FOR_EVER, real)
     }
 
-    fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
-        // SAFETY: the caller's lock.
-        unsafe { lock_or(lock, To::Write, FOR_EVER, || pthread_rwlock_wrlock::real(lock)) }
+    fn pthread_rwlock_wrlock(lock: Object<pthread_rwlock_t>) -> c_int where real() {
+        lock_or(lock, WRITE, FOR_EVER, real)
     }
 
-    fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
-        let asked = real_time(time);
-        // SAFETY: the caller's lock and time.
-        unsafe { lock_or(lock, To::Read, asked, || pthread_rwlock_timedrdlock::real(lock, time)) }
+    fn pthread_rwlock_timedrdlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int
+    where real() {
+        lock_or(lock, READ, real_time(time), real)
     }
 
     fn pthread_rwlock_clockrdlock(
-        lock: *mut pthread_rwlock_t,
-        clock: libc::clockid_t,
-        time: *const timespec,
-    ) -> c_int {
-        let asked = Asked(clock, Some(time));
-        // SAFETY: the caller's lock and time.
-        unsafe {
-            lock_or(lock, To::Read, asked, || pthread_rwlock_clockrdlock::real(lock, clock, time))
-        }
+        lock: Object<pthread_rwlock_t>, clock: clockid_t, time: *const timespec,
+    ) -> c_int where real() {
+        lock_or(lock, READ, Limit(clock, Some(time)), real)
     }
 }
 
 interposed! {
-    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
-        // SAFETY: the caller's lock and time.
-        unsafe { write_or(lock, real_time(time), || pthread_rwlock_timedwrlock::real(lock, time)) }
+    fn pthread_rwlock_timedwrlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int
+    where real() {
+        write_or(lock, real_time(time), real)
     }
 
     fn pthread_rwlock_clockwrlock(
-        lock: *mut pthread_rwlock_t,
-        clock: libc::clockid_t,
-        time: *const timespec,
-    ) -> c_int {
-        let asked = Asked(clock, Some(time));
-        // SAFETY: the caller's lock and time.
-        unsafe { write_or(lock, asked, || pthread_rwlock_clockwrlock::real(lock, clock, time)) }
+        lock: Object<pthread_rwlock_t>, clock: clockid_t, time: *const timespec,
+    ) -> c_int where real() {
+        write_or(lock, Limit(clock, Some(time)), real)
     }
 
-    fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
-        // SAFETY: the caller's lock, which it holds, so nobody frees it before it is unlocked.
-        let (prefers_writers, answer) =
-            unsafe { (prefers_writers(lock), pthread_rwlock_unlock::real(lock)) };
-        let address = lock as usize;
+    // The caller holds the lock, so nobody frees it before it is unlocked.
+    fn pthread_rwlock_unlock(lock: Object<pthread_rwlock_t>) -> c_int where real() {
+        let (prefers_writers, address) = (lock.prefers_writers(), lock.address());
+        let answer = real();
         if is_forked_child() || !TABLE.may_have_after_locked(address) {
             return answer;
         }

@@ -39,8 +39,7 @@ use core::ffi::c_int;
 
 use libc::pthread_mutex_t;
 
-use super::mutex::owner;
-use super::{LOCK, TABLE};
+use super::{LOCK, Object, TABLE};
 use crate::engine::facade::is_forked_child;
 use crate::sys::unwinding::Next;
 
@@ -62,10 +61,9 @@ struct Raised([usize; 2]);
 
 impl Raised {
     /// The calling thread has the mutex.
-    unsafe fn new(mutex: *mut pthread_mutex_t) -> Raised {
-        let address = mutex as usize;
-        // SAFETY: the caller's mutex.
-        let raised = Raised([slot(address, 0), slot(address, unsafe { owner(mutex) })]);
+    fn new(mutex: Object<pthread_mutex_t>) -> Raised {
+        let address = mutex.address();
+        let raised = Raised([slot(address, 0), slot(address, mutex.owner())]);
         raised.0.iter().for_each(|&slot| {
             WAITS[slot].fetch_add(1, Relaxed);
         });
@@ -95,9 +93,8 @@ impl Raised {
 
 /// A kernel thread is to call `target`, libc's wait with this mutex, which it has. [`ended`] comes after it, or
 /// [`cancelled`]: it has the mutex again by then.
-pub(super) unsafe fn begin(mutex: *mut pthread_mutex_t, target: *const ()) -> Next {
-    // SAFETY: the caller's mutex.
-    Next::call(target, unsafe { Raised::new(mutex) }.number())
+pub(super) fn begin(mutex: Object<pthread_mutex_t>, target: *const ()) -> Next {
+    Next::call(target, Raised::new(mutex).number())
 }
 
 /// The thread is to call `target`, which is not libc's wait.
@@ -105,19 +102,18 @@ pub(super) fn not(target: *const ()) -> Next {
     Next::call(target, 0)
 }
 
-pub(super) unsafe extern "C" fn ended(number: usize, answer: c_int) -> c_int {
-    Raised::of(number).into_iter().for_each(Raised::lower);
+pub(super) extern "C" fn ended(number: usize, answer: c_int) -> c_int {
+    cancelled(number);
     answer
 }
 
-pub(super) unsafe extern "C" fn cancelled(number: usize) {
+pub(super) extern "C" fn cancelled(number: usize) {
     Raised::of(number).into_iter().for_each(Raised::lower);
 }
 
 /// Runs `wait`, libc's wait with this mutex on a green thread, which is not cancelled.
-pub(super) unsafe fn unlocking<T>(mutex: *mut pthread_mutex_t, wait: impl FnOnce() -> T) -> T {
-    // SAFETY: the caller's mutex.
-    let raised = unsafe { Raised::new(mutex) };
+pub(super) fn unlocking<T>(mutex: Object<pthread_mutex_t>, wait: impl FnOnce() -> T) -> T {
+    let raised = Raised::new(mutex);
     let answer = wait();
     raised.lower();
     answer
@@ -133,14 +129,10 @@ pub(super) enum Stand {
 
 /// Asks whether the caller, which has found the mutex taken and holds its bucket's lock, may be parked. If not, it
 /// calls [`Stand::waiting`].
-///
-/// # Safety
-/// The caller's mutex.
-pub(super) unsafe fn must_stand(mutex: *mut pthread_mutex_t) -> Option<Stand> {
-    let address = mutex as usize;
+pub(super) fn must_stand(mutex: Object<pthread_mutex_t>) -> Option<Stand> {
+    let address = mutex.address();
     let may_be = |owner| WAITS[slot(address, owner)].load(Relaxed) != 0;
-    // SAFETY: the caller's promise.
-    if !may_be(0) || !may_be(unsafe { owner(mutex) }) {
+    if !may_be(0) || !may_be(mutex.owner()) {
         return None;
     }
     let stand = STANDING[slot(address, 0)].compare_exchange(0, address, Relaxed, Relaxed);

@@ -30,7 +30,7 @@ use crate::atomic::{
 use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Stopped, Thread};
 use crate::engine::public::Histogram;
 use crate::observe::kept::{ByProcessor, ByWorker, Zeroable, mapped};
-use crate::sys::{atomic_static::AtomicStatic, clock, kernel_thread};
+use crate::sys::{clock, kernel_thread, statics::AtomicStatic};
 
 /// The ticks at which measuring was last switched on.
 static SINCE: AtomicU64 = AtomicU64::new(0);

@@ -8,7 +8,7 @@ pub(crate) mod readers;
 /// A model has one runtime.
 pub(crate) mod seats {
     use super::Seat;
-    use crate::engine::sys::table::Table;
+    use crate::engine::sys::statics::Table;
 
     pub(crate) struct Seats<T>(Table<T>);
 

@@ -18,8 +18,9 @@ pub(crate) mod park {
 }
 #[path = "../../../src/engine/sched/parker.rs"]
 pub(crate) mod parker;
-#[path = "../../../src/engine/sched/places.rs"]
-pub(crate) mod places;
+pub(crate) mod places {
+    include!(concat!(env!("OUT_DIR"), "/parts/kernel.rs"));
+}
 pub(crate) mod processor {
     include!(concat!(env!("OUT_DIR"), "/parts/processor.rs"));
 }
@@ -36,8 +37,8 @@ use self::switch::Action;
 pub(crate) use self::thread::{Green, Identity, ThreadFlags};
 
 use crate::engine::atomic::Ordering::Acquire;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::signal::Mask;
+use crate::engine::sys::statics::AtomicStatic;
 
 /// No timer is armed.
 pub(crate) struct Cluster {
@@ -209,7 +210,7 @@ pub(crate) mod hooked {
 }
 
 /// The turn at collecting events, and its bell.
-pub(crate) mod events {
+pub(crate) mod io {
     use std::{
         cell::{Cell, RefCell},
         sync::Arc,
@@ -224,7 +225,7 @@ pub(crate) mod events {
     pub(crate) const BATCH: usize = 4;
 
     /// All Relaxed: the bell orders nothing for who hears it.
-    pub(crate) struct Events {
+    struct Events {
         taken: AtomicBool,
         /// 1: it was rung, and nobody has heard it.
         bell: AtomicU32,
@@ -245,8 +246,34 @@ pub(crate) mod events {
         })));
     }
 
-    pub(crate) fn events() -> Arc<Events> {
+    fn events() -> Arc<Events> {
         EVENTS.with_borrow(|events| events.clone().expect("it has begun"))
+    }
+
+    pub(crate) fn add_source<T>(_driver: &'static T) {
+        let sources = &events().sources;
+        sources.set(sources.get() + 1);
+    }
+
+    pub(crate) fn remove_source() {
+        let sources = &events().sources;
+        sources.set(sources.get() - 1);
+    }
+
+    pub(crate) fn is_in_use() -> bool {
+        events().sources.get() != 0
+    }
+
+    pub(crate) fn turn() -> Option<Turn> {
+        let events = events();
+        (!events.taken.swap(true, Relaxed)).then(|| Turn(events))
+    }
+
+    /// Ends the wait of the thread that has the turn, or of the next one that has it.
+    pub(crate) fn ring() {
+        let events = events();
+        events.bell.swap(1, Relaxed);
+        futex::wake(&events.bell, 1);
     }
 
     pub(crate) struct Turn(Arc<Events>);
@@ -254,30 +281,6 @@ pub(crate) mod events {
     /// A turn that is none: for a mutant.
     pub(crate) fn for_all() -> Turn {
         Turn(events())
-    }
-
-    impl Events {
-        pub(crate) fn watch<T>(&self, _driver: &'static T) {
-            self.sources.set(self.sources.get() + 1);
-        }
-
-        pub(crate) fn forget(&self) {
-            self.sources.set(self.sources.get() - 1);
-        }
-
-        pub(crate) fn is_in_use(&self) -> bool {
-            self.sources.get() != 0
-        }
-
-        pub(crate) fn turn(self: Arc<Self>) -> Option<Turn> {
-            (!self.taken.swap(true, Relaxed)).then(|| Turn(self))
-        }
-
-        /// Ends the wait of who has the turn, or the next one's.
-        pub(crate) fn ring(&self) {
-            self.bell.swap(1, Relaxed);
-            futex::wake(&self.bell, 1);
-        }
     }
 
     impl Turn {

@@ -14,8 +14,6 @@
 //! What shares a cache line here shares it in the library, as far as it matters: the compiler's layout
 //! of the records was printed (`-Zprint-type-sizes`) and is rebuilt by `repr(C)`.
 
-#[path = "../../../../src/engine/sched/events.rs"]
-pub(crate) mod events;
 #[path = "../../../../src/engine/sched/idle.rs"]
 mod idle;
 #[path = "../../../../src/engine/sched/io.rs"]
@@ -38,10 +36,6 @@ mod processor;
 mod run;
 #[path = "sched/start.rs"]
 pub(crate) mod start;
-/// The search stands in `run`.
-mod steal {
-    pub(super) use super::run::stop_searching;
-}
 #[path = "sched/thread.rs"]
 pub(crate) mod thread;
 #[path = "sched/timers.rs"]

@@ -47,7 +47,8 @@ use super::operation::Operation;
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::sched;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sched::{current, fork, helper};
+use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
+use crate::engine::sched::{current, fork};
 use crate::engine::sys::{self, perturb};
 
 /// The number of entries that one system call submits at most. The completion queue has space for
@@ -103,7 +104,7 @@ impl Keeper {
                 }
             }
         };
-        helper::spawn("gt-ring", helper::STACK, Box::new(live))?;
+        spawn_helper("gt-ring", HELPER_STACK, Box::new(live))?;
         let answer = current::blocking(|| told.recv());
         answer.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }

@@ -26,8 +26,8 @@ use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::engine::policy::Ready;
 use crate::engine::policy::tuning::{GLOBAL_INTERVAL, LONG};
 use crate::engine::sched::Green;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::perturb;
+use crate::engine::sys::statics::AtomicStatic;
 
 /// The number of threads that are remembered, at most.
 const REMEMBERED: usize = 8;

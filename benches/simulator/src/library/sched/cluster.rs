@@ -12,7 +12,7 @@ use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::Stock;
 use crate::engine::sched::{Processor, Worker};
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 use crate::engine::sys::{kernel_thread, perturb};
 
 pub(crate) struct Ideas {
@@ -104,7 +104,7 @@ impl Cluster {
         cluster.table.grow_to(processors, new);
         for (worker, processor) in cluster.workers.iter().zip(cluster.table.iter()) {
             worker.set_cluster(cluster);
-            worker.processor.assign(processor.into());
+            worker.processor.assign(processor);
         }
         cluster
     }
@@ -112,7 +112,8 @@ impl Cluster {
     /// All workers end.
     pub(crate) fn stop(&'static self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.dismiss_spares();
+        let workers = self.workers.iter();
+        workers.for_each(|worker| worker.parker.poke());
     }
 
     /// Frees the cluster, its records and its stacks.

@@ -4,7 +4,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
 use core::mem;
 use core::ops::Deref;
-use core::ptr::{self, NonNull};
+use core::ptr;
 
 use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicUsize, Ordering,
@@ -13,13 +13,13 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::Counts;
-use crate::engine::sched::events::Held;
+use crate::engine::sched::io::Held;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::start::{Cache, Records};
 use crate::engine::sched::timers::Looks;
 use crate::engine::sched::{Cluster, Counter, Worker};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{perturb, topology};
 use crate::engine::{arch, probe};
 use crate::virtual_time::{self, Access, Random};
@@ -106,7 +106,7 @@ impl Processor {
                 crowded_since: NEVER,
                 spin_pays: false,
                 spins_from: 0,
-                looks: Looks,
+                looks: Looks { flush: NEVER },
                 arrivals_until: 0,
                 held: None,
                 stacks: Cache::new(),
@@ -125,21 +125,6 @@ impl Processor {
 
     pub(crate) fn cluster(&self) -> &'static Cluster {
         self.watched.cluster
-    }
-
-    /// # Safety
-    /// The caller owns this processor until it drops the seat.
-    pub(super) unsafe fn seat(&self) -> Seat {
-        // SAFETY: the caller's promise.
-        unsafe { Seat::new(self.index, 1) }
-    }
-
-    /// # Safety
-    /// The caller owns this processor, and holds no other reference to this.
-    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
-    pub(super) unsafe fn own(&self) -> &mut Own {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.own.get() }
     }
 
     /// The number of processors stays as it is.

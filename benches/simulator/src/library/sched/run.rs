@@ -151,7 +151,7 @@ fn tell(cluster: &'static Cluster, for_others: ForOthers) {
 pub(crate) unsafe fn enter(worker: &'static Worker) -> Owned<'static> {
     let processor = worker.processor.get().expect("nobody takes processors");
     // SAFETY: the run loop uses it no more until the thread has left; the rest is the caller's promise.
-    unsafe { Owned::at(processor) }
+    unsafe { Owned::assume(processor) }
 }
 
 // ---- finding work ----
@@ -216,10 +216,8 @@ fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, No
         }
         let vain = &cluster.tally.vain_searches;
         vain.set(vain.get() + 1);
-        match io::spin(processor) {
-            io::Spun::InVain => return Err(NothingFound { searching: true }),
-            io::Spun::OtherWork => {}
-            io::Spun::Events(_) => unreachable!("nobody waits for events"),
+        if io::spin(processor).is_none() {
+            return Err(NothingFound { searching: true });
         }
     }
 }

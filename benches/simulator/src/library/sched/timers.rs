@@ -9,12 +9,12 @@ use crate::virtual_time;
 const LOADS: usize = 3;
 
 /// Nothing is held back.
-pub(super) struct Looks;
+pub(super) struct Looks {
+    pub(super) flush: u64,
+}
 
 impl Looks {
     pub(super) fn flush_by(&mut self, _: u64) {}
-
-    pub(super) fn flushed(&mut self) {}
 }
 
 pub(super) fn fire_own(_: &mut Owned<'_>) {

@@ -3,8 +3,7 @@
 use core::cell::Cell;
 
 use crate::engine::atomic::{AtomicUsize, Ordering, fence};
-use crate::engine::sched::events::Turn;
-use crate::engine::sched::list::{Fifo, Linked};
+use crate::engine::sched::list::Linked;
 use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor};
@@ -18,12 +17,10 @@ pub(crate) struct Worker {
     first: [u64; 7],
     below: Cell<Option<&'static Worker>>,
     pub(crate) handed: Cell<Option<&'static Green>>,
-    pub(crate) events_after: Cell<u64>,
-    second: [u64; 5],
+    second: [u64; 6],
     cluster: Cell<Option<&'static Cluster>>,
-    wake: Parker,
+    pub(super) parker: Parker,
     pub(crate) searching: Cell<bool>,
-    pub(crate) dismissed: Cell<bool>,
     /// Somebody has woken it and it has found nothing to run yet. Bookkeeping, which costs nothing.
     pub(crate) was_woken: Cell<bool>,
 }
@@ -45,12 +42,10 @@ impl Worker {
             first: [0; 7],
             below: Cell::new(None),
             handed: Cell::new(None),
-            events_after: Cell::new(u64::MAX),
-            second: [0; 5],
+            second: [0; 6],
             cluster: Cell::new(None),
-            wake: Parker::new(),
+            parker: Parker::new(),
             searching: Cell::new(false),
-            dismissed: Cell::new(false),
             was_woken: Cell::new(false),
         }
     }
@@ -67,28 +62,12 @@ impl Worker {
     pub(crate) fn use_native_tls(&self) {}
 
     pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
-        let slept = self.wake.sleep(deadline);
+        let slept = self.parker.sleep(deadline);
         self.was_woken.set(slept == Slept::Woken);
         slept
     }
 
-    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
-        self.wake.sleep_collecting(turn, deadline)
-    }
-
     pub(crate) fn sleep_until_woken(&self) {
         while self.sleep(None) != Slept::Woken {}
-    }
-
-    pub(crate) fn wake(&self) {
-        self.wake.wake();
-    }
-
-    pub(crate) fn poke(&self) {
-        self.wake.poke();
-    }
-
-    pub(crate) fn is_collecting(&self) -> bool {
-        self.wake.is_collecting()
     }
 }

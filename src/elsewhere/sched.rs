@@ -1,20 +1,79 @@
 //! The stand-in for `sched`: a cluster and a record that no code can make.
 
-pub(crate) mod current;
+/// No thread is green, and the runtime preempts no thread.
+pub(crate) mod current {
+    use core::marker::PhantomData;
+
+    use super::Green;
+    use super::switch::Action;
+
+    /// Stays with its thread, as the real guard does.
+    pub(crate) struct PreemptionOff(PhantomData<*mut ()>);
+
+    pub(crate) fn preemption_off() -> PreemptionOff {
+        PreemptionOff(PhantomData)
+    }
+
+    /// For the holder of a policy's `Lock`; no policy is asked here.
+    pub(crate) fn preemption_off_by_user() -> PreemptionOff {
+        PreemptionOff(PhantomData)
+    }
+
+    pub(crate) fn is_preemption_off() -> bool {
+        false
+    }
+
+    /// A word that tells the calling thread from all others that live.
+    pub(crate) fn mark() -> usize {
+        thread_local!(static MARK: u8 = const { 0 });
+        MARK.with(|mark| core::ptr::from_ref(mark).addr())
+    }
+
+    pub(crate) fn green() -> Option<&'static Green> {
+        None
+    }
+
+    /// A green thread inside the runtime.
+    pub(crate) struct Entered(&'static Green);
+
+    pub(crate) fn enter() -> Option<Entered> {
+        None
+    }
+
+    impl Entered {
+        pub(crate) fn green(&self) -> &'static Green {
+            self.0
+        }
+
+        pub(crate) fn suspend(self, _: Action) {
+            match self.0.never {}
+        }
+    }
+
+    /// As the real one, which leaves the runtime.
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            match self.0.never {}
+        }
+    }
+
+    /// Runs `f`, which blocks the thread: the system runs others.
+    pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
+        f()
+    }
+}
 pub(crate) mod deferred {
     pub(crate) use super::ready as ready_from_anywhere;
 }
-#[path = "../../sched/hooked.rs"]
+#[path = "../engine/sched/hooked.rs"]
 pub(crate) mod hooked;
-#[path = "../../sched/identity.rs"]
+#[path = "../engine/sched/identity.rs"]
 pub(crate) mod identity;
 #[allow(dead_code, reason = "records of the scheduler are in stacks")]
-#[path = "../../sched/list.rs"]
+#[path = "../engine/sched/list.rs"]
 pub(crate) mod list;
-#[path = "../../sched/park.rs"]
+#[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
-#[path = "../../sched/places.rs"]
-pub(crate) mod places;
 /// For tests of policies, which do without records in kernel-thread mode.
 #[cfg(test)]
 pub(crate) mod records {
@@ -22,7 +81,55 @@ pub(crate) mod records {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 }
-mod thread;
+/// A record that no code can make.
+mod thread {
+    use core::cell::Cell;
+    use core::convert::Infallible;
+
+    use super::list::Links;
+    use super::park::Parking;
+    use super::{Cluster, Identity};
+    use crate::engine::atomic::{AtomicPtr, AtomicU64};
+
+    pub(crate) struct Green {
+        pub(crate) next: Cell<Option<&'static Green>>,
+        pub(crate) unhooked: Cell<bool>,
+        pub(crate) identity: AtomicPtr<Identity>,
+        pub(crate) priority: AtomicU64,
+        pub(crate) heap: Links,
+        /// The value that cannot exist, so that no record can.
+        pub(super) never: Infallible,
+    }
+
+    // SAFETY: there is no record.
+    unsafe impl Sync for Green {}
+
+    impl Green {
+        pub(crate) fn cluster(&self) -> &'static Cluster {
+            match self.never {}
+        }
+
+        pub(crate) fn expect(&self, _: *const Parking) {
+            match self.never {}
+        }
+
+        pub(crate) fn expect_on_stack(&self, _: *const Parking) {
+            match self.never {}
+        }
+
+        pub(crate) fn goes_on(&self) {
+            match self.never {}
+        }
+
+        pub(crate) fn prefetch_record(&self) {
+            match self.never {}
+        }
+
+        pub(crate) fn prefetch_two(next: &Green, _: &Green) {
+            match next.never {}
+        }
+    }
+}
 
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;
@@ -101,14 +208,14 @@ pub(crate) mod locked {
     pub(crate) fn unlock() {}
 }
 
-pub(crate) mod helper {
+pub(crate) mod spawner {
     use std::io;
 
     use crate::engine::inspect::kernel::KernelThread;
 
     pub(crate) const OBSERVER_STACK: usize = 2 << 20;
 
-    pub(crate) fn spawn(
+    pub(crate) fn spawn_helper(
         name: &str,
         stack_size: usize,
         work: Box<dyn FnOnce() + Send>,

@@ -1,17 +1,85 @@
-//! A table that only grows: entries stay where they are, so a reference is good as long as the
-//! table is, and readers need no lock.
+//! What lives for ever and is shared without a lock: an atomic `Option<&'static T>`, and a table that only grows.
 //!
-//! Entry `i` lies in segment `log2(i + 1)`, which has room for `2^segment` entries. One thread at a
-//! time grows it, under std's lock since it allocates: it makes an entry, then stores the new length.
+//! # The atomic static
+//! An address that is null, or leads to a value that is never freed. The caller chooses the orderings.
 //!
-//! Orderings: the length is stored with Release and loaded with Acquire, so a thread that knows of an
-//! entry sees it.
+//! # The table
+//! Entries stay where they are, so a reference is good as long as the table is, and readers need no lock. Entry `i` lies
+//! in segment `log2(i + 1)`, which has room for `2^segment` entries. One thread at a time grows the table, under std's
+//! lock since growing allocates: that thread makes an entry, then stores the new length.
+//!
+//! Orderings: the length is stored with Release and loaded with Acquire, so a thread that knows of an entry sees the entry.
 
 use core::mem::ManuallyDrop;
+use core::ptr;
 use std::sync::{Mutex, PoisonError};
 
-use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering, const_fn};
 use crate::engine::sys::die;
+
+// ==== the atomic static ====
+
+pub(crate) struct AtomicStatic<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync> AtomicStatic<T> {
+    const_fn! {
+        pub(crate) const fn none() -> Self {
+            AtomicStatic(AtomicPtr::new(ptr::null_mut()))
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(&self, order: Ordering) -> Option<&'static T> {
+        // SAFETY: only `store`, `swap` and `replace` write the pointer: it is null or comes from a `&'static T`.
+        unsafe { self.0.load(order).as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(&self, target: Option<&'static T>, order: Ordering) {
+        self.0.store(pointer(target), order);
+    }
+
+    /// Stores `target`, and returns what was there before.
+    #[inline(always)]
+    pub(crate) fn swap(&self, target: Option<&'static T>, order: Ordering) -> Option<&'static T> {
+        // SAFETY: as in `load`.
+        unsafe { self.0.swap(pointer(target), order).as_ref() }
+    }
+
+    /// Stores `new` if `old` is there; an error is what is there instead.
+    pub(crate) fn replace(
+        &self,
+        old: Option<&'static T>,
+        new: &'static T,
+        order: Ordering,
+    ) -> Result<(), Option<&'static T>> {
+        let (old, new) = (pointer(old), pointer(Some(new)));
+        match (self.0).compare_exchange_weak(old, new, order, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            // SAFETY: as in `load`.
+            Err(now) => Err(unsafe { now.as_ref() }),
+        }
+    }
+
+    /// Whether `target` is there now.
+    #[inline(always)]
+    pub(crate) fn is(&self, target: &T, order: Ordering) -> bool {
+        ptr::eq(self.0.load(order), target)
+    }
+
+    /// Whether nothing is there now.
+    #[inline(always)]
+    pub(crate) fn is_none(&self, order: Ordering) -> bool {
+        self.0.load(order).is_null()
+    }
+}
+
+#[inline(always)]
+fn pointer<T>(target: Option<&'static T>) -> *mut T {
+    target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut())
+}
+
+// ==== the table ====
 
 const SEGMENTS: usize = 13;
 /// How many entries fit into a table, unless its type says more.
@@ -23,9 +91,9 @@ pub(crate) struct Table<T, const SEGMENTS: usize = { self::SEGMENTS }> {
     growing: Mutex<()>,
 }
 
-// SAFETY: readers share the entries, and the table owns them.
+// SAFETY: readers share the entries, and the table owns them: both bounds are there.
 unsafe impl<T: Send + Sync, const SEGMENTS: usize> Sync for Table<T, SEGMENTS> {}
-// SAFETY: as above.
+// SAFETY: the table owns its entries and nothing else.
 unsafe impl<T: Send, const SEGMENTS: usize> Send for Table<T, SEGMENTS> {}
 
 fn place(index: usize) -> (usize, usize) {
@@ -33,17 +101,11 @@ fn place(index: usize) -> (usize, usize) {
     (segment, index + 1 - (1 << segment))
 }
 
-impl<T> Table<T> {
-    pub(crate) const fn new() -> Table<T> {
-        Table::with_segments()
-    }
-}
-
 impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
     /// How many entries fit.
     const ROOM: usize = (1 << SEGMENTS) - 1;
 
-    pub(crate) const fn with_segments() -> Self {
+    pub(crate) const fn new() -> Self {
         Table {
             segments: [const { AtomicPtr::new(core::ptr::null_mut()) }; SEGMENTS],
             len: AtomicUsize::new(0),
@@ -51,12 +113,12 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
         }
     }
 
-    /// Makes entries until there are `len`. Any thread may, at any time. Allocates.
+    /// Makes entries until there are `len`. Any thread may do so, at any time. Allocates.
     pub(crate) fn grow_to(&self, len: usize, mut make: impl FnMut(usize) -> T) {
         if len <= self.len() {
             return;
         }
-        // A panic in `make` leaves the entries before it.
+        // A panic in `make` leaves the entries that were made before.
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         for index in self.len()..len.min(Self::ROOM) {
             let (segment, at) = place(index);
@@ -64,13 +126,9 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
                 let fresh = ManuallyDrop::new(Vec::with_capacity(1 << segment)).as_mut_ptr();
                 self.segments[segment].store(fresh, Ordering::Relaxed);
             }
-            // SAFETY: within the segment, and nobody else's before the length says so.
-            unsafe {
-                self.segments[segment]
-                    .load(Ordering::Relaxed)
-                    .add(at)
-                    .write(make(index));
-            }
+            let start = self.segments[segment].load(Ordering::Relaxed);
+            // SAFETY: the place lies in the segment, and no other thread touches it before the length says so.
+            unsafe { start.add(at).write(make(index)) };
             // Release: pairs with the Acquire in `len`.
             self.len.store(index + 1, Ordering::Release);
         }
@@ -96,7 +154,7 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
             return None;
         }
         let (segment, at) = place(index);
-        // SAFETY: the entry exists, and stays where it is.
+        // SAFETY: the length says that the entry was written; the entry stays where it is as long as the table.
         Some(unsafe { &*self.segments[segment].load(Ordering::Relaxed).add(at) })
     }
 
@@ -129,7 +187,7 @@ mod tests {
     #[test]
     fn grows_and_stays() {
         let entries = Arc::new(());
-        let table = Table::new();
+        let table: Table<_> = Table::new();
         table.grow_to(1, |i| (i, entries.clone()));
         let first: *const _ = table.get(0);
         table.grow_to(1000, |i| (i, entries.clone()));
@@ -145,7 +203,7 @@ mod tests {
     fn many_grow_it_at_once() {
         const LEN: usize = 1000;
         for _ in 0..30 {
-            let (made, table) = (Arc::new(()), Table::new());
+            let (made, table) = (Arc::new(()), <Table<_>>::new());
             let begin = std::sync::Barrier::new(3);
             std::thread::scope(|scope| {
                 for _ in 0..3 {
@@ -164,7 +222,7 @@ mod tests {
 
     #[test]
     fn goes_on_after_a_panic() {
-        let table = Table::new();
+        let table: Table<_> = Table::new();
         for bad in [0, 3, 40, 40] {
             let grow = || table.grow_to(100, |index| assert_ne!(index, bad));
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(grow)).is_err());

@@ -1,12 +1,12 @@
 //! The stand-in for the engine where green threads are not possible: everywhere but on Linux on
 //! x86-64 or aarch64, with glibc.
 //!
-//! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes,
-//! coroutines and dataflow are the same code as elsewhere: they ask `sched::current` whether they
-//! are on a green thread, and wait on a futex if not. So this is all that is needed: no thread is
-//! green ([`sched::current`]), there is no record of a green thread ([`sched::Green`] cannot be
-//! made) and no cluster ([`sched::Cluster`] cannot be made either), and a futex is a table of
-//! condition variables ([`sys::futex`]).
+//! Every thread is a kernel thread there, by std's means alone. Locks, channels, scopes, coroutines
+//! and dataflow are the same code as with green threads: they ask `sched::current` whether they are on
+//! a green thread, and wait on a futex if not. So this is all that is needed: no thread is green
+//! ([`sched::current`]), there is no record of a green thread ([`sched::Green`] cannot be made) and no
+//! cluster ([`sched::Cluster`] cannot be made either), and a futex is a table of condition variables
+//! ([`sys::futex`]).
 //!
 //! `net`, `fs`, `io`, `os` and `process` are std's own modules, with little beside ([`net`]).
 //!
