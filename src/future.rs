@@ -21,8 +21,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::engine::facade::{WaitKind, WaitReason, Waiter, reason};
 use crate::thread::{JoinHandle, Result};
+use crate::wait::{WaitKind, WaitReason, Waiter, reason};
 
 // `block_on`: the waker is a count of a `Waiter`, on which the thread waits between polls.
 //
@@ -90,7 +90,7 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     }
 }
 
-// `JoinFuture`: awaiting a thread. The end of the thread (`runtime::handle::end`) calls its waker.
+// `JoinFuture`: awaiting a thread. The end of the thread (`runtime::handle`) calls its waker.
 //
 // | state | `poll` | `drop` |
 // |---|---|---|

@@ -30,6 +30,8 @@ pub mod dataflow;
 #[allow(unsafe_code, reason = "a record that there is none of")]
 mod elsewhere;
 mod engine;
+// What is not the scheduler's: any module may name it.
+pub(crate) use engine::{arch, atomic, sys, wait};
 #[cfg(green)]
 pub mod fs;
 pub mod future;

@@ -76,13 +76,12 @@ pub use libc::{
     SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::facade::atomic::{AtomicU64, Ordering};
-use crate::engine::facade::signal::{self as kernel, Mask, bit};
-use crate::engine::facade::{
-    HELPER_STACK, handler, handlers, is_forked_child, libraries, spawn_helper,
-};
+use crate::engine::facade::{Backend, is_forked_child, spawn_helper};
 use crate::sync::Mutex;
+use crate::sys::signal::{self as kernel, Mask, bit};
+use crate::sys::{handler, libraries};
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
 const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;
@@ -238,7 +237,7 @@ fn checked(signal: i32) -> io::Result<Mask> {
     let why = match why {
         Some((_, why)) => why,
         None if !NUMBERS.contains(&signal) => "which is no signal",
-        None if handlers::is_reserved(signal) => "which green threads are preempted with",
+        None if Backend::preempts_with(signal) => "which green threads are preempted with",
         None => return Ok(bit(signal)),
     };
     Err(invalid(format!(
@@ -323,7 +322,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
         libraries::stay_loaded(); // the forwarder does, and the handlers
-        spawn_helper("greenthread-signals", HELPER_STACK, Box::new(forward))?;
+        spawn_helper("greenthread-signals", Box::new(forward))?;
         state.has_forwarder = true;
     }
     state.watchers.retain(|watcher| !watcher.is_over());

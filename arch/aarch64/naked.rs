@@ -83,7 +83,7 @@ macro_rules! call_around {
             ".cfi_restore x30",
             "ret",
             ".cfi_endproc",
-            personality = sym $crate::engine::facade::unwinding::personality,
+            personality = sym $crate::sys::unwinding::personality,
             before = sym $before,
             after = sym $after,
             unwound = sym $unwound,

@@ -35,9 +35,10 @@ use core::{mem, ptr};
 pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Taken, Waiting};
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
-use crate::engine::facade::claim::{self, Claimed, Node, Wait};
-use crate::engine::facade::list::{Chain, Crowd, List};
-use crate::engine::facade::{Facts, WaitKind, WaitReason, die, reason, word};
+use crate::sys::{die, word};
+use crate::wait::claim::{self, Claimed, Node, Wait};
+use crate::wait::list::{Chain, Crowd, List};
+use crate::wait::{Facts, WaitKind, WaitReason, reason};
 
 /// The event for which a thread in a queue waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,8 +49,7 @@ use super::rights::{Attempt, Handle, Right};
 use super::shared::{Deadline, Until};
 use super::timer::sleep_until;
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
-use crate::engine::facade::clock;
-use crate::engine::facade::perturb;
+use crate::sys::{clock, perturb};
 
 /// An operation that may be selected.
 pub struct Operation<'a> {

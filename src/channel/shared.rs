@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
 use super::state::{Refused, Spare, State, Take};
-use crate::engine::facade::clock;
-use crate::engine::facade::list::Chain;
-use crate::engine::facade::lock::{Guard, Lock};
 use crate::engine::facade::{self, PreemptionOff};
+use crate::sys::clock;
+use crate::sys::lock::{Guard, Lock};
+use crate::wait::list::Chain;
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,

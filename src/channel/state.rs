@@ -56,8 +56,8 @@ use core::mem::offset_of;
 
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Chooser, Entry, Kind, Peer, Plain, Queue, Side};
-use crate::engine::facade::claim::Claimed;
-use crate::engine::facade::list::Chain;
+use crate::wait::claim::Claimed;
+use crate::wait::list::Chain;
 
 pub(super) struct State<T> {
     pub(super) senders: Queue<T>,
@@ -260,7 +260,7 @@ impl<T> State<T> {
     fn find(&mut self, ticket: usize) -> usize {
         match self.buffer.find(ticket, self.promised) {
             Some(before) => before,
-            None => crate::engine::facade::die("a promised message is not in its channel"),
+            None => crate::sys::die("a promised message is not in its channel"),
         }
     }
 

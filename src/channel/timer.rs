@@ -19,10 +19,10 @@
 use std::time::{Duration, Instant};
 
 use super::shared::Failed;
-use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::facade::claim::Wait;
-use crate::engine::facade::clock::{self, NEVER};
-use crate::engine::facade::{WaitKind, WaitReason, reason};
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sys::clock::{self, NEVER};
+use crate::wait::claim::Wait;
+use crate::wait::{WaitKind, WaitReason, reason};
 
 /// A timer. Its messages are instants: `T` is that type, as `message` knows.
 pub(super) struct Timer<T> {

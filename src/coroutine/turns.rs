@@ -22,8 +22,9 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::engine::facade::atomic::Cell;
-use crate::engine::facade::{Side, die};
+use crate::atomic::Cell;
+use crate::sys::die;
+use crate::wait::side::Side;
 
 /// A message from the caller to the coroutine.
 pub(crate) enum Order<Input> {

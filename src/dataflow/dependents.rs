@@ -25,11 +25,11 @@
 use core::marker::PhantomData;
 use core::{iter, ptr};
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicPtr, Cell,
     Ordering::{AcqRel, Acquire, Release},
 };
-use crate::engine::facade::perturb;
+use crate::sys::perturb;
 
 pub(crate) struct Dependents<D> {
     newest: AtomicPtr<Edge<D>>,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::engine::facade::handle::text_of;
+use crate::engine::facade::text_of;
 use crate::sync::{Mutex, PoisonError};
 
 /// The reason why a [`Value`](super::Value) has no value: a function panicked.

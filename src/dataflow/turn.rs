@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
-use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::facade::is_green;
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
+use crate::thread::Thread;
 use crate::thread::available_parallelism;
 
 /// The time without an ended node after which a follower goes on without a turn: a time slice.
@@ -31,7 +31,7 @@ pub(super) enum Turn {
 
 impl Turn {
     pub(super) fn take() -> Turn {
-        if is_green() {
+        if Thread::is_green() {
             return Turn::Green;
         }
         loop {

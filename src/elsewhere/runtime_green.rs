@@ -1,19 +1,19 @@
 //! The stand-in for `runtime::green`: there are no green threads here.
 
 use std::io;
-use std::sync::OnceLock;
 
+use super::Backend;
+use super::metrics::Metrics;
+use super::options::Driver;
 use super::start::Plan;
-use super::{Backend, Driver, Metrics};
 use crate::engine::policy::Policy;
 use crate::engine::sched::Cluster;
 
 /// The reason why there are no green threads.
-pub(super) fn prepare(_: usize) -> io::Result<&'static Result<(), String>> {
-    static REASON: OnceLock<Result<(), String>> = OnceLock::new();
+pub(super) fn prepare(_: usize) -> io::Result<Result<(), String>> {
     const WHY: &str = "green threads need Linux on x86-64 or aarch64, with glibc, \
         and neither Miri nor MemorySanitizer";
-    Ok(REASON.get_or_init(|| Err(WHY.into())))
+    Ok(Err(WHY.into()))
 }
 
 pub(super) fn start(_: Plan, _: Box<dyn Policy>, _: bool) -> io::Result<Backend> {

@@ -195,7 +195,6 @@ pub(crate) mod spawner {
 
     use crate::engine::inspect::kernel::KernelThread;
 
-    pub(crate) const HELPER_STACK: usize = 256 << 10;
     pub(crate) const OBSERVER_STACK: usize = 2 << 20;
 
     pub(crate) fn spawn_helper(

@@ -1,17 +1,20 @@
-//! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) come in by
-//! one door, [`facade`]; the others are private.
+//! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) see the scheduler, the
+//! runtimes and the drivers through [`facade`] only: these are private here. `sys`, `atomic`, `arch` and `wait` are for
+//! any module. Two public modules see more: `observe` through [`inspect`] and [`probe`], `libc` through [`hooks`].
 //!
 //! From the top: `runtime` → `driver` → `wait` → `inspect` → `sched` → `policy` → `tls`, `stack` → `sys` → `arch`.
 
 #[cfg(green)]
 #[allow(unsafe_code, reason = "registers and assembly")]
 #[path = "../../arch/mod.rs"]
-mod arch;
+pub(crate) mod arch;
 pub(crate) mod atomic;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
 pub(crate) mod facade;
+#[cfg(interposes)]
+pub(crate) mod hooks;
 #[allow(unsafe_code, reason = "parks are copied from stacks that may be gone")]
 pub(crate) mod inspect;
 #[allow(unsafe_code, reason = "queues of records")]
@@ -31,13 +34,26 @@ mod sched;
 mod stack;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "system calls")]
-mod sys;
+pub(crate) mod sys;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
-mod wait;
+pub(crate) mod wait;
 
 // Everything but Linux on x86-64 or aarch64, with glibc: kernel threads, by way of std alone.
 #[cfg(not(green))]
-pub(crate) use crate::elsewhere::{arch, sched, stack, sys};
+pub(crate) use crate::elsewhere::{arch, sys};
+#[cfg(not(green))]
+use crate::elsewhere::{sched, stack};
+
+/// What users see of threads and runtimes: `greenthread::thread` and `greenthread::runtime` say it again.
+pub(crate) mod public {
+    pub use super::runtime::handle::{Thread, ThreadId};
+    pub use super::runtime::metrics::{
+        BlockedCall, BlockedPlace, Bucket, Histogram, Metrics, ProcessorMetrics, QueueWait,
+    };
+    pub use super::runtime::options::{Driver, Mode, OnDeadlock};
+    pub use super::runtime::packet::JoinHandle;
+    pub use super::runtime::scope::Scope;
+}

@@ -13,8 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::SystemTime;
 
-use crate::engine::facade::file::{self, Nature};
-use crate::engine::facade::may_block;
+use crate::engine::facade::{Nature, may_block};
 use crate::io::macros::{descriptor, read_through, write_by_reference};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
@@ -101,14 +100,14 @@ impl File {
     ///
     /// As [`std::fs::File::sync_all`]; blocks only the green thread.
     pub fn sync_all(&self) -> io::Result<()> {
-        file::sync(&self.std, false)
+        Nature::sync(&self.std, false)
     }
 
     /// Waits until all data of the file is on the disk.
     ///
     /// As [`std::fs::File::sync_data`]; blocks only the green thread.
     pub fn sync_data(&self) -> io::Result<()> {
-        file::sync(&self.std, true)
+        Nature::sync(&self.std, true)
     }
 
     methods! {
@@ -225,11 +224,11 @@ impl Seek for File {
 
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        file::read_at(&self.std, buffer, offset, &self.nature)
+        self.nature.read_at(&self.std, buffer, offset)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        file::write_at(&self.std, buffer, offset, &self.nature)
+        self.nature.write_at(&self.std, buffer, offset)
     }
 }
 

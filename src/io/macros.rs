@@ -93,7 +93,7 @@ macro_rules! descriptor {
             }
         }
 
-        $crate::engine::facade::calls::from_raw_fd!($Type);
+        $crate::sys::calls::from_raw_fd!($Type);
     };
 }
 

@@ -25,13 +25,11 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::engine::facade::atomic::{AtomicBool, Ordering};
-use crate::engine::facade::calls;
-use crate::engine::facade::is_green;
-use crate::engine::facade::may_block;
-use crate::engine::facade::page_size;
-use crate::engine::facade::says_would_block;
-use crate::engine::facade::{Direction, Limit, Source};
+use crate::atomic::{AtomicBool, Ordering};
+use crate::engine::facade::{Direction, Limit, Source, may_block};
+use crate::sys::calls;
+use crate::sys::mm::page as page_size;
+use crate::thread::Thread;
 
 /// The greatest number of buffers that the kernel takes at once.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
@@ -63,7 +61,7 @@ impl End {
     pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // For no bytes the kernel does not wait; `poll(2)` would.
         let mut known = buffers.iter().take(MOST_BUFFERS);
-        if !is_green() || known.all(|buffer| buffer.is_empty()) {
+        if !Thread::is_green() || known.all(|buffer| buffer.is_empty()) {
             return calls::read(self.as_fd(), buffers);
         }
         self.run(Direction::Read, |now| match now {
@@ -73,7 +71,7 @@ impl End {
     }
 
     pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        if !is_green() {
+        if !Thread::is_green() {
             return calls::write(self.as_fd(), buffers);
         }
         let buffers = &buffers[..buffers.len().min(MOST_BUFFERS)];
@@ -136,7 +134,10 @@ impl End {
         self.source
             .run(direction, Limit::Forever, || match attempt() {
                 // The user has set non-blocking mode, and gets the error.
-                Err(error) if says_would_block(&error) && calls::is_nonblocking(self.as_fd()) => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && calls::is_nonblocking(self.as_fd()) =>
+                {
                     Ok(Err(error))
                 }
                 Err(error) => Err(error),

@@ -34,15 +34,16 @@
 use core::ptr;
 
 use super::inside::{self, Inside};
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicUsize, Cell,
     Ordering::{Relaxed, SeqCst},
     const_fn, fence,
 };
-use crate::engine::facade::claim::{Claimed, Ended, Node, Wait};
-use crate::engine::facade::list::Chain;
-use crate::engine::facade::queue::{Locked, Position, WaitQueue};
-use crate::engine::facade::{WaitKind, WaitReason, perturb};
+use crate::sys::perturb;
+use crate::wait::claim::{Claimed, Ended, Node, Wait};
+use crate::wait::list::Chain;
+use crate::wait::queue::{Locked, Position, WaitQueue};
+use crate::wait::{WaitKind, WaitReason};
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.
 const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };

@@ -24,8 +24,10 @@ use libc::{id_t, idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, sockle
 use super::descriptor::{can_be_written, is_nonblocking, not_ready, run, until};
 use super::poll::for_time;
 use super::{count_parked, errno, fail, in_kernel, set_errno};
-use crate::engine::facade::watch::Purpose;
-use crate::engine::facade::{Operation, blocking, calls, operate, thread_id};
+use crate::engine::facade::blocking;
+use crate::engine::hooks::watch::Purpose;
+use crate::engine::hooks::{Operation, operate, thread_id};
+use crate::sys::calls;
 
 /// Declares calls that are announced. Those that do all or nothing are made `again` if a signal of the runtime's cuts them
 /// short.

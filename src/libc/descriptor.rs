@@ -24,9 +24,10 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use libc::iovec;
 
 use super::{errno, in_kernel, set_errno, uninterrupted};
-use crate::engine::facade::unwinding::Next;
-use crate::engine::facade::watch::{self, Call, Purpose};
-use crate::engine::facade::{is_forked_child, may_block, signal, word};
+use crate::engine::facade::{is_forked_child, may_block};
+use crate::engine::hooks::watch::{self, Call, Purpose};
+use crate::sys::unwinding::Next;
+use crate::sys::{signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -36,11 +36,12 @@ use super::descriptor::{Record, value_at};
 use super::{
     after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated, threads,
 };
-use crate::engine::facade::queue::Position;
-use crate::engine::facade::word::{self, Fault};
-use crate::engine::facade::{
-    WaitKind, handlers, is_forked_child, kernel_call, mask_changed, prctl_of_green, thread_clock,
-};
+use crate::engine::facade::is_forked_child;
+use crate::engine::hooks::{handlers, mask_changed, prctl_of_green, thread_clock};
+use crate::sys::call as kernel_call;
+use crate::sys::word::{self, Fault};
+use crate::wait::WaitKind;
+use crate::wait::queue::Position;
 
 /// The threads that wait on words.
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);

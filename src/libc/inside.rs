@@ -20,7 +20,7 @@
 
 use super::addresses::{ANY, Addresses};
 use super::{futex::FUTEXES, pthread::TABLE};
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence,
@@ -82,7 +82,7 @@ pub(super) fn wake_later(table: &Addresses, address: usize) {
         NOTES.iter().any(|place| leave(place).is_ok())
     };
     if !is_left(note) && !is_left(0) {
-        crate::engine::facade::die("signal handlers wake threads at too many addresses at once");
+        crate::sys::die("signal handlers wake threads at too many addresses at once");
     }
 }
 

@@ -21,7 +21,7 @@
 use core::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::engine::facade::{die, sanitizer};
+use crate::sys::{die, sanitizer};
 
 /// A function of libc.
 pub(super) struct Real {
@@ -215,7 +215,7 @@ macro_rules! hooked {
                         false => $name::target(),
                     }
                 }
-                $crate::engine::facade::unwinding::jump_where!(way)
+                $crate::sys::unwinding::jump_where!(way)
             }
         )*
     };
@@ -241,8 +241,8 @@ macro_rules! around {
                 #[allow(unused_variables, reason = "whoever is called gets them")]
                 extern "C" fn before(
                     $($argument: $Type),*
-                ) -> $crate::engine::facade::unwinding::Next $before
-                $crate::engine::facade::unwinding::call_around!(before, $after, $unwound)
+                ) -> $crate::sys::unwinding::Next $before
+                $crate::sys::unwinding::call_around!(before, $after, $unwound)
             }
         )*
     };

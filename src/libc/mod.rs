@@ -67,8 +67,9 @@ use core::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::facade;
-use crate::engine::facade::handlers::begun;
-use crate::engine::facade::{clock, count_parked, libraries, variable};
+use crate::engine::hooks::count_parked;
+use crate::engine::hooks::handlers::begun;
+use crate::sys::{clock, libraries, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -83,7 +84,7 @@ fn is_on() -> bool {
             // A sanitizer that lets the threads be kernel threads is to see all that they do.
             let is_on = is_off != Some(true)
                 && libraries::libcs_names_lead_here()
-                && facade::sanitizer::stranger().is_none();
+                && crate::sys::sanitizer::stranger().is_none();
             STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
             is_on
         }
@@ -94,13 +95,13 @@ fn is_on() -> bool {
 /// Whether the calling thread is a green one whose blocking calls park it.
 #[inline]
 fn is_hooked() -> bool {
-    facade::is_hooked() && is_on()
+    crate::engine::hooks::is_hooked() && is_on()
 }
 
 interposed! {
     // Green threads that resolve symbols are waited for, too (`sched::unload`).
     fn dlclose(library: *mut c_void) -> c_int where real() {
-        facade::unloaded_by(real)
+        crate::engine::hooks::unloaded_by(real)
     }
 }
 

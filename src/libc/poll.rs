@@ -17,8 +17,8 @@ use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 
 use super::descriptor::{is_there, until, value_at};
 use super::{after, in_kernel, nanos, sum, uninterrupted};
-use crate::engine::facade::watch::{self, Call, Interest, Purpose};
-use crate::engine::facade::{self, clock, signal};
+use crate::engine::hooks::watch::{self, Call, Interest, Purpose};
+use crate::sys::{clock, signal};
 
 /// What `poll` says at this moment of records that are valid, or that the kernel cannot write either.
 pub(super) fn now(records: *mut pollfd, count: c_ulong) -> c_int {
@@ -115,7 +115,7 @@ fn any(
     move |in_vain| {
         // An end or an error comes unasked, and `select` may not count it: then it comes at once, always.
         if in_vain > IN_VAIN {
-            facade::sleep_until(deadline.unwrap_or(u64::MAX).min(after(PAUSE)));
+            crate::thread::Thread::sleep_until(deadline.unwrap_or(u64::MAX).min(after(PAUSE)));
         }
         watch::wait_for_any(kept.get_or_insert_with(&interests), deadline)
     }

@@ -19,10 +19,10 @@ use libc::{SIG_ERR, sighandler_t, sigset_t};
 
 use super::fail;
 use super::macros::Real;
-use crate::engine::facade::handlers::{is_reserved, set_action};
-use crate::engine::facade::mask_changed;
-use crate::engine::facade::signal::{bit, is_own};
-use crate::engine::facade::unwinding::jump_where;
+use crate::engine::hooks::handlers::{is_reserved, set_action};
+use crate::engine::hooks::mask_changed;
+use crate::sys::signal::{bit, is_own};
+use crate::sys::unwinding::jump_where;
 
 /// For the crate's own handlers, which a sanitizer must not delay.
 static SIGACTION_OF_LIBC: Real = Real::of_libc("sigaction\0");
@@ -221,7 +221,8 @@ returning_elsewhere! { setcontext swapcontext }
 #[cfg(answers)]
 interposed! {
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int where real(new) {
-        use crate::engine::facade::{owner, word};
+        use crate::engine::hooks::owner;
+        use crate::sys::word;
         // A record that cannot be read is an error.
         let can_be_read = |at: usize| word::load(at & !3).is_ok();
         let last = size_of::<libc::stack_t>() - 1;

@@ -13,7 +13,7 @@ use libc::{
 
 use super::descriptor::value_at;
 use super::{after, count_parked, deadline_on, nanos, read, repeated};
-use crate::engine::facade::{sleep_until, yield_now};
+use crate::thread::Thread;
 
 /// Sleeps until `clock` shows `time`.
 fn sleep_on(clock: clockid_t, time: u64) {
@@ -23,8 +23,8 @@ fn sleep_on(clock: clockid_t, time: u64) {
     loop {
         let end = deadline_on(clock, time);
         match clock {
-            CLOCK_MONOTONIC => sleep_until(end),
-            _ => sleep_until(end.min(after(TRUST))),
+            CLOCK_MONOTONIC => Thread::sleep_until(end),
+            _ => Thread::sleep_until(end.min(after(TRUST))),
         }
         if read(clock) >= time {
             return;
@@ -35,7 +35,7 @@ fn sleep_on(clock: clockid_t, time: u64) {
 /// Sleeps for `nanos`.
 fn sleep_for(nanos: u64) {
     count_parked();
-    sleep_until(after(nanos));
+    Thread::sleep_until(after(nanos));
 }
 
 hooked! {
@@ -80,7 +80,7 @@ hooked! {
     }
 
     fn sched_yield() -> c_int {
-        yield_now();
+        Thread::yield_now();
         0
     }
 

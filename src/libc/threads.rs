@@ -34,10 +34,13 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, timespec};
 
 use super::{answered, errno, fail, set_errno};
-use crate::engine::facade::{
-    GUARD_SIZE, Who, after_vfork, before_vfork, clock, for_good, is_forked_child, kernel_call,
-    kernel_thread_id, owner, prctl_of_green, preemption_off, reveal_all, signal::queue_to_self,
-    thread_clock, word,
+use crate::engine::facade::{is_forked_child, preemption_off};
+use crate::engine::hooks::{
+    GUARD_SIZE, Who, after_vfork, before_vfork, for_good, owner, prctl_of_green, reveal_all,
+    thread_clock,
+};
+use crate::sys::{
+    call as kernel_call, clock, kernel_thread::id as kernel_thread_id, signal::queue_to_self, word,
 };
 
 /// Sends a signal: to the calling green thread by `to_self`, to a kernel thread by `real`.
@@ -430,7 +433,7 @@ type Start = extern "C" fn(*mut c_void) -> c_int;
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn vfork() -> libc::pid_t {
-    crate::engine::facade::vfork!(before_vfork, after_vfork)
+    crate::arch::vfork!(before_vfork, after_vfork)
 }
 
 interposed! {

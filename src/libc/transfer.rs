@@ -39,8 +39,9 @@ use super::descriptor::{
     option, own_time_out, queued, ready_then, run, run_all, value_at,
 };
 use super::{errno, in_kernel, set_errno, uninterrupted};
-use crate::engine::facade::watch::Purpose;
-use crate::engine::facade::{Operation, blocking, may_block};
+use crate::engine::facade::{blocking, may_block};
+use crate::engine::hooks::Operation;
+use crate::engine::hooks::watch::Purpose;
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Receiving calls with one of these flags do not wait, as a rule.

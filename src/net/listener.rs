@@ -21,10 +21,9 @@ use std::sync::{Arc, PoisonError};
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
-use crate::engine::facade::calls;
-use crate::engine::facade::is_forked_child;
-use crate::engine::facade::uninterrupted;
+use crate::engine::facade::{Source, is_forked_child};
 use crate::sync::Mutex;
+use crate::sys::calls;
 
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -83,7 +82,7 @@ impl Listener {
     /// Returns whether a call of accept would return at once, with a connection or an error.
     fn has_connection(&self) -> bool {
         let question = || calls::poll(self.as_fd(), libc::POLLIN);
-        !matches!(uninterrupted(question), Ok(false))
+        !matches!(Source::uninterrupted(question), Ok(false))
     }
 }
 

@@ -10,7 +10,7 @@ macro_rules! socket_type {
     ($Type:ident($Inner:ident), like $Std:ty, example $setup:expr) => {
         impl $Type {
             /// Returns std's type with the same descriptor, for its methods that do not block.
-            fn std(&self) -> $crate::engine::facade::calls::AsStd<'_, $Std> {
+            fn std(&self) -> $crate::sys::calls::AsStd<'_, $Std> {
                 self.0.as_std()
             }
 

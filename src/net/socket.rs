@@ -43,10 +43,10 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockRef, Type};
 
-use crate::engine::facade::calls::{AsStd, Std};
-use crate::engine::facade::clock;
-use crate::engine::facade::{Direction, Limit, Source, closed};
+use crate::engine::facade::{Direction, Limit, Source};
 use crate::sync::{Mutex, MutexGuard};
+use crate::sys::calls::{AsStd, Std};
+use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl Socket {
         let source = Arc::new(source);
         let mut handles = self.settings.handles();
         if self.is_closed() {
-            return Err(closed());
+            return Err(Source::closed());
         }
         handles.retain(|handle| handle.strong_count() > 0);
         if handles.is_empty() {
@@ -242,11 +242,11 @@ impl Socket {
     /// Returns the answer of `call`, or an error if the socket is closed.
     pub(crate) fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.is_closed() {
-            return Err(closed());
+            return Err(Source::closed());
         }
         let answer = call();
         if self.is_closed() {
-            return Err(closed());
+            return Err(Source::closed());
         }
         answer
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::macros::{options, shutdown, socket_type, stream, timeouts};
 use super::socket::Socket;
 use crate::engine::facade::Limit;
-use crate::engine::facade::clock;
+use crate::sys::clock;
 
 /// A TCP connection, like [`std::net::TcpStream`]; it blocks only the calling thread.
 ///

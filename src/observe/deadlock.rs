@@ -24,10 +24,10 @@ use std::hash::DefaultHasher;
 
 use super::snapshot::Snapshot;
 use super::text::Named;
-use crate::engine::facade::clock;
 use crate::engine::inspect::layout::Parking;
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
 use crate::engine::inspect::{all, kernel, may_be_woken};
+use crate::sys::clock;
 
 /// Threads that wait for each other, each for the next and the last for the first: places among the entries.
 pub(crate) type Cycle = Vec<u32>;

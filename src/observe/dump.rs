@@ -65,13 +65,13 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
                 // Without handlers of the program's, and with faults let through: a snapshot reads words that may not be
                 // there.
                 #[cfg(green)]
-                facade::signal::set_mask(facade::signal::ALL);
+                crate::sys::signal::set_mask(crate::sys::signal::ALL);
                 f()
             };
             match looker.spawn_scoped(scope, look) {
                 Ok(looker) => looker
                     .join()
-                    .unwrap_or_else(|_| facade::die("a dump could not be made")),
+                    .unwrap_or_else(|_| crate::sys::die("a dump could not be made")),
                 // No kernel thread is to be had.
                 Err(_) => f(),
             }
@@ -80,7 +80,7 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
 }
 
 fn id_of(entry: &Entry) -> Option<ThreadId> {
-    facade::handle::ThreadId::from_number(entry.id)
+    crate::thread::ThreadId::from_number(entry.id)
 }
 
 /// All threads, as [`dump`] has seen them.

@@ -10,7 +10,7 @@ use core::panic::Location;
 pub use self::publish::publish_events;
 use super::observer::{EVENTS, listens};
 use super::queue::Queue;
-use crate::engine::facade::Identity;
+use crate::engine::inspect::Identity;
 #[cfg(green)]
 use crate::engine::probe::BlockedPlace;
 

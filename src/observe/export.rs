@@ -34,11 +34,9 @@ use std::time::{Duration, Instant};
 
 use super::employ;
 use super::measure::metrics_of;
-use crate::engine::facade::runtimes::{self, Running};
-use crate::engine::facade::{
-    BlockedPlace, FIGURES, Figure, Histogram, Metrics, Mode, ProcessorMetrics, Value,
-    is_forked_child,
-};
+use crate::engine::facade::{Backend, Running, is_forked_child};
+use crate::engine::public::{BlockedPlace, Histogram, Metrics, Mode, ProcessorMetrics};
+use crate::observe::figures::{FIGURES, Figure, Value};
 
 const BLOCKED_CALLS: &str = "greenthread_blocked_calls_total";
 const BLOCKED_CALLS_HELP: &str =
@@ -57,7 +55,7 @@ fn family_of(figure: &Figure) -> (String, &'static str) {
 /// Writes the figures of all runtimes of the process in Prometheus' text format, version 0.0.4.
 ///
 /// A server answers a request for `/metrics` with it; the content type is `text/plain; version=0.0.4`. The
-/// names are those of the fields of [`Metrics`](crate::runtime::Metrics), between `greenthread_` and the unit. Each sample has
+/// names are those of the fields of [`Metrics`](crate::engine::public::Metrics), between `greenthread_` and the unit. Each sample has
 /// the label `runtime`, the number of the runtime in the order of the starts; some have `processor`, or the `call` and the
 /// place (`spawned_at`) of threads that block kernel threads. Times are in the histograms only while they are measured
 /// ([`measure`](super::measure)).
@@ -78,7 +76,7 @@ fn family_of(figure: &Figure) -> (String, &'static str) {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
-    let runtimes = runtimes::all().into_iter();
+    let runtimes = Backend::all().into_iter();
     let mut page = Page {
         runtimes: runtimes.map(|one| (one, metrics_of(one.backend))).collect(),
         text: String::new(),
@@ -243,7 +241,7 @@ fn write_schedtrace(begin: Instant, interval: Duration) {
             return;
         }
         let millis = begin.elapsed().as_millis();
-        let all = runtimes::all().into_iter();
+        let all = Backend::all().into_iter();
         let lines = all.map(|runtime| schedtrace_line(millis, runtime));
         // Nobody may read it.
         let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
@@ -285,7 +283,9 @@ mod publish {
     use metrics::Unit;
 
     use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, family_of, metrics_of};
-    use crate::engine::facade::{Bucket, FIGURES, Histogram, Metrics, Value, runtimes};
+    use crate::engine::facade::Backend;
+    use crate::engine::public::{Bucket, Histogram, Metrics};
+    use crate::observe::figures::{FIGURES, Value};
 
     /// What histograms were like when they were published: by the number of the runtime, the name and the part.
     type Published = BTreeMap<(usize, &'static str, &'static str), Histogram>;
@@ -323,7 +323,7 @@ mod publish {
         // Two callers must not publish the same difference.
         let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
         describe();
-        for runtime in runtimes::all() {
+        for runtime in Backend::all() {
             publish(runtime.number, &metrics_of(runtime.backend), &mut published);
         }
     }

@@ -29,13 +29,13 @@ use core::mem::offset_of;
 use core::panic::Location;
 use core::ptr::from_ref;
 
-use crate::engine::facade::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::facade::clock;
+use crate::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::engine::inspect::layout::{
     Bounds, Green, Identity, ParkState, Parking, Roster, ThreadFlags, ThreadStack, Waiter, Worker,
     records,
 };
 use crate::engine::inspect::reason::{Locator, WaitKind, WaitReason};
+use crate::sys::clock;
 
 /// The script as gdb expects it in its section: a byte that says Python, a name, the text, a null. The parts run in a
 /// module of their own, since all scripts of gdb's share one namespace. So a part stands in quotes.

@@ -9,9 +9,9 @@ use core::ptr;
 
 use super::measure::Measures;
 use super::trace::ring::Ring;
-use crate::engine::facade::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::engine::facade::{AtomicStatic, mm};
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::probe::{Processor, Seen};
+use crate::sys::{mm, statics::AtomicStatic};
 
 /// The entry of one processor. Zero bytes are a value of every field but `processor`.
 pub(super) struct Kept {

@@ -26,11 +26,12 @@
 #[cfg(green)]
 pub(super) use self::gather::*;
 use super::observer::{self, MEASURE};
-use crate::engine::facade::{Backend, Metrics};
+use crate::engine::facade::Backend;
+use crate::engine::public::Metrics;
 
 /// Starts measuring times, or stops it, in all runtimes of the process.
 ///
-/// The times are in the histograms of [`Metrics`](crate::runtime::Metrics): the scheduling latency and its parts, the
+/// The times are in the histograms of [`Metrics`](crate::engine::public::Metrics): the scheduling latency and its parts, the
 /// runs of threads, and how long blocked threads hold kernel threads. Histograms are never cleared; the
 /// difference of two snapshots tells about the time between them. `GREENTHREAD_METRICS=on` measures from the start.
 ///
@@ -38,7 +39,7 @@ use crate::engine::facade::{Backend, Metrics};
 /// reads the clock once and a wake-up once more, and each processor has two pages of memory for it. The first call takes a
 /// millisecond, in which clocks are compared.
 ///
-/// In [`Mode::Kernel`](crate::runtime::Mode::Kernel) the system schedules, and no times are measured.
+/// In [`Mode::Kernel`](crate::engine::public::Mode::Kernel) the system schedules, and no times are measured.
 ///
 /// # Examples
 ///
@@ -92,10 +93,12 @@ pub(crate) fn metrics_of(backend: Backend) -> Metrics {
 mod gather {
     use core::ptr::{self, from_ref};
 
-    use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
-    use crate::engine::facade::{BUCKETS, Histogram, Metrics, bucket, clock, kernel_thread, ticks};
+    use crate::arch::ticks;
+    use crate::atomic::{AtomicU64, Ordering::Relaxed};
     use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Stopped, Thread, Words};
+    use crate::engine::public::{Histogram, Metrics};
     use crate::observe::kept::{self, Kept};
+    use crate::sys::{clock, kernel_thread};
 
     /// The ticks at which measuring was last switched on.
     static SINCE: AtomicU64 = AtomicU64::new(0);
@@ -112,7 +115,7 @@ mod gather {
     /// A histogram that is being gathered.
     struct Gathered {
         nanos: AtomicU64,
-        counts: [AtomicU64; BUCKETS],
+        counts: [AtomicU64; Histogram::BUCKETS],
     }
 
     impl Gathered {
@@ -124,13 +127,13 @@ mod gather {
                 count.store(count.load(Relaxed).wrapping_add(by), Relaxed);
             };
             raise(&self.nanos, nanos);
-            raise(&self.counts[bucket(nanos)], 1);
+            raise(&self.counts[Histogram::bucket(nanos)], 1);
         }
 
         /// The same in nanoseconds, where there are several writers.
         fn add_shared(&self, nanos: u64) {
             self.nanos.fetch_add(nanos, Relaxed);
-            self.counts[bucket(nanos)].fetch_add(1, Relaxed);
+            self.counts[Histogram::bucket(nanos)].fetch_add(1, Relaxed);
         }
 
         fn add_to(&self, histogram: &mut Histogram) {

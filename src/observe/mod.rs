@@ -24,7 +24,7 @@
 //! ```
 //!
 //! That is: the time since the first runtime was started; the number of the runtime; the figures with the names that they
-//! have in [`Metrics`](crate::runtime::Metrics), `processors` being their number; how many processors sleep, and how many
+//! have in [`Metrics`](crate::engine::public::Metrics), `processors` being their number; how many processors sleep, and how many
 //! look for work; how many kernel threads are blocked in the kernel (or compute) without a processor; and how many ready
 //! threads wait at each processor. The line of a runtime of kernel threads has `mode=kernel` behind the number, and ends
 //! with `processors`.
@@ -82,6 +82,7 @@ mod elf;
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 mod events;
 mod export;
+mod figures;
 #[cfg(green)]
 #[allow(
     unsafe_code,
@@ -141,6 +142,6 @@ pub use self::trace::{Trace, trace};
 
 /// Starts a helper that observes.
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    use crate::engine::facade::{OBSERVER_STACK, spawn_helper};
-    spawn_helper(name, OBSERVER_STACK, Box::new(work))
+    use crate::engine::facade::spawn_helper;
+    spawn_helper(name, Box::new(work))
 }

@@ -11,7 +11,7 @@
 //! Nobody waits for anybody: a writer that the system does not run holds up the reader's progress, and
 //! nothing else.
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };

@@ -21,7 +21,6 @@ use std::time::SystemTime;
 
 use super::symbols::{Style, Symbol, Symbols};
 use super::unwind::{FRAMES, Registers, Unwinder};
-use crate::engine::facade::{clock, word};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold;
 use crate::engine::inspect::reason::{Facts, WaitKind};
@@ -29,6 +28,7 @@ use crate::engine::inspect::system::observer::{self, Observer};
 pub(super) use crate::engine::inspect::threads::Doing;
 use crate::engine::inspect::threads::{Thread, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
+use crate::sys::{clock, word};
 
 /// The number of threads that one read section covers.
 const AT_ONCE: usize = 1024;

@@ -32,12 +32,13 @@ use super::snapshot::{self, Depth, Entry, Snapshot};
 use super::summary::{Looks, OfProcessor, Summary};
 use super::symbols::Symbols;
 use super::{deadlock, employ};
-use crate::engine::facade::atomic::{AtomicUsize, Ordering};
-use crate::engine::facade::runtimes::{self, Running};
-use crate::engine::facade::{Backend, FIGURES, Value, clock, is_forked_child};
+use crate::atomic::{AtomicUsize, Ordering};
+use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::inspect::all;
 use crate::engine::inspect::system::observer::Observer;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
+use crate::observe::figures::{FIGURES, Value};
+use crate::sys::clock;
 
 /// The version of requests and answers.
 const VERSION: u64 = 1;
@@ -343,7 +344,7 @@ impl Client<'_> {
                 Ok(_) => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if looks {
-                        self.looks.look(&runtimes::all(), &mut self.observer);
+                        self.looks.look(&Backend::all(), &mut self.observer);
                     }
                 }
                 Err(error) => return Err(error),
@@ -352,7 +353,7 @@ impl Client<'_> {
     }
 
     fn summary(&mut self, show: usize) -> Object {
-        let runtimes = runtimes::all();
+        let runtimes = Backend::all();
         // The first summary has no looks yet.
         while self.looks.count < FEWEST_LOOKS {
             self.looks.look(&runtimes, &mut self.observer);

@@ -17,7 +17,8 @@ use super::{
     reporter::{self, Wishes},
     socket::LONGEST_PATH,
 };
-use crate::engine::facade::{Backend, OnDeadlock, one_of, read_variable as read};
+use crate::engine::facade::{Backend, one_of, read_variable as read};
+use crate::engine::public::OnDeadlock;
 
 /// What is asked for.
 pub(crate) struct Plan {
@@ -121,7 +122,7 @@ fn socket() -> io::Result<Option<PathBuf>> {
 #[cfg(not(green))]
 fn say_unobserved() {
     static SAID: std::sync::Once = std::sync::Once::new();
-    if crate::engine::facade::variable::read("GREENTHREAD_OBSERVE").is_some() {
+    if crate::sys::variable::read("GREENTHREAD_OBSERVE").is_some() {
         SAID.call_once(|| {
             eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64 or aarch64")
         });

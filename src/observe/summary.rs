@@ -14,13 +14,14 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::snapshot::{Depth, Entry, Snapshot};
-use crate::engine::facade::{Backend, clock, runtimes::Running};
+use crate::engine::facade::{Backend, Running};
 use crate::engine::inspect::reason::WaitKind;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
 use crate::engine::inspect::workers::{Activity, Cluster, Processor};
 use crate::engine::inspect::{all, kernel};
+use crate::sys::clock;
 
 /// So many threads that run are asked about at the system: does the call that they are in block?
 const QUESTIONS: usize = 1000;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::elf::DebugInfo;
 use super::modules::Modules;
-use crate::engine::facade::variable;
+use crate::sys::variable;
 
 /// How much of a stack is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,8 +268,8 @@ mod tests {
         "greenthread::engine::runtime::packet::__rust_begin_short_backtrace",
         "core::ops::function::FnOnce::call_once",
         "std::panicking::try",
-        "greenthread::engine::runtime::packet::Packet<T,F>::run",
-        "greenthread::engine::runtime::life::body",
+        "greenthread::engine::runtime::packet::Packet<T,F>::act",
+        "greenthread::engine::runtime::spawn::body",
         "greenthread::engine::arch::x86_64::switch::call_at_bottom",
     ];
 

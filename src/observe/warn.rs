@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::{Named, call};
 use super::{deadlock, employ};
-use crate::engine::facade::atomic::Ordering::Relaxed;
+use crate::atomic::Ordering::Relaxed;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};
 use crate::engine::inspect::threads::{Doing, Thread};

@@ -9,9 +9,9 @@ use std::io::{self, Read};
 use std::process;
 
 use super::{ExitStatus, Output};
-use crate::engine::facade::calls;
 use crate::engine::facade::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
+use crate::sys::calls;
 use crate::thread::{Builder, blocking, scope};
 
 /// The writing end of a pipe to a child's standard input, like [`std::process::ChildStdin`].

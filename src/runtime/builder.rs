@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use super::{Driver, Mode, OnDeadlock, Runtime};
-use crate::engine::facade::{Choice, Knobs, Policy};
+use crate::engine::facade::RuntimeOptions;
+use crate::policy::Policy;
 
 /// Configures and starts a [`Runtime`].
 ///
@@ -29,7 +30,7 @@ use crate::engine::facade::{Choice, Knobs, Policy};
 #[derive(Clone, Debug, Default)]
 #[must_use = "must be built"]
 pub struct Builder {
-    knobs: Knobs,
+    options: RuntimeOptions,
 }
 
 impl Builder {
@@ -64,7 +65,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn processors(mut self, count: usize) -> Builder {
-        self.knobs.processors = Some(count);
+        self.options.processors = Some(count);
         self
     }
 
@@ -86,7 +87,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn stack_size(mut self, size: usize) -> Builder {
-        self.knobs.stack_size = Some(size);
+        self.options.stack_size = Some(size);
         self
     }
 
@@ -109,7 +110,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn time_slice(mut self, slice: Duration) -> Builder {
-        self.knobs.time_slice = Some(slice);
+        self.options.time_slice = Some(slice);
         self
     }
 
@@ -128,7 +129,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn preempt_signal(mut self, signal: i32) -> Builder {
-        self.knobs.preempt_signal = Some(signal);
+        self.options.preempt_signal = Some(signal);
         self
     }
 
@@ -149,7 +150,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn max_kernel_threads(mut self, count: usize) -> Builder {
-        self.knobs.max_kernel_threads = Some(count);
+        self.options.max_kernel_threads = Some(count);
         self
     }
 
@@ -168,7 +169,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn mode(mut self, mode: Mode) -> Builder {
-        self.knobs.mode = Some(mode);
+        self.options.mode = Some(mode);
         self
     }
 
@@ -189,7 +190,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn driver(mut self, driver: Driver) -> Builder {
-        self.knobs.driver = Some(driver);
+        self.options.driver = Some(driver);
         self
     }
 
@@ -217,7 +218,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn policy(mut self, policy: impl Policy) -> Builder {
-        self.knobs.policy = Some(Choice::new(policy));
+        self.options.set_policy(policy);
         self
     }
 
@@ -245,7 +246,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn policy_named(mut self, text: &str) -> Builder {
-        self.knobs.policy_text = Some(text.into());
+        self.options.policy_text = Some(text.into());
         self
     }
 
@@ -265,7 +266,7 @@ impl Builder {
     /// ```
     #[doc(hidden)]
     pub fn spinning(mut self, on: bool) -> Builder {
-        self.knobs.spinning = Some(on);
+        self.options.spinning = Some(on);
         self
     }
 
@@ -287,7 +288,7 @@ impl Builder {
     /// ```
     #[doc(hidden)]
     pub fn hand_off(mut self, on: bool) -> Builder {
-        self.knobs.hand_off = Some(on);
+        self.options.hand_off = Some(on);
         self
     }
 
@@ -305,7 +306,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn preemption(mut self, on: bool) -> Builder {
-        self.knobs.preemption = Some(on);
+        self.options.preemption = Some(on);
         self
     }
 
@@ -329,7 +330,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn on_deadlock(mut self, action: OnDeadlock) -> Builder {
-        self.knobs.on_deadlock = Some(action);
+        self.options.on_deadlock = Some(action);
         self
     }
 
@@ -359,6 +360,6 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn build(self) -> io::Result<Runtime> {
-        self.knobs.start().map(Runtime::of)
+        self.options.start().map(Runtime::of)
     }
 }

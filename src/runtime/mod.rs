@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 
 pub use self::builder::Builder;
 use crate::engine::facade::Backend;
-pub use crate::engine::facade::{
+pub use crate::engine::public::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
 };

@@ -10,9 +10,10 @@
 use core::fmt;
 use core::mem::offset_of;
 
-use crate::engine::facade::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::facade::queue::{Position, WaitQueue};
-use crate::engine::facade::{WaitKind, WaitReason, word};
+use crate::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::sys::word;
+use crate::wait::queue::{Position, WaitQueue};
+use crate::wait::{WaitKind, WaitReason};
 
 /// A point at which a fixed number of threads wait for each other.
 ///

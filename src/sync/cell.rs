@@ -29,7 +29,7 @@ use super::once::Once;
 use super::poison::Witness;
 use super::raw_mutex::RawMutex;
 use super::raw_rwlock::RawRwLock;
-use crate::engine::facade::atomic::const_fn;
+use crate::atomic::const_fn;
 
 /// Data that one thread at a time may use.
 pub(super) struct MutexCell<T: ?Sized> {

@@ -20,9 +20,10 @@ use core::time::Duration;
 
 use super::mutex::MutexGuard;
 use super::poison::{self, LockResult, PoisonError};
-use crate::engine::facade::atomic::{Ordering::Relaxed, const_fn};
-use crate::engine::facade::queue::{Position, WaitQueue, Waited};
-use crate::engine::facade::{WaitKind, WaitReason, clock, reason};
+use crate::atomic::{Ordering::Relaxed, const_fn};
+use crate::sys::clock;
+use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::{WaitKind, WaitReason, reason};
 
 /// A condition variable: threads wait on it until data behind a [`Mutex`](super::Mutex) has
 /// changed.

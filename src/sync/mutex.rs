@@ -9,8 +9,8 @@ use std::time::Instant;
 use super::cell::MutexCell;
 pub use super::cell::MutexGuard;
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
-use crate::engine::facade::atomic::const_fn;
-use crate::engine::facade::clock;
+use crate::atomic::const_fn;
+use crate::sys::clock;
 
 /// A lock that lets one thread at a time use the data inside it.
 ///

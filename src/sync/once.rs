@@ -33,13 +33,15 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed},
     const_fn,
 };
-use crate::engine::facade::queue::{Position, State, WaitQueue};
-use crate::engine::facade::{Locator, WaitKind, WaitReason, mark, word};
+use crate::engine::facade::mark;
+use crate::sys::word;
+use crate::wait::queue::{Position, State, WaitQueue};
+use crate::wait::{Locator, WaitKind, WaitReason};
 
 const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);

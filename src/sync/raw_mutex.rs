@@ -34,14 +34,16 @@
 
 use core::mem::offset_of;
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::facade::backoff::Backoff;
-use crate::engine::facade::queue::{Position, State, WaitQueue, Waited};
-use crate::engine::facade::{self, Locator, WaitKind, WaitReason, clock, word};
+use crate::engine::facade;
+use crate::sys::backoff::Backoff;
+use crate::sys::{clock, word};
+use crate::wait::queue::{Position, State, WaitQueue, Waited};
+use crate::wait::{Locator, WaitKind, WaitReason};
 
 const HELD: usize = WaitQueue::flag(0);
 const WOKEN: usize = WaitQueue::flag(1);

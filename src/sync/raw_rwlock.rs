@@ -46,15 +46,17 @@
 //! over is published by the wake-up.
 
 use super::rwlock_state::{QUEUED, READER, READERS, State, WOKEN, WRITER, is_late, now};
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{self, Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::facade::backoff::Backoff;
-use crate::engine::facade::list::Chain;
-use crate::engine::facade::queue::{Position, WaitQueue, Waited};
-use crate::engine::facade::{self, Facts, Locator, WaitKind, WaitReason, perturb, word};
+use crate::engine::facade;
+use crate::sys::backoff::Backoff;
+use crate::sys::{perturb, word};
+use crate::wait::list::Chain;
+use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::{Facts, Locator, WaitKind, WaitReason};
 use core::mem::offset_of;
 
 /// The number of threads that may read at once: std's figure. Readers let in from the queue are not

@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::cell::RwCell;
 pub use super::cell::{RwLockReadGuard, RwLockWriteGuard};
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
-use crate::engine::facade::clock;
+use crate::sys::clock;
 
 /// A lock that lets many threads read the data inside it at once, or one thread write it.
 ///

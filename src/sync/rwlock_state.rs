@@ -20,7 +20,7 @@
 //!
 //! Orderings: none of its own. `raw_rwlock` reads and changes the word.
 
-use crate::engine::facade::clock;
+use crate::sys::clock;
 
 pub(crate) const WRITER: u64 = 1;
 pub(crate) const QUEUED: u64 = 1 << 1;

@@ -34,13 +34,14 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::facade::list::Chain;
-use crate::engine::facade::queue::{Position, WaitQueue, Waited};
-use crate::engine::facade::{WaitKind, WaitReason, clock, perturb, word};
+use crate::sys::{clock, perturb, word};
+use crate::wait::list::Chain;
+use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::{WaitKind, WaitReason};
 
 /// A counter of permits, which limits how many threads do something at a time.
 ///

@@ -14,12 +14,13 @@ use core::mem::offset_of;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::engine::facade::atomic::{
+use crate::atomic::{
     AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use crate::engine::facade::queue::{Position, WaitQueue, Waited};
-use crate::engine::facade::{WaitKind, WaitReason, clock, word};
+use crate::sys::{clock, word};
+use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::{WaitKind, WaitReason};
 
 /// A handle of a group of threads, each of which can wait until the others have finished.
 ///

@@ -1,19 +1,11 @@
-//! [`Builder`], [`JoinHandle`], and `spawn`.
+//! [`Builder`] and `spawn`.
 
-use core::panic::Location;
-use std::fmt;
 use std::io;
-#[cfg(unix)]
-use std::os::unix::thread::{JoinHandleExt, RawPthread};
-use std::task::Waker;
-use std::time::{Duration, Instant};
 
-use super::Result;
 use super::scope::ScopedJoinHandle;
-use crate::engine::facade::handle::Thread;
-use crate::engine::facade::{
-    self, Backend, Joiner, Priority, Scope, Wishes, check_stack_size, clock,
-};
+use super::{JoinHandle, Scope};
+use crate::engine::facade::{Backend, ThreadOptions};
+use crate::policy::Priority;
 
 /// Configures a new thread, like [`std::thread::Builder`].
 ///
@@ -32,9 +24,7 @@ use crate::engine::facade::{
 #[derive(Debug, Default)]
 #[must_use = "must eventually spawn the thread"]
 pub struct Builder {
-    name: Option<String>,
-    stack_size: Option<usize>,
-    priority: Priority,
+    options: ThreadOptions,
 }
 
 impl Builder {
@@ -76,7 +66,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn name(mut self, name: String) -> Builder {
-        self.name = Some(name);
+        self.options.name = Some(name.into_boxed_str());
         self
     }
 
@@ -96,7 +86,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn stack_size(mut self, size: usize) -> Builder {
-        self.stack_size = Some(size);
+        self.options.stack_size = Some(size);
         self
     }
 
@@ -120,7 +110,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn priority(mut self, priority: Priority) -> Builder {
-        self.priority = priority;
+        self.options.priority = priority;
         self
     }
 
@@ -194,9 +184,8 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let wishes = self.checked()?;
-        // SAFETY: the caller's promise.
-        unsafe { facade::spawn_unchecked(Backend::here()?, wishes, None, f) }.map(JoinHandle)
+        // SAFETY: the caller's closure and result outlive the thread.
+        unsafe { self.options.spawn_unchecked(Backend::here()?, None, f) }
     }
 
     #[track_caller]
@@ -205,8 +194,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let wishes = self.checked()?;
-        facade::spawn(backend, wishes, f).map(JoinHandle)
+        self.options.spawn(backend, f)
     }
 
     /// Spawns a scoped thread, which may borrow anything that outlives `scope`; see
@@ -243,29 +231,9 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let wishes = self.checked()?;
-        let backend = Backend::here()?;
-        facade::spawn_scoped(backend, wishes, scope, f).map(ScopedJoinHandle::new)
-    }
-
-    // Inlined, a thread without wishes costs no look at them.
-    #[inline(always)]
-    #[track_caller]
-    fn checked(self) -> io::Result<Wishes> {
-        if let Some(name) = &self.name
-            && let Some(at) = name.find('\0')
-        {
-            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
-        }
-        if let Some(size) = self.stack_size {
-            check_stack_size(size)?;
-        }
-        Ok(Wishes {
-            name: self.name.map(String::into_boxed_str),
-            stack_size: self.stack_size,
-            priority: self.priority,
-            spawned_at: Location::caller(),
-        })
+        self.options
+            .spawn_scoped(scope, f)
+            .map(ScopedJoinHandle::new)
     }
 }
 
@@ -296,174 +264,5 @@ where
     match Builder::new().spawn(f) {
         Ok(handle) => handle,
         Err(error) => panic!("failed to spawn thread: {error}"),
-    }
-}
-
-/// A handle to wait for a thread and to get its result, like [`std::thread::JoinHandle`].
-///
-/// Dropping the handle detaches the thread. The handle can also be awaited: it implements
-/// [`IntoFuture`](core::future::IntoFuture).
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::thread;
-///
-/// let handles: Vec<thread::JoinHandle<u32>> = (0..3).map(|i| thread::spawn(move || i * i)).collect();
-/// let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
-/// assert_eq!(sum, 5);
-/// ```
-pub struct JoinHandle<T>(Joiner<T>);
-
-impl<T> JoinHandle<T> {
-    /// Returns a handle to the thread.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    ///
-    /// let handle = thread::spawn(|| thread::current().id());
-    /// let id = handle.thread().id();
-    /// assert_eq!(handle.join().unwrap(), id);
-    /// ```
-    pub fn thread(&self) -> &Thread {
-        self.0.thread()
-    }
-
-    /// Waits until the thread has ended, including the destructors of its thread-locals, and
-    /// returns its result.
-    ///
-    /// # Errors
-    ///
-    /// Returns the payload of the panic, if the thread panicked.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a thread joins itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    ///
-    /// assert_eq!(thread::spawn(|| 6 * 7).join().unwrap(), 42);
-    ///
-    /// let payload = thread::spawn(|| panic!("on purpose")).join().unwrap_err();
-    /// assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
-    /// ```
-    pub fn join(self) -> Result<T> {
-        self.0.join()
-    }
-
-    /// Waits like [`JoinHandle::join`], but for `timeout` at most.
-    ///
-    /// std has no such method. The inner result is that of `join`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the handle, if the time is up first: the thread goes on and can still be joined.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a thread joins itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    /// use std::time::Duration;
-    ///
-    /// let parked = thread::spawn(thread::park);
-    /// let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
-    /// parked.thread().unpark();
-    /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
-    /// ```
-    pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
-        self.join_by(clock::after(timeout))
-    }
-
-    /// Waits like [`JoinHandle::join`], but until `deadline` at most.
-    ///
-    /// std has no such method. The inner result is that of `join`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the handle, if the deadline passes first: the thread goes on and can still be
-    /// joined.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a thread joins itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    /// use std::time::{Duration, Instant};
-    ///
-    /// let parked = thread::spawn(thread::park);
-    /// let parked = parked.join_deadline(Instant::now()).unwrap_err();
-    /// parked.thread().unpark();
-    /// parked.join().unwrap();
-    /// ```
-    pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
-        self.join_by(clock::at(deadline))
-    }
-
-    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
-        self.0.join_by(deadline).map_err(JoinHandle)
-    }
-
-    /// Polls the thread's end, for a future: see [`Joiner::poll`].
-    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
-        self.0.poll(waker)
-    }
-
-    /// Returns the result of [`JoinHandle::join`], for a future, after `poll_end` has returned
-    /// true.
-    pub(crate) fn after_end(self) -> Result<T> {
-        self.0.after_end()
-    }
-
-    /// Takes back the waker that a future has left with `poll_end`.
-    pub(crate) fn forget_waker(&self) {
-        self.0.forget_waker();
-    }
-
-    /// Returns whether the thread's closure has returned.
-    ///
-    /// The thread may still be running destructors of thread-locals. This never waits.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    ///
-    /// let parked = thread::spawn(thread::park);
-    /// assert!(!parked.is_finished());
-    /// parked.thread().unpark();
-    /// parked.join().unwrap();
-    /// ```
-    pub fn is_finished(&self) -> bool {
-        self.0.is_finished()
-    }
-}
-
-/// See [`os::unix::thread`](crate::os::unix::thread).
-#[cfg(unix)]
-impl<T> JoinHandleExt for JoinHandle<T> {
-    fn as_pthread_t(&self) -> RawPthread {
-        self.0.pthread()
-    }
-
-    fn into_pthread_t(self) -> RawPthread {
-        self.0.into_pthread()
-    }
-}
-
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").finish_non_exhaustive()
     }
 }

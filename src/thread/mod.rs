@@ -34,15 +34,31 @@ use std::time::{Duration, Instant};
 
 pub use std::thread::{AccessError, LocalKey};
 
-pub use self::builder::{Builder, JoinHandle, spawn};
+pub use self::builder::{Builder, spawn};
 pub use self::scope::{ScopedJoinHandle, scope};
-pub use crate::engine::facade::Scope;
-pub use crate::engine::facade::handle::{Thread, ThreadId, current};
+pub use crate::engine::public::{JoinHandle, Scope, Thread, ThreadId};
 
-use crate::engine::facade::{self, Backend, clock, handle};
+use crate::engine::facade::{self, Backend};
+use crate::sys::clock;
 
 /// The result of a thread: the value that its closure returned, or the payload of its panic.
 pub type Result<T> = std::thread::Result<T>;
+
+/// Returns a handle to the current thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let worker = thread::Builder::new().name("worker".into());
+/// let name = worker.spawn(|| thread::current().name().map(str::to_owned))?;
+/// assert_eq!(name.join().unwrap().as_deref(), Some("worker"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn current() -> Thread {
+    Thread::current()
+}
 
 /// Gives way to other threads: the current thread goes to the back of the queue.
 ///
@@ -61,7 +77,7 @@ pub type Result<T> = std::thread::Result<T>;
 /// ```
 #[inline]
 pub fn yield_now() {
-    facade::yield_now();
+    Thread::yield_now();
 }
 
 /// Blocks the current thread until its token is available, and takes the token.
@@ -90,7 +106,7 @@ pub fn yield_now() {
 /// waiting.join().unwrap();
 /// ```
 pub fn park() {
-    handle::wait_for_token(None);
+    Thread::park(None);
 }
 
 /// Blocks like [`park`], but for `duration` at most.
@@ -104,8 +120,7 @@ pub fn park() {
 /// thread::park_timeout(Duration::from_millis(1)); // no thread unparks this one
 /// ```
 pub fn park_timeout(duration: Duration) {
-    let deadline = clock::after(duration);
-    handle::wait_for_token(Some(deadline));
+    Thread::park(Some(clock::after(duration)));
 }
 
 /// Blocks like [`park`], but until `deadline` at most.
@@ -119,8 +134,7 @@ pub fn park_timeout(duration: Duration) {
 /// thread::park_until(Instant::now() + Duration::from_millis(1)); // no thread unparks this one
 /// ```
 pub fn park_until(deadline: Instant) {
-    let deadline = clock::at(deadline);
-    handle::wait_for_token(Some(deadline));
+    Thread::park(Some(clock::at(deadline)));
 }
 
 /// Blocks the current thread for at least `duration`; other threads run meanwhile.
@@ -136,7 +150,7 @@ pub fn park_until(deadline: Instant) {
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) {
-    facade::sleep_until(clock::after(duration));
+    Thread::sleep_until(clock::after(duration));
 }
 
 /// Blocks the current thread for at least `ms` milliseconds.
@@ -164,7 +178,7 @@ pub fn park_timeout_ms(ms: u32) {
 /// assert!(Instant::now() >= deadline);
 /// ```
 pub fn sleep_until(deadline: Instant) {
-    facade::sleep_until(clock::at(deadline));
+    Thread::sleep_until(clock::at(deadline));
 }
 
 /// Returns whether the current thread is unwinding because of a panic, like

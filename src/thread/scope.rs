@@ -6,10 +6,7 @@ use std::fmt;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
-use super::Result;
-use super::builder::Builder;
-use crate::engine::facade::handle::Thread;
-use crate::engine::facade::{Joiner, Scope, clock, in_scope};
+use super::{Builder, JoinHandle, Result, Scope, Thread};
 
 /// A handle to wait for a scoped thread and to get its result, like
 /// [`std::thread::ScopedJoinHandle`].
@@ -26,7 +23,7 @@ use crate::engine::facade::{Joiner, Scope, clock, in_scope};
 /// });
 /// ```
 pub struct ScopedJoinHandle<'scope, T> {
-    joiner: Joiner<T>,
+    joiner: JoinHandle<T>,
     scope: PhantomData<&'scope ()>,
     /// `Send` and `Sync` if the result is `Send`, as in std.
     result: PhantomData<std::sync::Mutex<T>>,
@@ -59,7 +56,7 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    match in_scope(f) {
+    match Scope::run(f) {
         (Err(payload), _) => resume_unwind(payload),
         (Ok(_), true) => panic!("a scoped thread panicked"),
         (Ok(result), false) => result,
@@ -100,7 +97,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl<'scope, T> ScopedJoinHandle<'scope, T> {
-    pub(super) fn new(joiner: Joiner<T>) -> ScopedJoinHandle<'scope, T> {
+    pub(super) fn new(joiner: JoinHandle<T>) -> ScopedJoinHandle<'scope, T> {
         ScopedJoinHandle {
             joiner,
             scope: PhantomData,
@@ -173,7 +170,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// });
     /// ```
     pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
-        self.join_by(clock::after(timeout))
+        self.joiner.join_timeout(timeout).map_err(Self::new)
     }
 
     /// Waits like [`ScopedJoinHandle::join`], but until `deadline` at most.
@@ -199,11 +196,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// });
     /// ```
     pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
-        self.join_by(clock::at(deadline))
-    }
-
-    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
-        self.joiner.join_by(deadline).map_err(Self::new)
+        self.joiner.join_deadline(deadline).map_err(Self::new)
     }
 
     /// Returns whether the thread's closure has returned. This never waits.

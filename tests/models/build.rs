@@ -91,6 +91,12 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (
+        SHARES,
+        &["the shares"],
+        "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn, fence};
+        use crate::engine::sys::{perturb, sanitizer};",
+    ),
+    (
         SWITCH,
         &["to a thread and back"],
         "use crate::engine::arch::{self, FloatControl};

@@ -59,7 +59,7 @@ impl World {
         self.lives[of].with_mut(|life| unsafe { *life = lives });
     }
 
-    /// As in `runtime::life`, from outside.
+    /// As in `runtime::spawn`, from outside.
     fn spawn_from_outside(&self, thread: usize) {
         self.set_life(thread, true);
         self.live_count.outside.spawned.add_shared(1);

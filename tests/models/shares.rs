@@ -8,7 +8,7 @@ use std::sync::{
 
 use loom::{cell::UnsafeCell, thread};
 
-use crate::runtime::shares::{Left, Shares};
+use crate::runtime::packet::Shares;
 
 /// The data; each access to a cell says what it is for. The model itself keeps the memory.
 struct Packet {
@@ -69,15 +69,16 @@ impl Packet {
     }
 
     /// The part of a joiner that is dropped.
-    fn detach(&self) {
+    fn detach(&self, needs_dropping: bool) {
         self.touch();
-        match self.shares.leave() {
-            Left::Nothing => {}
-            Left::Memory => self.free(),
-            Left::Result => {
+        if self.shares.leave() {
+            if needs_dropping {
                 self.settle();
-                self.give_up();
+            } else {
+                // It looks whether there is a result, which drops like nothing.
+                self.result.with(|_| ());
             }
+            self.give_up();
         }
     }
 
@@ -100,7 +101,7 @@ fn play(others: usize, needs_dropping: bool) {
         let packet = packet.clone();
         thread::spawn(move || packet.end(needs_dropping))
     });
-    packet.detach();
+    packet.detach(needs_dropping);
     owners.into_iter().for_each(|owner| owner.join().unwrap());
     assert_eq!(packet.freed.load(SeqCst), 1, "lost or doubled");
     let dropped = packet.dropped.load(SeqCst);
@@ -139,7 +140,7 @@ pub(crate) fn held_by_another() {
                 packet.give_up();
             })
         };
-        packet.detach();
+        packet.detach(false);
         ends.join().unwrap();
         holds.join().unwrap();
         assert_eq!(packet.freed.load(SeqCst), 1, "lost or doubled");

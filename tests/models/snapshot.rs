@@ -38,7 +38,7 @@ impl Turns for Since {
     }
 }
 
-/// As in `runtime::life`.
+/// As in `runtime::spawn`.
 fn begin(green: &'static Green, name: usize) {
     let identity = Box::leak(Box::new(Identity(UnsafeCell::new(name))));
     // Release: the name; partner: Acquire in `inspect::threads`.

@@ -251,12 +251,12 @@ impl<T> Drop for Buffer<T> {
 
 #[cold]
 fn no_message() -> ! {
-    crate::engine::facade::die("a message is missing in its channel")
+    crate::sys::die("a message is missing in its channel")
 }
 
 #[cold]
 fn no_room() -> ! {
-    crate::engine::facade::die("a message without a place in its channel")
+    crate::sys::die("a message without a place in its channel")
 }
 
 impl<T> Ring<T> {

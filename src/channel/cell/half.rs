@@ -13,10 +13,10 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::buffer::Buffer;
+use crate::atomic::Ordering::{AcqRel, Relaxed};
+use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::channel::shared::Shared;
-use crate::engine::facade::atomic::Ordering::{AcqRel, Relaxed};
-use crate::engine::facade::atomic::{AtomicBool, AtomicUsize};
-use crate::engine::facade::perturb;
+use crate::sys::perturb;
 
 struct Counted<T> {
     shared: Shared<T>,

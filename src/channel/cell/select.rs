@@ -8,8 +8,9 @@ use core::ptr;
 
 use super::{AnyPlain, Kind, Outcome, SELECT};
 use crate::channel::rights::Handle;
-use crate::engine::facade::claim::{self, Claimed, Node, Wait};
-use crate::engine::facade::{WaitReason, die};
+use crate::sys::die;
+use crate::wait::WaitReason;
+use crate::wait::claim::{self, Claimed, Node, Wait};
 
 /// The place of a select, in one queue at a time.
 pub(in crate::channel) struct Spot {

@@ -69,47 +69,44 @@ impl Nature {
     }
 }
 
-/// Reads at `offset`; the file's position does not change.
-pub(crate) fn read_at(
-    file: &File,
-    buffer: &mut [u8],
-    offset: u64,
-    nature: &Nature,
-) -> io::Result<usize> {
-    let mut done = 0;
-    if let Ok(start) = i64::try_from(offset)
-        && current::green().is_some()
-        && !buffer.is_empty()
-    {
-        let mut kind = nature.of(file);
-        while kind == Nature::CACHED {
-            let at = start.saturating_add(done as i64);
-            match read_cached(file, &mut buffer[done..], at) {
-                Ok(0) => return Ok(done),
-                Ok(n) => done += n,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // The file system does not support the flag, or the plain call reports the error.
-                Err(_) => {
-                    kind = Nature::PLAIN;
-                    nature.0.store(kind, Ordering::Relaxed);
+impl Nature {
+    /// Reads at `offset`; the file's position does not change.
+    pub(crate) fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        if let Ok(start) = i64::try_from(offset)
+            && current::green().is_some()
+            && !buffer.is_empty()
+        {
+            let mut kind = self.of(file);
+            while kind == Nature::CACHED {
+                let at = start.saturating_add(done as i64);
+                match read_cached(file, &mut buffer[done..], at) {
+                    Ok(0) => return Ok(done),
+                    Ok(n) => done += n,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    // The file system does not support the flag, or the plain call reports the error.
+                    Err(_) => {
+                        kind = Nature::PLAIN;
+                        self.0.store(kind, Ordering::Relaxed);
+                    }
+                }
+                // A read that the page cache cuts short ends at the end of a page.
+                let is_end = !(offset + done as u64).is_multiple_of(mm::page() as u64);
+                if done == buffer.len() || done != 0 && is_end {
+                    return Ok(done);
                 }
             }
-            // A read that the page cache cuts short ends at the end of a page.
-            let is_end = !(offset + done as u64).is_multiple_of(mm::page() as u64);
-            if done == buffer.len() || done != 0 && is_end {
-                return Ok(done);
+            if kind != Nature::PLAIN {
+                let at = start.saturating_add(done as i64);
+                let operation = Operation::Read(file.as_fd(), &mut buffer[done..], at);
+                if let Some(rest) = operate(operation) {
+                    return with(done, rest);
+                }
             }
         }
-        if kind != Nature::PLAIN {
-            let at = start.saturating_add(done as i64);
-            let operation = Operation::Read(file.as_fd(), &mut buffer[done..], at);
-            if let Some(rest) = operate(operation) {
-                return with(done, rest);
-            }
-        }
+        let at = offset.saturating_add(done as u64);
+        with(done, may_block(|| file.read_at(&mut buffer[done..], at)))
     }
-    let at = offset.saturating_add(done as u64);
-    with(done, may_block(|| file.read_at(&mut buffer[done..], at)))
 }
 
 /// The answer of a read that has brought `done` bytes, and then `rest`.
@@ -135,31 +132,28 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: i64) -> io::Result<usize>
     unsafe { sys::call(libc::SYS_preadv2, &arguments) }.map_err(io::Error::from_raw_os_error)
 }
 
-/// Writes at `offset`; the file's position does not change.
-pub(crate) fn write_at(
-    file: &File,
-    buffer: &[u8],
-    offset: u64,
-    nature: &Nature,
-) -> io::Result<usize> {
-    if let Ok(at) = i64::try_from(offset)
-        && current::green().is_some()
-        && nature.of(file) == Nature::DIRECT
-        && let Some(answer) = operate(Operation::Write(file.as_fd(), buffer, at))
-    {
-        return answer;
+impl Nature {
+    /// Writes at `offset`; the file's position does not change.
+    pub(crate) fn write_at(&self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        if let Ok(at) = i64::try_from(offset)
+            && current::green().is_some()
+            && self.of(file) == Nature::DIRECT
+            && let Some(answer) = operate(Operation::Write(file.as_fd(), buffer, at))
+        {
+            return answer;
+        }
+        may_block(|| file.write_at(buffer, offset))
     }
-    may_block(|| file.write_at(buffer, offset))
-}
 
-/// Waits until the written data is on the disk.
-pub(crate) fn sync(file: &File, data_only: bool) -> io::Result<()> {
-    let fd = file.as_fd();
-    if let Some(answer) = operate(Operation::Sync { fd, data_only }) {
-        return answer.map(drop);
+    /// Waits until the written data is on the disk.
+    pub(crate) fn sync(file: &File, data_only: bool) -> io::Result<()> {
+        let fd = file.as_fd();
+        if let Some(answer) = operate(Operation::Sync { fd, data_only }) {
+            return answer.map(drop);
+        }
+        may_block(|| match data_only {
+            true => file.sync_data(),
+            false => file.sync_all(),
+        })
     }
-    may_block(|| match data_only {
-        true => file.sync_data(),
-        false => file.sync_all(),
-    })
 }

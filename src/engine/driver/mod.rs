@@ -28,7 +28,7 @@ pub(crate) mod watch;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-pub(crate) use self::source::{Source, closed};
+pub(crate) use self::source::Source;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::current;
 use crate::engine::sys::clock;

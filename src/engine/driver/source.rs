@@ -179,11 +179,14 @@ impl Source {
         let mut must_try = is_last;
         let mut waited = false;
         loop {
-            let record = self.registration.look().map_err(|Closed| closed())?;
+            let record = self
+                .registration
+                .look()
+                .map_err(|Closed| Source::closed())?;
             let readiness = record.map(|record| record.side(direction));
             let may_find = readiness.is_none_or(|side| side.begin());
             if may_find || must_try {
-                let answer = uninterrupted(&mut call);
+                let answer = Source::uninterrupted(&mut call);
                 let would_block = answer.as_ref().is_err_and(says_would_block);
                 if let Some(side) = readiness
                     && !would_block
@@ -234,7 +237,9 @@ impl Source {
 
     /// Fails if the source is closed.
     pub(super) fn check_open(&self) -> io::Result<()> {
-        self.registration.check_open().map_err(|Closed| closed())
+        self.registration
+            .check_open()
+            .map_err(|Closed| Source::closed())
     }
 }
 
@@ -255,13 +260,21 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Repeats `call` until no signal interrupts it, and returns its answer.
-pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            answer => return answer,
+impl Source {
+    /// Repeats `call` until no signal interrupts it, and returns its answer.
+    pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                answer => return answer,
+            }
         }
+    }
+
+    /// The error of a call on a closed socket.
+    pub(crate) fn closed() -> io::Error {
+        let message = "the socket was closed by another thread";
+        io::Error::new(ErrorKind::NotConnected, message)
     }
 }
 
@@ -272,12 +285,6 @@ pub(crate) fn answer(result: isize) -> io::Result<usize> {
 
 pub(crate) fn says_would_block(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
-}
-
-/// The error of a call on a closed socket.
-pub(crate) fn closed() -> io::Error {
-    let message = "the socket was closed by another thread";
-    io::Error::new(ErrorKind::NotConnected, message)
 }
 
 impl AsFd for Source {

@@ -65,7 +65,7 @@ impl Thread {
     /// The thread's name and number, or null. They stay while a read section is open (`inspect::epoch`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
-            // Acquire: what it points to was written before; partner: Release in `runtime::life`.
+            // Acquire: what it points to was written before; partner: Release in `runtime::spawn`.
             Thread::Green(green) => green.identity.load(Ordering::Acquire),
             Thread::Kernel(kernel) => kernel.identity(),
         }

@@ -5,16 +5,17 @@ use core::cmp::Reverse;
 use core::panic::Location;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::options::invalid;
+use super::Backend;
+use super::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics};
+use super::options::{Driver, invalid};
+use super::panic_hook;
 use super::start::Plan;
-use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
 use crate::engine::inspect::hold;
 use crate::engine::policy::Policy;
-use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{
     Cluster, Config, Counter, Processor, current, handlers, preempt, start,
@@ -46,19 +47,18 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_users: bool) -> io::
 /// Prepares the process for green threads, once. The inner error says why they are not possible
 /// here at all. The outer error says that no kernel thread can be made now; the question then stays
 /// open.
-pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
-    static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    if PREPARED.get().is_none() {
-        let prepared = prepare_process(default_stack);
-        if prepared.is_err() {
-            // Perhaps because of that.
-            drop(std::thread::Builder::new().spawn(|| ())?.join());
-        }
-        PREPARED.get_or_init(|| prepared);
+pub(super) fn prepare(default_stack: usize) -> io::Result<Result<(), String>> {
+    static PREPARED: Mutex<Option<Result<(), String>>> = Mutex::new(None);
+    let mut prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = &*prepared {
+        return Ok(known.clone());
     }
-    Ok(PREPARED.get().expect("stored above"))
+    let now = prepare_process(default_stack);
+    if now.is_err() {
+        // Perhaps because of that.
+        drop(std::thread::Builder::new().spawn(|| ())?.join());
+    }
+    Ok(prepared.insert(now).clone())
 }
 
 fn prepare_process(default_stack: usize) -> Result<(), String> {
@@ -86,7 +86,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
     stack::init(start::reserve(), default_stack).map_err(|error| error.to_string())?;
     stack::overflow::install(start::name_of);
     handlers::wrap_libcs();
-    handle::install_panic_hook();
+    panic_hook::install();
     Ok(())
 }
 

@@ -1,14 +1,18 @@
-//! [`Metrics`]: figures about a runtime, and the table of those that are one number, or times ([`FIGURES`]).
+//! [`Metrics`]: figures about a runtime. `observe::figures` has the table by which they leave the program.
 //!
-//! A figure has one name, that of its field, wherever it leaves the program: in Prometheus' text and for the crate metrics
-//! (`observe::export`), on the observation socket, and in a line of `schedtrace`. A new one is the counter, a field here
-//! that `metrics_of` fills in, and a row.
+//! A [`Histogram`] has buckets with a scale on which two binary digits follow the leading one, so a bucket is at most a
+//! quarter as wide as its upper bound:
+//!
+//! ```text
+//! nanoseconds  1 2 3 4 | 5 6 7 8 | 10 12 14 16 | 20 24 28 32 | …
+//! ```
+//!
+//! The numbers are upper bounds, and belong to their buckets. Every power of two from 4 on is one of them, so
+//! that coarser scales can be made by adding buckets.
 
+use core::fmt;
 use core::panic::Location;
 use core::time::Duration;
-
-use super::{Histogram, KernelBackend};
-use crate::engine::atomic::Ordering;
 
 /// Figures about a runtime: counts since its start, and its present state.
 ///
@@ -174,77 +178,265 @@ pub struct BlockedPlace {
     pub time: Duration,
 }
 
-/// A row of [`FIGURES`]: a figure's name, what it means, and where it is.
-pub(crate) struct Figure {
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
-    pub(crate) value: Value,
+/// How often times of each length were measured.
+///
+/// A histogram is part of a snapshot, [`Metrics`](crate::runtime::Metrics). Its buckets are narrow: the upper bound of a
+/// bucket is at most a quarter greater than the lower one, so [`quantile`](Histogram::quantile) is that much too great at
+/// most. (Times of a few nanoseconds are exact.)
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "observe")] {
+/// use greenthread::{observe, runtime::{Mode, Runtime}};
+///
+/// observe::measure(true);
+/// let runtime = Runtime::builder().processors(1).build()?;
+/// runtime.spawn(|| (0..100).for_each(|_| greenthread::yield_now())).join().unwrap();
+/// let latency = runtime.metrics().scheduling_latency;
+/// if runtime.mode() == Mode::Green {
+///     assert!(latency.count() >= 100);
+/// }
+/// println!("{} times; half of them within {:?}", latency.count(), latency.quantile(0.5));
+/// # observe::measure(false);
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// One count for each bucket of the scale, or none at all if all are 0.
+    counts: Vec<u64>,
+    nanos: u64,
 }
 
-pub(crate) enum Value {
-    /// It only grows.
-    Counter(fn(&Metrics) -> u64),
-    /// The present state.
-    Gauge(fn(&Metrics) -> u64),
-    /// Histograms; several have labels, which say from where a thread came.
-    Times(&'static [Part]),
+/// A bucket of a [`Histogram`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Bucket, Runtime};
+///
+/// for Bucket { up_to, count, .. } in Runtime::global().metrics().run_time.buckets() {
+///     println!("{count} runs took {up_to:?} or little less");
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bucket {
+    /// The longest time in the bucket. Its shortest time is longer than the longest one of the bucket before.
+    pub up_to: Duration,
+    /// How many times were measured that are in this bucket, and in no other.
+    pub count: u64,
 }
 
-pub(crate) type Part = (&'static str, fn(&Metrics) -> &Histogram);
+impl Histogram {
+    /// The number of buckets: up to 2^64 nanoseconds.
+    pub(crate) const BUCKETS: usize = 252;
 
-const fn counter(name: &'static str, help: &'static str, of: fn(&Metrics) -> u64) -> Figure {
-    let value = Value::Counter(of);
-    Figure { name, help, value }
+    /// The bucket of a time in nanoseconds.
+    #[inline]
+    pub(crate) fn bucket(nanos: u64) -> usize {
+        let below = nanos.saturating_sub(1);
+        match below {
+            0..4 => below as usize,
+            _ => {
+                let exponent = below.ilog2() as usize;
+                (exponent - 1) * 4 + (below >> (exponent - 2) & 3) as usize
+            }
+        }
+    }
+
+    /// Returns how many times were measured.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Histogram;
+    ///
+    /// assert_eq!(Histogram::default().count(), 0);
+    /// ```
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the sum of all times.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runs = Runtime::global().metrics().run_time;
+    /// let average = runs.sum().checked_div(runs.count() as u32);
+    /// println!("threads run for {average:?} on average");
+    /// ```
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.nanos)
+    }
+
+    /// Returns a time that the part `q` of all times does not exceed: the median for 0.5, the longest for 1.
+    ///
+    /// It is the upper bound of a bucket. A `q` below 0, or not a number, counts as 0, and one above 1 as 1. Of an
+    /// empty histogram every quantile is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::{Histogram, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let runs = Runtime::global().metrics().run_time;
+    /// assert!(runs.quantile(0.5) <= runs.quantile(0.99));
+    /// assert_eq!(Histogram::default().quantile(0.5), Duration::ZERO);
+    /// ```
+    pub fn quantile(&self, q: f64) -> Duration {
+        let total = self.count();
+        let wanted = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        let reached = |bucket: &Bucket| {
+            seen += bucket.count;
+            seen >= wanted
+        };
+        let bucket = self.buckets().find(reached);
+        bucket.map_or(Duration::ZERO, |bucket| bucket.up_to)
+    }
+
+    /// Returns the buckets that are not empty, the shortest times first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runs = Runtime::global().metrics().run_time;
+    /// let count: u64 = runs.buckets().map(|bucket| bucket.count).sum();
+    /// assert_eq!(count, runs.count());
+    /// assert!(runs.buckets().map(|bucket| bucket.up_to).is_sorted());
+    /// ```
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
+        let all = self.counts.iter().enumerate();
+        all.filter(|(_, count)| **count != 0)
+            .map(|(place, &count)| Bucket {
+                up_to: Duration::from_nanos(upper(place)),
+                count,
+            })
+    }
+
+    /// Adds the sum of some times in nanoseconds, and how many there are in each bucket.
+    #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
+    pub(crate) fn add(&mut self, (nanos, counts): (u64, impl Iterator<Item = u64>)) {
+        self.nanos = self.nanos.wrapping_add(nanos);
+        self.counts.resize(Histogram::BUCKETS, 0);
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+
+    #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
+    pub(crate) fn merge(&mut self, other: &Histogram) {
+        self.add((other.nanos, other.counts.iter().copied()));
+    }
 }
 
-const fn gauge(name: &'static str, help: &'static str, of: fn(&Metrics) -> u64) -> Figure {
-    let value = Value::Gauge(of);
-    Figure { name, help, value }
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Histogram")
+            .field("count", &self.count())
+            .field("sum", &self.sum())
+            .field("median", &self.quantile(0.5))
+            .field("longest", &self.quantile(1.0))
+            .finish()
+    }
 }
 
-const fn times(name: &'static str, help: &'static str, parts: &'static [Part]) -> Figure {
-    let value = Value::Times(parts);
-    Figure { name, help, value }
+/// The greatest time in a bucket, in nanoseconds.
+fn upper(bucket: usize) -> u64 {
+    let (exponent, digits) = (bucket / 4 + 1, bucket as u128 % 4);
+    match bucket {
+        0..4 => bucket as u64 + 1,
+        _ => u64::try_from((5 + digits) << (exponent - 2)).unwrap_or(u64::MAX),
+    }
 }
 
-#[rustfmt::skip]
-pub(crate) const FIGURES: &[Figure] = &[
-    counter("switches", "Times that a processor left a green thread.", |m| m.switches),
-    counter("steals", "Times that a processor took threads from another one.", |m| m.steals),
-    counter("steal_attempts", "Times that a processor looked for threads at the other ones.", |m| m.steal_attempts),
-    counter("preemptions", "Times that a thread was interrupted at the end of its time slice.", |m| m.preemptions),
-    counter("hand_offs", "Times that a processor was taken from a thread that was blocked in the kernel.", |m| m.hand_offs),
-    counter("parked_calls", "Blocking calls of libc that parked a green thread.", |m| m.parked_calls),
-    counter("spawns", "Threads that were started.", |m| m.spawns),
-    counter("wake_ups", "Times that a sleeping kernel thread was woken for work.", |m| m.wake_ups),
-    gauge("live_threads", "Threads that were started and have not ended.", |m| m.live_threads as u64),
-    gauge("kernel_threads", "Kernel threads for green threads.", |m| m.kernel_threads as u64),
-    gauge("parked_kernel_threads", "Kernel threads for green threads that are idle.", |m| m.parked_kernel_threads as u64),
-    gauge("global_queue_len", "Ready threads in the global queue.", |m| m.global_queue_len as u64),
-    gauge("processors", "Threads that can run at once.", |m| m.processors.len() as u64),
-    times("scheduling_latency", "Time from being ready to running.", &[("", |m| &m.scheduling_latency)]),
-    times("queue_wait", "The same, by where the processor found the thread.", &[
-        ("next_slot", |m| &m.queue_wait.next_slot),
-        ("queue", |m| &m.queue_wait.queue),
-        ("stolen", |m| &m.queue_wait.stolen),
-    ]),
-    times("run_time", "Time that a thread runs at a stretch.", &[("", |m| &m.run_time)]),
-    times("blocked_time", "Time that a blocked thread holds a kernel thread after it has lost its processor.",
-        &[("", |m| &m.blocked_time)]),
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Metrics {
-    pub(super) fn of_kernel_threads(backend: &KernelBackend) -> Metrics {
-        let live = backend.live.load(Ordering::Relaxed);
-        Metrics {
-            spawns: backend.spawns.load(Ordering::Relaxed),
-            live_threads: live,
-            kernel_threads: live,
-            processors: vec![
-                ProcessorMetrics::default();
-                backend.processors.load(Ordering::Relaxed)
-            ],
-            ..Metrics::default()
+    const BUCKETS: usize = Histogram::BUCKETS;
+
+    fn bucket(nanos: u64) -> usize {
+        Histogram::bucket(nanos)
+    }
+
+    fn of(times: impl Iterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::default();
+        for nanos in times {
+            let counts = (0..BUCKETS).map(|place| u64::from(place == bucket(nanos)));
+            histogram.add((nanos, counts));
+        }
+        histogram
+    }
+
+    #[test]
+    fn quantiles_of_known_times() {
+        let times = || (1..=10_000_u64).map(|i| i * 100);
+        let histogram = of(times());
+        assert_eq!(histogram.count(), 10_000);
+        assert_eq!(histogram.sum(), Duration::from_nanos(times().sum()));
+        for percent in 1..=100 {
+            let exact = Duration::from_nanos(percent * 10_000);
+            let quantile = histogram.quantile(percent as f64 / 100.0);
+            assert!(
+                exact <= quantile && quantile <= exact.mul_f64(1.25),
+                "{percent}: {quantile:?}"
+            );
+        }
+        assert_eq!(histogram.quantile(0.0), histogram.quantile(f64::NAN));
+        assert_eq!(histogram.quantile(0.0), Duration::from_nanos(112));
+        assert_eq!(histogram.quantile(7.0), histogram.quantile(1.0));
+    }
+
+    #[test]
+    fn one_time_is_every_quantile() {
+        let histogram = of([4096].into_iter());
+        for q in [0.0, 0.5, 1.0] {
+            assert_eq!(histogram.quantile(q), Duration::from_nanos(4096));
+        }
+        let up_to = Duration::from_nanos(4096);
+        assert!(histogram.buckets().eq([Bucket { up_to, count: 1 }]));
+    }
+
+    #[test]
+    fn histograms_are_added_up() {
+        let (some, others) = ([3, 5, 900], [4, 1_000_000, 900]);
+        let mut sum = of(some.into_iter());
+        sum.merge(&of(others.into_iter()));
+        assert_eq!(sum, of(some.into_iter().chain(others)));
+    }
+
+    #[test]
+    fn every_time_has_its_bucket() {
+        assert_eq!(
+            (bucket(0), bucket(1), bucket(u64::MAX)),
+            (0, 0, BUCKETS - 1)
+        );
+        assert_eq!(upper(BUCKETS - 1), u64::MAX);
+        for i in 1..BUCKETS {
+            let (below, end) = (upper(i - 1), upper(i));
+            assert!(below < end);
+            assert_eq!(
+                (bucket(below), bucket(below + 1), bucket(end)),
+                (i - 1, i, i)
+            );
+            assert!(end - below <= end / 4 + 1, "bucket {i} is wide");
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_bounds() {
+        for exponent in 2..64 {
+            let bound = 1 << exponent;
+            assert_eq!(upper(bucket(bound)), bound);
         }
     }
 }

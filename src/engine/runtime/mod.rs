@@ -3,125 +3,42 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `mod` | either of the two; the default one, started when it is first needed |
-//! | `options`, `choice` | what a builder or the environment sets; a policy by name |
-//! | `start`, `green`, `kernel` | starting a backend; further work for a cluster; counting kernel threads |
-//! | `life` | the beginning and end of a green thread: the parts that the thread itself runs |
-//! | `packet`, `scope` | a closure and its result; threads that end before the data they borrow |
-//! | `spawn`, `pthread` | starting a thread; kernel threads, by std's means or libc's |
-//! | `handle/` | a thread's shared data: its name, its number, its token, its end |
-//! | `metrics`, `histogram` | figures: counts since the start, and the present state; times |
-//! | `runtimes` | every runtime of the process |
-//! | `unobserved` | the stand-in for `observe::start` |
+//! | `mod` | either of the two; the default one, started when it is first needed; all of the process |
+//! | `options` | what a builder or the environment sets; a policy by name |
+//! | `start`, `green` | starting a backend; further work for a cluster |
+//! | `packet` | a closure and its result, and who still needs their memory |
+//! | `spawn` | the beginning and end of a green thread: the parts that the thread itself runs |
+//! | `kernel`, `pthread` | kernel-thread mode; kernel threads, by std's means or libc's |
+//! | `handle` | a thread's shared data: its name, its number, its token, its end |
+//! | `scope` | threads that end before the data they borrow |
+//! | `panic_hook` | std's panic message, with the name of the green thread |
+//! | `metrics` | figures: counts since the start, and the present state; times |
 
-mod choice;
 #[cfg_attr(not(green), path = "../../elsewhere/runtime_green.rs")]
 mod green;
 pub(crate) mod handle;
-mod histogram;
 mod kernel;
-#[cfg_attr(not(green), path = "../../elsewhere/life.rs")]
-mod life;
-mod metrics;
+pub(crate) mod metrics;
 pub(crate) mod options;
 pub(crate) mod packet;
+pub(crate) mod panic_hook;
 #[cfg_attr(not(green), path = "../../elsewhere/pthread.rs")]
 mod pthread;
-pub(crate) mod runtimes;
 pub(crate) mod scope;
+#[cfg_attr(not(green), path = "../../elsewhere/spawn.rs")]
 mod spawn;
 mod start;
-#[cfg(not(feature = "observe"))]
-mod unobserved;
 
 use std::io;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-pub(crate) use self::choice::Choice;
-#[cfg(green)]
-pub(crate) use self::histogram::{BUCKETS, bucket};
-pub use self::histogram::{Bucket, Histogram};
-pub(crate) use self::kernel::KernelBackend;
-pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
-pub(crate) use self::metrics::{FIGURES, Figure, Value};
-pub(crate) use self::options::{Knobs, check_stack_size};
-pub(crate) use self::spawn::Wishes;
+use self::kernel::KernelBackend;
+use self::metrics::Metrics;
+use self::options::{Driver, Mode, RuntimeOptions};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{self, Cluster, current, resize};
-
-/// The kind of threads that a runtime runs.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::runtime::{Mode, Runtime};
-///
-/// match Runtime::global().mode() {
-///     Mode::Green => println!("a million threads are fine"),
-///     _ => println!("a few thousand threads are fine"),
-/// }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Green threads: many of them share a kernel thread.
-    Green,
-    /// Kernel threads: one for each thread. The API and the results are the same, and each thread
-    /// costs more. This is the only mode on systems where thread-locals cannot be isolated (other
-    /// architectures, operating systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
-    Kernel,
-}
-
-/// How the green threads of a runtime wait for sockets, pipes and files.
-///
-/// The results are the same with each. Kernel threads, and all threads in [`Mode::Kernel`], wait in
-/// the kernel themselves.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::runtime::{Driver, Runtime};
-///
-/// let runtime = Runtime::builder().driver(Driver::IoUring).build()?;
-/// let read = runtime.spawn(|| greenthread::fs::read("Cargo.toml"));
-/// assert!(read.join().unwrap()?.starts_with(b"[package]"));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Driver {
-    /// A call is tried first; if it would block, epoll says when to try again. A runtime that is
-    /// built with this driver makes no use of io_uring at all: a call that waits for a disk blocks
-    /// its kernel thread, and the sends of several threads are not submitted together.
-    Epoll,
-    /// A call that would block becomes an operation of io_uring. Where the kernel has no io_uring,
-    /// or forbids it, or where the crate lacks its feature `io-uring`, this is the same as
-    /// [`Driver::Epoll`].
-    IoUring,
-}
-
-/// What the process does when it finds that every thread waits for another, and that nothing outside can wake one.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::runtime::{Builder, OnDeadlock};
-///
-/// # if !cfg!(feature = "observe") { return Ok(()) }
-/// let runtime = Builder::new().on_deadlock(OnDeadlock::Abort).build()?;
-/// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum OnDeadlock {
-    /// It says so, once, with a dump of all threads, and goes on.
-    Report,
-    /// It says so, and aborts.
-    Abort,
-    /// Nothing: it does not look for deadlocks.
-    Ignore,
-}
+#[cfg(green)]
+use crate::engine::sched::handlers;
+use crate::engine::sched::{Cluster, current, fork, resize};
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
 #[derive(Clone, Copy)]
@@ -133,31 +50,60 @@ pub(crate) enum Backend {
 /// The default runtime's backend.
 static GLOBAL: OnceLock<Backend> = OnceLock::new();
 
+/// A runtime that has started.
+#[derive(Clone, Copy)]
+pub(crate) struct Running {
+    /// Runtimes are numbered from 0, in the order of their starts.
+    pub(crate) number: usize,
+    pub(crate) backend: Backend,
+    /// The name of its policy, of which kernel threads need none.
+    pub(crate) policy: &'static str,
+}
+
+/// Every runtime of the process, except those of a forked child.
+static ALL: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+
 impl Backend {
     /// Returns the default runtime's backend, and starts it on its first use.
     pub(crate) fn global() -> io::Result<Backend> {
         static STARTING: Mutex<()> = Mutex::new(());
-        if sched::fork::is_child() {
+        if fork::is_child() {
             return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
         }
         if let Some(backend) = GLOBAL.get() {
             return Ok(*backend);
         }
-        let _starting = STARTING
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(backend) = GLOBAL.get() {
             return Ok(*backend);
         }
-        let backend = Knobs::default().start()?;
+        let backend = RuntimeOptions::default().start()?;
         Ok(*GLOBAL.get_or_init(|| backend))
+    }
+
+    /// Returns the runtimes that have not been shut down.
+    pub(crate) fn all() -> Vec<Running> {
+        let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = all.iter().filter(|running| !running.backend.is_closed());
+        open.copied().collect()
+    }
+
+    /// Notes that the backend has started.
+    fn add(self, policy: &'static str) {
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = all.len();
+        all.push(Running {
+            number,
+            backend: self,
+            policy,
+        });
     }
 
     /// Returns the backend of a thread that is spawned here: its spawner's, or the default
     /// runtime's.
     #[inline]
     pub(crate) fn here() -> io::Result<Backend> {
-        match current::green().filter(|_| !sched::fork::is_child()) {
+        match current::green().filter(|_| !fork::is_child()) {
             Some(green) => Ok(Backend::Green(green.cluster())),
             None => Backend::global(),
         }
@@ -165,7 +111,7 @@ impl Backend {
 
     /// Returns this backend, or in a forked child the one that replaces it.
     pub(crate) fn or_child(self) -> Backend {
-        match sched::fork::is_child() {
+        match fork::is_child() {
             true => Backend::Kernel(KernelBackend::of_forked_child()),
             false => self,
         }
@@ -209,7 +155,7 @@ impl Backend {
         }
         match GLOBAL.get() {
             Some(backend) => Ok(backend.processors()),
-            None => Ok(Knobs::default()
+            None => Ok(RuntimeOptions::default()
                 .processors()?
                 .unwrap_or_else(resize::default_size)),
         }
@@ -226,8 +172,20 @@ impl Backend {
     pub(crate) fn metrics(self) -> Metrics {
         match self {
             Backend::Green(cluster) => green::metrics_of(cluster),
-            Backend::Kernel(backend) => Metrics::of_kernel_threads(backend),
+            Backend::Kernel(backend) => backend.metrics(),
         }
+    }
+
+    /// Returns whether a runtime preempts its threads by `signal`.
+    #[cfg(green)]
+    pub(crate) fn preempts_with(signal: i32) -> bool {
+        handlers::is_reserved(signal)
+    }
+
+    /// Returns whether the program itself has said that it ignores `signal`.
+    #[cfg(green)]
+    pub(crate) fn program_ignores(signal: i32) -> bool {
+        handlers::are_ignored(signal)
     }
 
     /// Returns the signal that preempts its threads, if these are green.

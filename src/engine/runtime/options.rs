@@ -2,34 +2,119 @@
 //!
 //! [`options`] is the table of those that have a variable. A value that is not accepted is an error, whoever gave it; it
 //! is never ignored.
+//!
+//! # The policy
+//!
+//! A builder has it by value or by name ([`Choice`]). The scheduler trusts the policies of this crate, and checks what a
+//! user's policy hands out. A policy of this crate may have served a user's policy of another runtime before it is given to
+//! a builder, and hold that runtime's threads. So the builder makes a new one with the same options, and leaks the given
+//! one: whoever drops a ready thread ends the process.
 
+use std::any::Any;
+use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::choice::Choice;
-use super::{Driver, Mode, OnDeadlock, green};
-use crate::engine::sched::{resize, worker};
+use super::green;
+use crate::engine::policy::{
+    GlobalQueue, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
+};
+use crate::engine::sched::{Ideas, resize, worker};
 use crate::engine::stack;
 use crate::engine::sys::variable;
 
-pub(super) const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
+/// The kind of threads that a runtime runs.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Mode, Runtime};
+///
+/// match Runtime::global().mode() {
+///     Mode::Green => println!("a million threads are fine"),
+///     _ => println!("a few thousand threads are fine"),
+/// }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Green threads: many of them share a kernel thread.
+    Green,
+    /// Kernel threads: one for each thread. The API and the results are the same, and each thread
+    /// costs more. This is the only mode on systems where thread-locals cannot be isolated (other
+    /// architectures, operating systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
+    Kernel,
+}
+
+/// How the green threads of a runtime wait for sockets, pipes and files.
+///
+/// The results are the same with each. Kernel threads, and all threads in [`Mode::Kernel`], wait in
+/// the kernel themselves.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Driver, Runtime};
+///
+/// let runtime = Runtime::builder().driver(Driver::IoUring).build()?;
+/// let read = runtime.spawn(|| greenthread::fs::read("Cargo.toml"));
+/// assert!(read.join().unwrap()?.starts_with(b"[package]"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Driver {
+    /// A call is tried first; if it would block, epoll says when to try again. A runtime that is
+    /// built with this driver makes no use of io_uring at all: a call that waits for a disk blocks
+    /// its kernel thread, and the sends of several threads are not submitted together.
+    Epoll,
+    /// A call that would block becomes an operation of io_uring. Where the kernel has no io_uring,
+    /// or forbids it, or where the crate lacks its feature `io-uring`, this is the same as
+    /// [`Driver::Epoll`].
+    IoUring,
+}
+
+/// What the process does when it finds that every thread waits for another, and that nothing outside can wake one.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Builder, OnDeadlock};
+///
+/// # if !cfg!(feature = "observe") { return Ok(()) }
+/// let runtime = Builder::new().on_deadlock(OnDeadlock::Abort).build()?;
+/// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OnDeadlock {
+    /// It says so, once, with a dump of all threads, and goes on.
+    Report,
+    /// It says so, and aborts.
+    Abort,
+    /// Nothing: it does not look for deadlocks.
+    Ignore,
+}
+
+const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
 const TIME_SLICES: RangeInclusive<Duration> = Duration::from_micros(20)..=Duration::from_secs(3600);
 const DEFAULT_KERNEL_THREADS: usize = 10_000;
 
-/// Declares [`Knobs`]. Of an option the table says its type, its variable, the values that a message offers, how the
+/// Declares [`RuntimeOptions`]. Of an option the table says its type, its variable, the values that a message offers, how the
 /// variable's text is read, and which values are accepted.
 macro_rules! options {
     ($($option:ident: $type:ty = $variable:literal, $accepted:expr, $parse:expr, $check:expr;)*) => {
         /// The options that a builder has set. A variable, and then a default, decides the others.
         #[derive(Clone, Debug, Default)]
-        pub(crate) struct Knobs {
+        pub(crate) struct RuntimeOptions {
             $(pub(crate) $option: Option<$type>,)*
             pub(crate) time_slice: Option<Duration>,
             pub(crate) max_kernel_threads: Option<usize>,
-            pub(crate) policy: Option<Choice>,
+            policy: Option<Choice>,
             pub(crate) policy_text: Option<String>,
             pub(crate) spinning: Option<bool>,
             pub(crate) hand_off: Option<bool>,
@@ -37,11 +122,11 @@ macro_rules! options {
             pub(crate) on_deadlock: Option<OnDeadlock>,
         }
 
-        impl Knobs {
+        impl RuntimeOptions {
             $(pub(super) fn $option(&self) -> io::Result<Option<$type>> {
                 let (parse, check): (fn(&str) -> Option<$type>, fn($type) -> io::Result<()>) = ($parse, $check);
                 match self.$option {
-                    Some(knob) => check(knob).map(|()| Some(knob)),
+                    Some(value) => check(value).map(|()| Some(value)),
                     None => read($variable, $accepted, |text| {
                         parse(text).filter(|&value| check(value).is_ok())
                     }),
@@ -64,7 +149,7 @@ options! {
         |text| word(text, [("epoll", Driver::Epoll), ("io_uring", Driver::IoUring)]), |_| Ok(());
 }
 
-impl Knobs {
+impl RuntimeOptions {
     pub(super) fn time_slice(&self) -> io::Result<Duration> {
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
         match TIME_SLICES.contains(&time_slice) {
@@ -89,6 +174,137 @@ impl Knobs {
             ))),
         }
     }
+
+    pub(crate) fn set_policy<P: Policy>(&mut self, policy: P) {
+        self.policy = Some(Choice::of(policy));
+    }
+
+    /// The policy of the builder, or else the one that is asked for by name, or else the default. Text and variable also
+    /// say which ideas of the scheduler are to be left out; a builder's methods take precedence.
+    pub(super) fn choice(&self) -> io::Result<Choice> {
+        let named = match &self.policy_text {
+            Some(text) => Some(
+                parse(text)
+                    .ok_or_else(|| invalid(format!("policy {text:?}: accepted is {ACCEPTED}")))?,
+            ),
+            None => read("GREENTHREAD_POLICY", ACCEPTED, parse)?,
+        };
+        let named = named.unwrap_or_else(|| Choice::of(WorkStealing::new()));
+        let ideas = Ideas {
+            spinning: self.spinning.unwrap_or(named.ideas.spinning),
+            hand_off: self.hand_off.unwrap_or(named.ideas.hand_off),
+            preemption: self.preemption.unwrap_or(named.ideas.preemption),
+        };
+        let choice = self.policy.clone().unwrap_or(named);
+        Ok(Choice { ideas, ..choice })
+    }
+}
+
+/// A policy that can be taken once. Clones of a builder share it.
+#[derive(Clone)]
+pub(super) struct Choice {
+    policy: Arc<Mutex<Option<Box<dyn Policy>>>>,
+    is_users: bool,
+    /// The name of a policy of this crate; `custom` for another.
+    pub(super) name: &'static str,
+    pub(super) ideas: Ideas,
+}
+
+/// The accepted values, for error messages.
+const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
+    priority or global-queue, and after it, each behind a comma, what is to be different: \
+    no-spinning, no-hand-off, no-preemption; with work-stealing also no-stealing, no-next-slot, \
+    lifo, global-interval=NUMBER; with least-loaded also batch=NUMBER";
+
+impl Choice {
+    pub(super) fn of<P: Policy>(policy: P) -> Choice {
+        let ours = anew_if_ours(&policy);
+        let is_users = ours.is_none();
+        let (policy, name) = match ours {
+            None => (Box::new(policy) as Box<dyn Policy>, "custom"),
+            Some(ours) => {
+                // A policy that has not served anybody owns no memory.
+                std::mem::forget(policy);
+                ours
+            }
+        };
+        Choice {
+            policy: Arc::new(Mutex::new(Some(policy))),
+            is_users,
+            name,
+            ideas: Ideas::ALL,
+        }
+    }
+
+    /// Takes the policy, and says whether it is a user's policy: a policy that is not this crate's.
+    pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
+        let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        match policy.take() {
+            Some(policy) => Ok((policy, self.is_users)),
+            None => Err(invalid(
+                "a policy that another runtime has: accepted is one of its own".into(),
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Makes a policy like this one, without its threads, if it is one of this crate's. And its name.
+fn anew_if_ours(policy: &dyn Any) -> Option<(Box<dyn Policy>, &'static str)> {
+    fn like<P: Policy>(
+        policy: &dyn Any,
+        name: &'static str,
+        anew: fn(&P) -> P,
+    ) -> Option<(Box<dyn Policy>, &'static str)> {
+        Some((Box::new(anew(policy.downcast_ref()?)), name))
+    }
+    like(policy, "work-stealing", WorkStealing::anew)
+        .or_else(|| like(policy, "least-loaded", LeastLoaded::anew))
+        .or_else(|| like(policy, "relaxed-fifo", |_: &RelaxedFifo| RelaxedFifo::new()))
+        .or_else(|| like(policy, "priority", |_: &Priorities| Priorities::new()))
+        .or_else(|| like(policy, "global-queue", |_: &GlobalQueue| GlobalQueue::new()))
+}
+
+/// Reads the value of `GREENTHREAD_POLICY`. `None` if it is not accepted.
+fn parse(text: &str) -> Option<Choice> {
+    let mut words = text.split(',');
+    let name = words.next()?;
+    let mut ideas = Ideas::ALL;
+    let mut stealing = WorkStealing::new();
+    let mut least_loaded = LeastLoaded::new();
+    for word in words {
+        match word {
+            "no-spinning" => ideas.spinning = false,
+            "no-hand-off" => ideas.hand_off = false,
+            "no-preemption" => ideas.preemption = false,
+            _ if name == "least-loaded" => {
+                let batch = word.strip_prefix("batch=")?.parse().ok()?;
+                least_loaded = (batch != 0).then(|| LeastLoaded::new().batch(batch))?;
+            }
+            _ if name != "work-stealing" => return None,
+            "no-stealing" => stealing = stealing.stealing(false),
+            "no-next-slot" => stealing = stealing.next_slot(false),
+            "lifo" => stealing = stealing.last_in_first_out(true),
+            _ => {
+                let picks = word.strip_prefix("global-interval=")?;
+                stealing = stealing.global_interval(picks.parse().ok()?);
+            }
+        }
+    }
+    let policy = match name {
+        "work-stealing" => Choice::of(stealing),
+        "least-loaded" => Choice::of(least_loaded),
+        "relaxed-fifo" => Choice::of(RelaxedFifo::new()),
+        "priority" => Choice::of(Priorities::new()),
+        "global-queue" => Choice::of(GlobalQueue::new()),
+        _ => return None,
+    };
+    Some(Choice { ideas, ..policy })
 }
 
 /// Returns the value of variable `name`, converted by `parse`. An error names the variable, the value,

@@ -1,41 +1,72 @@
 //! A thread's closure and its result: the road of a spawned closure, from `spawn` to `join`.
 //!
-//! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
-//! (`engine::runtime::spawn`) that runs the closure and leaves its result in the packet. The packet begins with
-//! what the thread's handles share: all that a thread needs is one piece of memory, in which the thread, its joiner
-//! and each handle own a share (`handle::shares`).
+//! [`ThreadOptions::spawn`] puts the closure into a packet and starts a thread: a green one (`runtime::spawn`) or a kernel
+//! thread (`runtime::kernel`). The thread owns the [`Job`] in the packet; it runs the closure and leaves the result in the
+//! packet, where the [`JoinHandle`] finds it. The packet begins with what the thread's handles share. So all that a thread
+//! needs is one piece of memory, in which the thread, its joiner and each handle own a share.
 //!
-//! | part | until … it is | from then on |
-//! |---|---|---|
-//! | the closure | the thread takes it: the spawner's | nobody's |
-//! | the result | the thread has ended: the thread's | the joiner's; or, if the joiner goes first, as `shares` says |
-//! | the kernel thread | it is started: the spawner's | the joiner's |
-//! | the scope | the result is gone: theirs who drop it, or give it out | nobody's |
+//! | part | belongs to | until | and then to |
+//! |---|---|---|---|
+//! | the closure | the job | the thread takes the closure | nobody |
+//! | the result, the scope | the thread | the thread has ended | the joiner; if the joiner has gone, see [`Shares`] |
 //!
 //! The memory of a packet is freed with the last handle, long after the closure has run. So a large closure has
 //! memory of its own ([`LARGE`]), which its call frees.
 //!
-//! Invariant: code that frees memory runs on the thread itself, with preemption on, before the thread leaves its
-//! stack for the last time.
+//! # Shares
+//!
+//! The owner that gives up the last share frees the memory. The result goes earlier: when the thread has *finished* and
+//! its joiner has *gone* without the result, the second of the two drops it.
+//!
+//! | step | by | the word | then |
+//! |---|---|---|---|
+//! | `new` | the spawner | two shares | |
+//! | `add` | an owner | one share more | |
+//! | `finish` | the thread | `FINISHED` | was `GONE` there? The thread drops the result |
+//! | `leave` | the joiner | `FINISHED` is there, or no other share: nothing | it drops the result, and then gives up its share |
+//! | | | else `GONE`, and one share less, in one step | |
+//! | `give_up` | an owner | one share less | was it the last? The owner frees the memory |
+//!
+//! A thread whose result needs no dropping does not finish. Its result stays where it is until the memory is freed.
+//!
+//! # Invariants
+//! 1. Code that frees memory runs on the thread itself, with preemption on, before the thread leaves its stack for the
+//!    last time.
+//! 2. One thread sets each flag, once, and owns a share until after that.
+//! 3. An owner that finds its share to be the only one stays alone: only owners make new shares. So this owner gives up
+//!    its share without an instruction that locks.
+//!
+//! # Memory orderings
+//! - Each owner's accesses come before the freeing: Release in `leave` and `give_up`, Acquire by the owner that frees.
+//! - The result is written before it is dropped: Release in `finish`, Acquire in `leave`.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit, needs_drop};
+use core::panic::Location;
+use std::fmt;
 use std::io;
 #[cfg(unix)]
-use std::os::unix::thread::RawPthread;
+use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
+use std::thread::Result;
+use std::time::{Duration, Instant};
 
-use super::Backend;
-use super::handle::{self, End, Left, Shared, Thread, Verbs};
+use super::handle::{self, Shared, Thread};
+use super::options::check_stack_size;
 use super::pthread::Pthread;
 use super::scope::{Members, Scope};
-use super::spawn::{Job, Wishes};
-use crate::engine::sys::die;
-
-type Result<T> = std::thread::Result<T>;
+use super::{Backend, spawn};
+use crate::engine::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn, fence,
+};
+use crate::engine::policy::Priority;
+use crate::engine::sched::Identity;
+use crate::engine::sys::{clock, die, perturb, sanitizer};
 
 /// The greatest closure, in bytes, whose memory stays as long as there are handles of its thread.
 const LARGE: usize = 4 << 10;
@@ -45,32 +76,35 @@ const LARGE: usize = 4 << 10;
 #[repr(C)]
 struct Packet<T, F = ()> {
     shared: Shared,
-    scope: UnsafeCell<Option<Arc<Members>>>,
-    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
-    /// end is over.
-    kernel: UnsafeCell<Option<Box<Pthread>>>,
-    result: UnsafeCell<Option<Result<T>>>,
+    ending: UnsafeCell<Ending<T>>,
     work: UnsafeCell<MaybeUninit<F>>,
 }
 
-impl<T, F> Packet<T, F> {
-    /// The packet that begins at the address of a share.
-    ///
-    /// # Safety
-    /// There is such a packet, and the share is not given up in `'a`.
-    #[inline(always)]
-    unsafe fn of<'a>(share: *const Shared) -> &'a Packet<T, F> {
-        // SAFETY: the caller's promise.
-        unsafe { &*share.cast() }
-    }
+/// The result, once the closure has returned, and the scope, which the thread leaves when the result is gone.
+struct Ending<T> {
+    result: Option<Result<T>>,
+    scope: Option<Arc<Members>>,
+}
 
+/// What is to be done with a packet, by the function that knows its type: [`Shared::act`].
+pub(super) enum Act {
+    /// To run the closure.
+    Run,
+    /// To drop the closure, which was not run.
+    Cancel,
+    /// To free the memory: the last share was given up.
+    Free,
+}
+
+impl<T, F> Packet<T, F> {
     /// Drops the result, if there is one.
     ///
     /// # Safety
-    /// It is the caller's, by the table.
+    /// The ending belongs to the caller: see the file's header.
     unsafe fn drop_result(&self) {
-        // SAFETY: the caller's promise.
-        let (result, scope) = unsafe { ((*self.result.get()).take(), (*self.scope.get()).take()) };
+        // SAFETY: no other thread reaches the ending.
+        let ending = unsafe { &mut *self.ending.get() };
+        let (result, scope) = (ending.result.take(), ending.scope.take());
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
             die("a thread's result panicked while it was dropped");
@@ -81,109 +115,416 @@ impl<T, F> Packet<T, F> {
     }
 }
 
-/// The common part of all join handles.
-pub(crate) struct Joiner<T> {
+impl<T, F: FnOnce() -> T> Packet<T, F> {
+    /// Makes a packet. The caller owns its shares, as many as `shares` counts.
+    #[inline]
+    fn create(
+        identity: Identity,
+        shares: Shares,
+        scope: Option<Arc<Members>>,
+        work: MaybeUninit<F>,
+    ) -> *const Shared {
+        let mut packet = Box::<Packet<T, F>>::new_uninit();
+        // In place: a move would read what was just written, in wider words, and wait for that.
+        packet.write(Packet {
+            shared: Shared::new(identity, shares, Packet::<T, F>::act),
+            ending: UnsafeCell::new(Ending {
+                result: None,
+                scope,
+            }),
+            work: UnsafeCell::new(work),
+        });
+        Box::into_raw(packet).cast()
+    }
+
+    /// See [`Act`].
+    ///
+    /// # Safety
+    /// A packet of this type begins at `share`. The caller owns a share of it and, to run or to cancel the closure, the
+    /// job; or, to free the memory, nobody owns a share any more.
+    unsafe fn act(share: *const Shared, act: Act) {
+        let packet = share.cast_mut().cast::<Packet<T, F>>();
+        if let Act::Free = act {
+            // SAFETY: the box of `create`, to which nobody points any more. The closure is gone, and so is a result that
+            // needs dropping.
+            return drop(unsafe { Box::from_raw(packet) });
+        }
+        // SAFETY: the packet lives as long as the caller's share.
+        let packet = unsafe { &*packet };
+        let shares = &packet.shared.shares;
+        match act {
+            Act::Run => {
+                // SAFETY: the job's owner alone takes the closure, and takes it once.
+                let call =
+                    || unsafe { __rust_begin_short_backtrace(packet.work.get().cast::<F>()) };
+                let result = catch_unwind(AssertUnwindSafe(call));
+                // SAFETY: the ending is the thread's until it has ended, and after `finish` if that says so.
+                unsafe {
+                    let ending = &mut *packet.ending.get();
+                    let needs_dropping =
+                        needs_drop::<T>() || result.is_err() || ending.scope.is_some();
+                    ending.result = Some(result);
+                    if needs_dropping && shares.finish() {
+                        packet.drop_result();
+                    }
+                }
+                packet.shared.note_finished();
+            }
+            _ => {
+                // First: the closure may panic while it is dropped.
+                if shares.finish() {
+                    // SAFETY: `finish` says that the ending is the caller's.
+                    unsafe { packet.drop_result() };
+                }
+                // SAFETY: as above; the closure was not run.
+                unsafe { (*packet.work.get()).assume_init_drop() }
+            }
+        }
+    }
+}
+
+/// Takes `f` and calls it. Since `f` is taken where it is called, a large closure lies on a small
+/// stack only once. A backtrace in std's short form ends here; std knows the frame by its name.
+///
+/// # Safety
+/// As `f.read()`.
+#[inline(never)]
+unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
+    // SAFETY: the caller gives up the closure at `f`.
+    let result = unsafe { f.read() }();
+    // No tail call, which would leave no frame.
+    core::hint::black_box(());
+    result
+}
+
+/// Makes the data of a kernel thread that this crate has not started, with one share, the caller's.
+pub(super) fn packet_of_unknown_thread(name: Option<Box<str>>) -> Thread {
+    let (identity, shares) = (Identity::new(name, None), Shares::of_nobodys_thread());
+    // SAFETY: the packet's only share.
+    unsafe {
+        Thread::from_raw(Packet::<(), fn()>::create(
+            identity,
+            shares,
+            None,
+            MaybeUninit::uninit(),
+        ))
+    }
+}
+
+/// The work of a thread: a share of a packet whose closure has not been taken. Nobody else takes the closure. A job that is
+/// dropped drops the closure.
+pub(super) struct Job(Thread);
+
+impl Job {
+    pub(super) fn thread(&self) -> &Thread {
+        &self.0
+    }
+
+    /// Runs the closure, which leaves its result with the joiner. Returns the job's share.
+    pub(super) fn run(self) -> Thread {
+        let thread = self.into_thread();
+        // SAFETY: the share of `thread`; the job was the caller's and is no more.
+        unsafe { (thread.shared().act)(thread.as_ptr(), Act::Run) };
+        thread
+    }
+
+    /// Turns the job into an address, for [`Job::from_raw`].
+    pub(super) fn into_raw(self) -> *const Shared {
+        self.into_thread().into_raw()
+    }
+
+    /// # Safety
+    /// The address comes from [`Job::into_raw`], and is made a job again once.
+    pub(super) unsafe fn from_raw(share: *const Shared) -> Job {
+        // SAFETY: `into_raw` has kept the share.
+        Job(unsafe { Thread::from_raw(share) })
+    }
+
+    fn into_thread(self) -> Thread {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and never dropped.
+        unsafe { core::ptr::read(&this.0) }
+    }
+}
+
+impl Drop for Job {
+    /// The joiner sees to the rest.
+    fn drop(&mut self) {
+        // SAFETY: the share is the job's, and the closure was not taken.
+        unsafe { (self.0.shared().act)(self.0.as_ptr(), Act::Cancel) };
+    }
+}
+
+/// What a new thread is to be like, as far as its builder says.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadOptions {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) priority: Priority,
+}
+
+impl ThreadOptions {
+    /// Starts a thread.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn spawn<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: both types are 'static.
+        unsafe { self.spawn_unchecked(backend, None, f) }
+    }
+
+    /// Starts a thread in a scope.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        // SAFETY: the scope ends only when its threads have dropped their closures and results.
+        unsafe { self.spawn_unchecked(Backend::here()?, Some(scope), f) }
+    }
+
+    /// Starts a thread that may borrow anything.
+    ///
+    /// # Safety
+    /// `f` and its result outlive the thread: they are `'static`, or the scope sees to it.
+    #[inline]
+    #[track_caller]
+    pub(crate) unsafe fn spawn_unchecked<F, T>(
+        mut self,
+        backend: Backend,
+        scope: Option<&Scope<'_, '_>>,
+        f: F,
+    ) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        self.check()?;
+        let identity = Identity::new(self.name.take(), Some(Location::caller()));
+        let (shares, scope) = (Shares::new(), scope.map(Scope::enter));
+        let packet = if size_of::<F>() > LARGE {
+            let f = MaybeUninit::new(Box::new(f));
+            Packet::<T, Box<F>>::create(identity, shares, scope, f)
+        } else {
+            Packet::<T, F>::create(identity, shares, scope, MaybeUninit::new(f))
+        };
+        // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
+        // outlives the thread.
+        let (thread, job) = unsafe { (Thread::from_raw(packet), Job::from_raw(packet)) };
+        let mut joiner = JoinHandle {
+            thread: ManuallyDrop::new(thread),
+            kernel: None,
+            packet: PhantomData,
+        };
+        match backend {
+            Backend::Green(cluster) => spawn::start(cluster, &self, job)?,
+            Backend::Kernel(kernel) => joiner.kernel = Some(Box::new(kernel.spawn(&self, job)?)),
+        }
+        Ok(joiner)
+    }
+
+    // Inlined, a thread without options costs no look at them.
+    #[inline(always)]
+    #[track_caller]
+    fn check(&self) -> io::Result<()> {
+        if let Some(name) = &self.name
+            && let Some(at) = name.find('\0')
+        {
+            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
+        }
+        self.stack_size.map_or(Ok(()), check_stack_size)
+    }
+}
+
+/// A handle to wait for a thread and to get its result, like [`std::thread::JoinHandle`].
+///
+/// Dropping the handle detaches the thread. The handle can also be awaited: it implements
+/// [`IntoFuture`](core::future::IntoFuture).
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let handles: Vec<thread::JoinHandle<u32>> = (0..3).map(|i| thread::spawn(move || i * i)).collect();
+/// let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+/// assert_eq!(sum, 5);
+/// ```
+pub struct JoinHandle<T> {
     /// The joiner's own share. It is given up by hand.
     thread: ManuallyDrop<Thread>,
+    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's end is over.
+    kernel: Option<Box<Pthread>>,
     packet: PhantomData<Arc<Packet<T>>>,
 }
 
-// SAFETY: as std's. A joiner is made only for a result that may be sent, and gives it out once.
-unsafe impl<T> Send for Joiner<T> {}
-// SAFETY: as above; a shared joiner gives out nothing of the result.
-unsafe impl<T> Sync for Joiner<T> {}
+// SAFETY: as std's. A handle is made only for a result that may be sent, and gives it out once.
+unsafe impl<T> Send for JoinHandle<T> {}
+// SAFETY: as above; a shared handle gives out nothing of the result.
+unsafe impl<T> Sync for JoinHandle<T> {}
 
-impl<T> Joiner<T> {
-    pub(crate) fn thread(&self) -> &Thread {
+impl<T> JoinHandle<T> {
+    /// Returns a handle to the thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::spawn(|| thread::current().id());
+    /// let id = handle.thread().id();
+    /// assert_eq!(handle.join().unwrap(), id);
+    /// ```
+    pub fn thread(&self) -> &Thread {
         &self.thread
     }
 
-    pub(crate) fn is_finished(&self) -> bool {
-        self.thread.shared().is_finished()
+    /// Waits until the thread has ended, including the destructors of its thread-locals, and
+    /// returns its result.
+    ///
+    /// # Errors
+    ///
+    /// Returns the payload of the panic, if the thread panicked.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// assert_eq!(thread::spawn(|| 6 * 7).join().unwrap(), 42);
+    ///
+    /// let payload = thread::spawn(|| panic!("on purpose")).join().unwrap_err();
+    /// assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
+    /// ```
+    pub fn join(self) -> Result<T> {
+        self.forbid_self();
+        // A kernel thread, too: so reports know for whom the caller waits.
+        self.thread.shared().end.wait(None);
+        self.after_end()
     }
 
-    fn end(&self) -> &End {
-        &self.thread.shared().end
+    /// Waits like [`JoinHandle::join`], but for `timeout` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the handle, if the time is up first: the thread goes on and can still be joined.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::Duration;
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
+    /// parked.thread().unpark();
+    /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
+    /// ```
+    pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::after(timeout))
     }
 
-    fn packet(&self) -> &Packet<T> {
-        // SAFETY: a joiner is made for the thread of a packet with a `T`, and owns a share.
-        unsafe { Packet::of(self.thread.as_ptr()) }
+    /// Waits like [`JoinHandle::join`], but until `deadline` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the handle, if the deadline passes first: the thread goes on and can still be
+    /// joined.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// let parked = parked.join_deadline(Instant::now()).unwrap_err();
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
+    pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::at(deadline))
     }
 
-    fn kernel(&self) -> Option<&Pthread> {
-        // SAFETY: the joiner's, by the table, who takes it only when it goes.
-        unsafe { (*self.packet().kernel.get()).as_deref() }
-    }
-
-    fn take_kernel(&mut self) -> Option<Box<Pthread>> {
-        // SAFETY: as above; nothing is borrowed of it.
-        unsafe { (*self.packet().kernel.get()).take() }
+    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+        self.forbid_self();
+        match self.thread.shared().end.wait(Some(deadline)) {
+            true => Ok(self.after_end()),
+            false => Err(self),
+        }
     }
 
     fn forbid_self(&self) {
         assert!(
-            !handle::is_current(self.thread.shared()),
+            !handle::is_current(&self.thread),
             "failed to join thread: it would wait for itself"
         );
     }
 
-    pub(crate) fn join(self) -> Result<T> {
-        self.forbid_self();
-        // A kernel thread, too: so reports know whom the caller waits for.
-        self.end().wait(None);
-        self.after_end()
+    /// Returns whether the thread's closure has returned.
+    ///
+    /// The thread may still be running destructors of thread-locals. This never waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// assert!(!parked.is_finished());
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        self.thread.shared().is_finished()
     }
 
-    /// Waits until `deadline` at most (monotonic nanoseconds), and returns the handle if the thread
-    /// has not ended by then.
-    pub(crate) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
-        self.forbid_self();
-        if self.end().wait(Some(deadline)) {
-            Ok(self.after_end())
-        } else {
-            Err(self)
-        }
+    /// For a future: returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
+    /// [`JoinHandle::after_end`] does not wait.
+    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
+        self.thread.shared().end.poll(waker)
     }
 
-    /// Returns the `pthread_t` that libc has for the thread.
-    #[cfg(unix)]
-    pub(crate) fn pthread(&self) -> RawPthread {
-        match self.kernel() {
-            Some(kernel) => kernel.pthread(),
-            None => self.thread.shared().pthread(),
-        }
-    }
-
-    #[cfg(unix)]
-    pub(crate) fn into_pthread(mut self) -> RawPthread {
-        match self.take_kernel() {
-            Some(kernel) => kernel.into_pthread(),
-            None => self.pthread(),
-        }
-    }
-
-    /// Returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
-    /// [`Joiner::after_end`] does not wait.
-    pub(crate) fn poll(&self, waker: &Waker) -> bool {
-        self.end().poll(waker)
-    }
-
+    /// Takes back the waker that a future has left with `poll_end`.
     pub(crate) fn forget_waker(&self) {
-        self.end().forget_waker();
+        self.thread.shared().end.forget_waker();
     }
 
     /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
     /// the destructors of pthread keys; this waits for them.
     pub(crate) fn after_end(self) -> Result<T> {
         let mut this = ManuallyDrop::new(self);
-        if let Some(kernel) = this.take_kernel() {
+        if let Some(kernel) = this.kernel.take() {
             kernel.join();
         }
-        let packet = this.packet();
-        // SAFETY: the thread has ended, and it leaves both to the joiner, which is used no more.
-        let (result, scope) =
-            unsafe { ((*packet.result.get()).take(), (*packet.scope.get()).take()) };
+        // SAFETY: the thread has ended, and leaves the ending to the joiner.
+        let ending = unsafe { &mut *this.packet().ending.get() };
+        let (result, scope) = (ending.result.take(), ending.scope.take());
         if let Some(scope) = scope {
             scope.leave(false);
         }
@@ -194,173 +535,143 @@ impl<T> Joiner<T> {
             None => die("a thread has ended without a result"),
         }
     }
+
+    fn packet(&self) -> &Packet<T> {
+        // SAFETY: a joiner is made for the thread of a packet with a `T`, and owns a share of it.
+        unsafe { &*self.thread.as_ptr().cast() }
+    }
 }
 
-impl<T> Drop for Joiner<T> {
+impl<T> Drop for JoinHandle<T> {
     /// Detaches the thread.
     fn drop(&mut self) {
-        drop(self.take_kernel());
-        // SAFETY: this share is given up once, here; the result is the joiner's if `leave` says so.
-        unsafe {
-            match self.thread.shared().shares().leave() {
-                Left::Nothing => {}
-                Left::Memory => Thread::free(&self.thread),
-                Left::Result => {
-                    self.packet().drop_result();
-                    ManuallyDrop::drop(&mut self.thread);
-                }
+        if self.thread.shared().shares.leave() {
+            // SAFETY: the result and this share are the joiner's, as `leave` says; the share is given up once, here.
+            unsafe {
+                self.packet().drop_result();
+                ManuallyDrop::drop(&mut self.thread);
             }
         }
     }
 }
 
-/// Starts a thread.
-#[inline]
-pub(crate) fn spawn<F, T>(backend: Backend, wishes: Wishes, f: F) -> io::Result<Joiner<T>>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    // SAFETY: both types are 'static.
-    unsafe { spawn_unchecked(backend, wishes, None, f) }
-}
-
-/// Starts a thread in a scope.
-#[inline]
-pub(crate) fn spawn_scoped<'scope, F, T>(
-    backend: Backend,
-    wishes: Wishes,
-    scope: &'scope Scope<'scope, '_>,
-    f: F,
-) -> io::Result<Joiner<T>>
-where
-    F: FnOnce() -> T + Send + 'scope,
-    T: Send + 'scope,
-{
-    // SAFETY: the scope ends only when its threads have dropped their closures and results.
-    unsafe { spawn_unchecked(backend, wishes, Some(scope), f) }
-}
-
-/// Starts a thread that may borrow anything.
-///
-/// # Safety
-/// `f` and its result outlive the thread: they are `'static`, or the scope sees to it.
-#[inline]
-pub(crate) unsafe fn spawn_unchecked<F, T>(
-    backend: Backend,
-    mut wishes: Wishes,
-    scope: Option<&Scope<'_, '_>>,
-    f: F,
-) -> io::Result<Joiner<T>>
-where
-    F: FnOnce() -> T + Send,
-    T: Send,
-{
-    let (wishes, scope) = (&mut wishes, scope.map(Scope::members));
-    // SAFETY: the caller's promise.
-    unsafe {
-        if size_of::<F>() > LARGE {
-            return start(backend, wishes, scope, Box::new(f));
+/// See [`os::unix::thread`](crate::os::unix::thread).
+#[cfg(unix)]
+impl<T> JoinHandleExt for JoinHandle<T> {
+    fn as_pthread_t(&self) -> RawPthread {
+        match &self.kernel {
+            Some(kernel) => kernel.pthread(),
+            None => self.thread.shared().pthread(),
         }
-        start(backend, wishes, scope, f)
+    }
+
+    fn into_pthread_t(mut self) -> RawPthread {
+        match self.kernel.take() {
+            Some(kernel) => kernel.into_pthread(),
+            None => self.as_pthread_t(),
+        }
     }
 }
 
-/// # Safety
-/// As for [`spawn_unchecked`].
-unsafe fn start<F, T>(
-    backend: Backend,
-    wishes: &mut Wishes,
-    scope: Option<Arc<Members>>,
-    f: F,
-) -> io::Result<Joiner<T>>
-where
-    F: FnOnce() -> T + Send,
-    T: Send,
-{
-    if let Some(scope) = &scope {
-        scope.enter();
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
     }
-    let mut packet = Box::<Packet<T, F>>::new_uninit();
-    // In place: a move would read what was just written, in wider words, and wait for that.
-    packet.write(Packet {
-        shared: Shared::new(wishes.name.take(), wishes.spawned_at, Packet::<T, F>::VERBS),
-        scope: UnsafeCell::new(scope),
-        kernel: UnsafeCell::new(None),
-        result: UnsafeCell::new(None),
-        work: UnsafeCell::new(MaybeUninit::new(f)),
-    });
-    let shared = Box::into_raw(packet).cast::<Shared>();
-    // SAFETY: the packet begins with its shared data, which has two shares: the joiner's and the thread's. The rest is the
-    // caller's promise.
-    let (job, thread) = unsafe { (Job::of(Thread::from_raw(shared)), Thread::from_raw(shared)) };
-    let joiner = Joiner {
-        thread: ManuallyDrop::new(thread),
-        packet: PhantomData,
-    };
-    if let Some(kernel) = backend.spawn(wishes, job)? {
-        // SAFETY: the joiner's, which nobody else has yet.
-        unsafe { *joiner.packet().kernel.get() = Some(Box::new(kernel)) };
-    }
-    Ok(joiner)
 }
 
-impl<T, F: FnOnce() -> T> Packet<T, F> {
-    const VERBS: &'static Verbs = &Verbs {
-        run: Packet::<T, F>::run,
-        cancel: Packet::<T, F>::cancel,
-        // SAFETY: the box of `start`; there is no closure in it any more, and no result that needs dropping.
-        free: |shared| drop(unsafe { Box::from_raw(shared.cast_mut().cast::<Packet<T, F>>()) }),
-    };
+// ==== the shares ====
 
-    /// Runs the closure and leaves its result, or its panic, in the packet.
-    unsafe fn run(share: *const Shared) {
-        // SAFETY: the caller's promise.
-        let packet: &Packet<T, F> = unsafe { Packet::of(share) };
-        // SAFETY: the closure is there still, and nobody else reaches it.
-        let call = || unsafe { __rust_begin_short_backtrace(packet.work.get().cast::<F>()) };
-        let result = catch_unwind(AssertUnwindSafe(call));
-        // SAFETY: result and scope are the thread's as long as it has not ended, and after `finish` if that says so.
-        unsafe {
-            let needs_dropping =
-                needs_drop::<T>() || result.is_err() || (*packet.scope.get()).is_some();
-            packet.result.get().write(Some(result));
-            if needs_dropping && packet.shared.shares().finish() {
-                packet.drop_result();
+/// The thread's result is there, and needs dropping.
+const FINISHED: usize = 1;
+/// The joiner has gone without the result.
+const GONE: usize = 2;
+const SHARE: usize = 4;
+
+/// A count of owners and two flags, in one word. See the file's header.
+pub(crate) struct Shares(AtomicUsize);
+
+impl Shares {
+    const_fn! {
+        /// The shares of a thread and of its joiner.
+        pub(crate) const fn new() -> Shares {
+            Shares(AtomicUsize::new(2 * SHARE))
+        }
+    }
+
+    const_fn! {
+        /// The share of a thread that has no joiner.
+        pub(crate) const fn of_nobodys_thread() -> Shares {
+            Shares(AtomicUsize::new(SHARE | GONE))
+        }
+    }
+
+    /// One owner more.
+    pub(crate) fn add(&self) {
+        // Relaxed: the caller is an owner, as the new one then is.
+        if self.0.fetch_add(SHARE, Relaxed) > usize::MAX / 2 {
+            crate::engine::sys::die("a thread has too many handles");
+        }
+    }
+
+    /// One owner less. True: the caller frees the memory.
+    #[inline]
+    #[must_use = "true means that the memory is the caller's to free"]
+    pub(crate) fn give_up(&self) -> bool {
+        // Acquire: what the other owners did; partner: Release below, and in `leave`.
+        if Shares::is_one(self.0.load(Acquire)) {
+            return true;
+        }
+        perturb::point("shares: not alone");
+        // Release: what the caller did; partners: Acquire above, below, and in `leave`.
+        let is_last = Shares::is_one(self.0.fetch_sub(SHARE, Release));
+        if is_last && sanitizer::IS_TSAN {
+            self.0.load(Acquire); // to it a fence is nothing
+        } else if is_last {
+            fence(Acquire);
+        }
+        is_last
+    }
+
+    /// The thread has left its result, which needs dropping. True: nobody else will drop it.
+    #[must_use = "true means that the result is the caller's to drop"]
+    pub(crate) fn finish(&self) -> bool {
+        // Release: the result; partner: Acquire in `leave`.
+        self.0.fetch_or(FINISHED, Release) & GONE != 0
+    }
+
+    /// The joiner goes without the result. True: the result is the joiner's to drop, if there is one, and the joiner still
+    /// owns its share.
+    #[must_use = "true means that the result is the caller's to drop"]
+    pub(crate) fn leave(&self) -> bool {
+        // Acquire, each time: the result; partner: Release in `finish`. Or what the other owners did; partner: Release
+        // in `give_up`.
+        let mut seen = self.0.load(Acquire);
+        loop {
+            if seen & FINISHED != 0 || Shares::is_one(seen) {
+                return true;
+            }
+            perturb::point("shares: leaving");
+            let next = seen - SHARE + GONE;
+            // Release: what the caller did; partner: Acquire in `give_up`.
+            match self.0.compare_exchange(seen, next, Release, Acquire) {
+                Ok(_) => return false,
+                Err(now) => seen = now,
             }
         }
-        packet.shared.note_finished();
     }
 
-    /// Drops the closure, which was not run.
-    unsafe fn cancel(share: *const Shared) {
-        /// After the closure, which may panic while it is dropped.
-        struct Last<'a, T, F>(&'a Packet<T, F>);
-        impl<T, F> Drop for Last<'_, T, F> {
-            fn drop(&mut self) {
-                if self.0.shared.shares().finish() {
-                    // SAFETY: `finish` says so.
-                    unsafe { self.0.drop_result() };
-                }
-            }
-        }
-        // SAFETY: the caller's promise.
-        let last = Last(unsafe { Packet::<T, F>::of(share) });
-        // SAFETY: it is there still, and nobody else reaches it.
-        unsafe { (*last.0.work.get()).assume_init_drop() }
+    /// Whether the joiner has gone: then nobody waits for the end. A no may be out of date.
+    #[inline]
+    pub(crate) fn has_no_joiner(&self) -> bool {
+        self.0.load(Relaxed) & GONE != 0
     }
-}
 
-/// Takes `f` and calls it. Since it is taken where it is called, a large closure lies on a small
-/// stack only once. A backtrace in std's short form ends here; std knows the frame by its name.
-///
-/// # Safety
-/// As `f.read()`.
-#[inline(never)]
-unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
-    // SAFETY: the caller's promise.
-    let result = unsafe { f.read() }();
-    // No tail call, which would leave no frame.
-    core::hint::black_box(());
-    result
+    /// For reports: how many owners there are, by the word's value.
+    pub(crate) fn count(word: usize) -> usize {
+        word / SHARE
+    }
+
+    fn is_one(word: usize) -> bool {
+        Shares::count(word) == 1
+    }
 }

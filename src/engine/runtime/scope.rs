@@ -1,6 +1,6 @@
 //! A scope, which ends after its threads.
 //!
-//! Invariant: only [`in_scope`] makes a [`Scope`], and it does not return before all threads that
+//! Invariant: only [`Scope::run`] makes a [`Scope`], and it does not return before all threads that
 //! were started with the scope have given up closure and result. So `'scope` outlives them.
 //!
 //! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::sys::{perturb, word};
+use crate::engine::sys::{die, perturb, word};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// The data that a scope and its threads share.
@@ -25,19 +25,13 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) fn enter(&self) {
-        if self.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-            crate::engine::sys::die("too many threads in one scope");
-        }
-    }
-
     /// Notes that a thread has given up all that it borrowed. `unhandled` says that it panicked and
     /// was not joined.
     pub(super) fn leave(&self, unhandled: bool) {
         if unhandled {
             self.panicked.store(true, Ordering::Relaxed);
         }
-        // Release: pairs with the Acquire in `in_scope`.
+        // Release: pairs with the Acquire in `Scope::run`.
         if self.running.fetch_sub(1, Ordering::Release) == 1 {
             perturb::point("scope: last");
             self.all_done.wake();
@@ -77,37 +71,42 @@ static SCOPE: WaitKind = WaitKind::inside("end of a scope", |address, facts| {
     }
 });
 
-impl Scope<'_, '_> {
-    pub(super) fn members(&self) -> Arc<Members> {
-        self.members.clone()
-    }
-}
-
-/// Calls `f` and waits for the threads that it starts in the scope. Also returns whether one
-/// panicked and was not joined.
-pub(crate) fn in_scope<'env, F, T>(f: F) -> (std::thread::Result<T>, bool)
-where
-    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
-{
-    let scope = Scope {
-        members: Arc::new(Members {
+impl<'env> Scope<'_, 'env> {
+    /// Calls `f` and waits for the threads that it starts in the scope. Also returns whether one
+    /// panicked and was not joined.
+    pub(crate) fn run<F, T>(f: F) -> (std::thread::Result<T>, bool)
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    {
+        let members = Arc::new(Members {
             running: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
             all_done: Waiter::new(),
-        }),
-        scope: PhantomData,
-        env: PhantomData,
-    };
-    // The threads must be waited for even if `f` panics.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    let members = &scope.members;
-    // Acquire: pairs with the Release in `leave`.
-    while members.running.load(Ordering::Acquire) != 0 {
-        members
-            .all_done
-            .wait(WaitReason::new(&SCOPE, &**members), None);
+        });
+        let scope = Scope {
+            members,
+            scope: PhantomData,
+            env: PhantomData,
+        };
+        // The threads must be waited for even if `f` panics.
+        let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+        let members = &scope.members;
+        // Acquire: pairs with the Release in `leave`.
+        while members.running.load(Ordering::Acquire) != 0 {
+            members
+                .all_done
+                .wait(WaitReason::new(&SCOPE, &**members), None);
+        }
+        (result, members.panicked.load(Ordering::Relaxed))
     }
-    (result, members.panicked.load(Ordering::Relaxed))
+
+    /// Counts a thread that is about to start.
+    pub(super) fn enter(&self) -> Arc<Members> {
+        if self.members.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
+            die("too many threads in one scope");
+        }
+        self.members.clone()
+    }
 }
 
 impl fmt::Debug for Scope<'_, '_> {

@@ -1,18 +1,21 @@
-//! Starting a backend, from the knobs of its builder and from the environment.
+//! Starting a backend, from the options of its builder and from the environment.
 
 use std::io;
 use std::time::Duration;
 
-use super::options::{Knobs, check_stack_size, default_stack_size, invalid, read, word};
+#[cfg(green)]
+use super::handle;
 #[cfg(not(feature = "observe"))]
-use super::unobserved as observers;
-use super::{Backend, Driver, KernelBackend, Mode, green, runtimes};
+use super::options::OnDeadlock;
+use super::options::{
+    Driver, Mode, RuntimeOptions, check_stack_size, default_stack_size, invalid, read, word,
+};
+use super::{Backend, KernelBackend, green};
 use crate::engine::atomic::Ordering;
-use crate::engine::runtime::handle;
 use crate::engine::sched::{Ideas, fork, resize};
 use crate::engine::stack;
-#[cfg(green)]
-use crate::engine::sys::libraries;
+#[cfg(not(feature = "observe"))]
+use crate::engine::sys::variable;
 #[cfg(feature = "observe")]
 use crate::observe::start as observers;
 
@@ -29,13 +32,13 @@ pub(super) struct Plan {
     pub(super) ideas: Ideas,
 }
 
-impl Knobs {
-    /// Starts a backend with these knobs.
+impl RuntimeOptions {
+    /// Starts a backend with these options.
     pub(crate) fn start(self) -> io::Result<Backend> {
         if fork::is_child() {
             return self.start_in_child();
         }
-        let asked = self.named_policy()?;
+        let choice = self.choice()?;
         let named = self.processors()?;
         let processors = named.unwrap_or_else(resize::default_size);
         let asked_stack = self.stack_size()?;
@@ -46,7 +49,10 @@ impl Knobs {
         // The hooked calls of libc read it by themselves.
         let known = |text: &str| word(text, [("on", ()), ("off", ())]);
         read("GREENTHREAD_UNMODIFIED", "on or off", known)?;
+        #[cfg(feature = "observe")]
         let observers = observers::Plan::read(self.on_deadlock)?;
+        #[cfg(not(feature = "observe"))]
+        refuse_observers(self.on_deadlock)?;
         let plan = Plan {
             processors,
             follows_quota: named.is_none(),
@@ -56,20 +62,16 @@ impl Knobs {
             max_kernel_threads: self.max_kernel_threads(processors)?,
             signal: self.preempt_signal()?,
             driver: self.driver()?,
-            ideas: Ideas {
-                spinning: self.spinning.unwrap_or(asked.ideas.spinning),
-                hand_off: self.hand_off.unwrap_or(asked.ideas.hand_off),
-                preemption: self.preemption.unwrap_or(asked.ideas.preemption),
-            },
+            ideas: choice.ideas,
         };
         #[cfg(green)]
-        libraries::stay_loaded();
+        handle::make_key();
         let mode = self.possible_mode(plan.stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
-        handle::prepare_fork();
+        fork::register();
+        #[cfg(feature = "observe")]
         observers.begin()?;
-        let choice = self.policy.unwrap_or(asked.policy);
-        let policy_name = choice.name();
+        let policy_name = choice.name;
         let backend = match mode {
             Mode::Kernel => {
                 #[cfg(all(green, feature = "observe"))]
@@ -81,7 +83,8 @@ impl Knobs {
                 green::start(plan, policy, is_users)?
             }
         };
-        runtimes::add(backend, policy_name);
+        backend.add(policy_name);
+        #[cfg(feature = "observe")]
         observers.watch(backend)?;
         Ok(backend)
     }
@@ -111,9 +114,9 @@ impl Knobs {
         }
         match (green::prepare(stack_size)?, asked) {
             (Ok(()), _) => Ok(Mode::Green),
-            (Err(reason), Some(_)) => Err(no_green(reason)),
+            (Err(reason), Some(_)) => Err(no_green(&reason)),
             (Err(reason), None) => {
-                say_once(reason);
+                say_once(&reason);
                 Ok(Mode::Kernel)
             }
         }
@@ -132,4 +135,32 @@ fn say_once(reason: &str) {
             "greenthread: every thread is a kernel thread, because {reason} (GREENTHREAD_MODE=kernel silences this)"
         );
     });
+}
+
+/// Without the feature `observe`, an option that asks for an observer is an error. A value that asks for nothing is accepted.
+#[cfg(not(feature = "observe"))]
+fn refuse_observers(on_deadlock: Option<OnDeadlock>) -> io::Result<()> {
+    const VARIABLES: [&str; 9] = [
+        "GREENTHREAD_DEADLOCK",
+        "GREENTHREAD_DUMP",
+        "GREENTHREAD_METRICS",
+        "GREENTHREAD_OBSERVE",
+        "GREENTHREAD_SCHEDTRACE",
+        "GREENTHREAD_SIGQUIT",
+        "GREENTHREAD_TRACE",
+        "GREENTHREAD_WARN",
+        "GREENTHREAD_WARN_LEAK",
+    ];
+    let by_variable = VARIABLES.into_iter().find_map(|name| {
+        let value = variable::read(name).filter(|value| value != "off" && value != "0")?;
+        Some(format!("{name}={value:?}"))
+    });
+    let by_builder = on_deadlock
+        .filter(|&action| action != OnDeadlock::Ignore)
+        .map(|action| format!("on_deadlock({action:?})"));
+    let Some(asked) = by_variable.or(by_builder) else {
+        return Ok(());
+    };
+    let message = format!("{asked}: the program was built without greenthread's feature `observe`");
+    Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }

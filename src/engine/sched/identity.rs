@@ -27,7 +27,7 @@ thread_local! {
 
 impl Identity {
     /// The identity of the calling kernel thread, which owns a share of what begins with it
-    /// (`runtime::handle::current`); null until a caller first asks for the thread's handle.
+    /// (`runtime::handle`); null until a caller first asks for the thread's handle.
     pub(crate) fn own() -> *const Identity {
         OWN.get()
     }

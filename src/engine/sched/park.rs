@@ -19,7 +19,7 @@
 //!
 //! `is_notified` looks and changes nothing, but is a read-modify-write all the same: if two threads
 //! each write something, change the word, and look at the other's write, one of them sees it
-//! (`runtime::handle::end`).
+//! (`runtime::handle`).
 //!
 //! `consume`, `commit`, `is_notified` and `resumed` belong to the waiter (`commit`, for a green
 //! thread, to the scheduler that has just left its stack). A waiter whose commit was refused goes on as one that was

@@ -54,11 +54,11 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{FOR_EVER, LOCK, Limit, Object, SIGNAL, TABLE, locks, wake};
-use crate::engine::facade::queue::Position;
-use crate::engine::facade::unwinding::Next;
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
 use crate::libc::{count_parked, is_hooked};
+use crate::sys::unwinding::Next;
+use crate::wait::queue::Position;
 
 const IS_SHARED: u32 = 1;
 const IS_MONOTONIC: u32 = 2;

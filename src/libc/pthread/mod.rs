@@ -39,10 +39,12 @@ use libc::{
 };
 
 use super::{deadline_on, errno, nanos, read, set_errno};
-use crate::engine::facade::queue::Position;
-use crate::engine::facade::unwinding::Next;
-use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
+use crate::engine::facade::is_forked_child;
+use crate::engine::hooks::thread_id;
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
+use crate::sys::unwinding::Next;
+use crate::wait::queue::Position;
+use crate::wait::{WaitKind, reason};
 
 /// The green threads that wait for locks, semaphores and conditions.
 pub(super) static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);

@@ -41,8 +41,8 @@ use libc::{PTHREAD_PROCESS_PRIVATE, pthread_barrier_t, pthread_barrierattr_t, pt
 
 use super::{Object, futex_wait, futex_wake};
 use crate::engine::facade::blocking;
-use crate::engine::facade::unwinding::Next;
 use crate::libc::is_on;
+use crate::sys::unwinding::Next;
 
 const DONE: u32 = 2;
 

@@ -33,7 +33,7 @@ use self::timeline::Timeline;
 /// A trace shows on which processor each thread ran, from when to when, and why it stopped; who woke or
 /// spawned it; steals, preemptions, deadlines, events of descriptors, and processors that sleep or
 /// are taken from threads that are blocked in the kernel. Of kernel threads, and so of all threads in
-/// [`Mode::Kernel`](crate::runtime::Mode::Kernel), it shows when they run and when they wait for other
+/// [`Mode::Kernel`](crate::engine::public::Mode::Kernel), it shows when they run and when they wait for other
 /// threads. Times have about a microsecond's precision: where threads give way to each other more
 /// often, some are interpolated.
 ///

@@ -28,10 +28,12 @@
 use core::cell::Cell;
 use core::num::NonZeroU64;
 
-use crate::engine::facade::atomic::{AtomicU32, Ordering::Relaxed};
-use crate::engine::facade::{Identity, kernel_thread, ticks};
+use crate::arch::ticks;
+use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::engine::inspect::Identity;
 use crate::engine::probe::Kernel;
 use crate::observe::queue::Queue;
+use crate::sys::kernel_thread;
 
 /// What a word says. Those from `Yielded` on are events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]

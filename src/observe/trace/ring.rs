@@ -30,14 +30,15 @@ use core::ptr;
 
 use super::record::{self, Kind, LONGEST, introduced, put, word};
 use super::timeline::Reel;
-use crate::engine::facade::atomic::{
+use crate::arch::ticks;
+use crate::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::facade::{mm, ticks};
 use crate::engine::probe::{Actor, Pick, Processor, Readied, Seen, Stop, Stopped, Thread, Words};
 use crate::observe::kept::{self, Kept};
+use crate::sys::mm;
 
 /// Words in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
 const WORDS: u64 = 1 << 19;

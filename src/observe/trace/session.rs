@@ -19,13 +19,15 @@ use super::record::{self, Event, QUEUE};
 #[cfg(green)]
 use super::ring::Copies;
 use super::timeline::{Clock, Timeline};
-use crate::engine::facade::atomic::{
+use crate::arch::ticks;
+use crate::atomic::{
     AtomicBool,
     Ordering::{Acquire, Release},
 };
-use crate::engine::facade::{clock, is_forked_child, ticks};
+use crate::engine::facade::is_forked_child;
 use crate::observe::employ;
 use crate::observe::observer::{self, TRACE};
+use crate::sys::clock;
 
 /// The words of a trace that are kept: 64 MiB.
 const MOST_WORDS: usize = 8 << 20;

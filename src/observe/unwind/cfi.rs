@@ -14,7 +14,7 @@ use gimli::{
 use super::super::modules::{Bytes, Modules};
 use super::registers::{HERE, Registers};
 use super::{Read, Trouble};
-use crate::engine::facade::word;
+use crate::sys::word;
 
 /// The short form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,10 +34,11 @@ use socket2::{SockAddr, SockRef};
 
 pub use std::os::unix::net::SocketAddr;
 
-use crate::engine::facade::{calls, uninterrupted};
+use crate::engine::facade::Source;
 use crate::net::listener::Listener;
 use crate::net::macros::{shutdown, socket_type, stream, timeouts};
 use crate::net::socket::Socket;
+use crate::sys::calls;
 
 /// Creates a pair of streams that are connected to each other, like [`UnixStream::pair`].
 ///
@@ -643,7 +644,7 @@ impl UnixDatagram {
     /// Makes a call that may block its kernel thread. There is no other way to wait for room in the
     /// queue of a socket that is not the peer. The call obeys the time-out and the mode.
     fn send_blocking(&self, send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-        let send = || uninterrupted(send);
+        let send = || Source::uninterrupted(send);
         self.0.unless_closed(|| crate::thread::blocking(send))
     }
 

@@ -235,13 +235,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(SHARES, "            fence(Acquire);\n", "")] },
     // ---- shares: the result and the memory ----
     Mutant { protocol: "shares", name: "a_joiner_looks_once", model: "detached", fails: LOST,
-        edits: &[(SHARES, "Err(now) => seen = now,", "Err(_) => return Left::Nothing,")] },
+        edits: &[(SHARES, "Err(now) => seen = now,", "Err(_) => return false,")] },
     Mutant { protocol: "shares", name: "a_joiner_goes_unseen", model: "detached", fails: LOST,
         edits: &[(SHARES, "seen - SHARE + GONE", "seen - SHARE")] },
     Mutant { protocol: "shares", name: "a_joiner_does_not_ask_for_the_result", model: "detached", fails: LOST,
-        edits: &[(SHARES, "if seen & FINISHED != 0 {", "if false {")] },
+        edits: &[(SHARES, "if seen & FINISHED != 0 || ", "if ")] },
     Mutant { protocol: "shares", name: "a_joiner_that_is_alone_only_goes", model: "detached_without_result", fails: LOST,
-        edits: &[(SHARES, "if Shares::is_one(seen) {", "if false {")] },
+        edits: &[(SHARES, " || Shares::is_one(seen) {", " {")] },
 
     // ---- snapshot: an observer and the switch ----
     Mutant { protocol: "snapshot", name: "snapshot_of_a_switch_without_fence", model: "looked_at", fails: TORN,

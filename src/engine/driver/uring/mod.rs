@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use io_uring::{opcode, squeue, types};
 
 use super::epoll;
-use super::source::{Source, Transfer, says_would_block, uninterrupted};
+use super::source::{Source, Transfer, says_would_block};
 use super::{Direction, Limit, Operation};
 
 /// Whether there is a ring. The first call starts the keeper.
@@ -75,7 +75,7 @@ pub(super) fn transfer(
 ) -> io::Result<usize> {
     let fd = source.as_raw_fd();
     source.check_open()?;
-    let answer = uninterrupted(|| transfer.try_now(fd, flags));
+    let answer = Source::uninterrupted(|| transfer.try_now(fd, flags));
     if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
         return answer;
     }

@@ -168,7 +168,7 @@ fn a_preempted_thread_has_its_functions() {
         .processors(1)
         .build()
         .unwrap();
-    if runtime.mode() == crate::runtime::Mode::Kernel {
+    if runtime.mode() == crate::engine::public::Mode::Kernel {
         return eprintln!("the system preempts kernel threads");
     }
     let observer = runtime.spawn(|| {

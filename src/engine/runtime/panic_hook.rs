@@ -23,6 +23,7 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::handle::Thread;
 use crate::engine::sys::variable;
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
@@ -56,7 +57,7 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
     if crate::engine::sched::current::green().is_none() && !crate::engine::sched::fork::is_child() {
         return default(info);
     }
-    let thread = super::current();
+    let thread = Thread::current();
     let Some(name) = thread.name() else {
         return default(info);
     };
@@ -64,7 +65,7 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
         .location()
         .map_or_else(String::new, |place| format!(" at {place}"));
     let payload = text_of(info.payload());
-    let (id, trace) = (thread.id().0, trace());
+    let (id, trace) = (thread.shared().identity().id(), trace());
     let text = format!("\nthread '{name}' ({id}) panicked{place}:\n{payload}\n{trace}");
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -123,12 +124,7 @@ fn short(trace: &str) -> String {
 
 /// Returns the message of a panic.
 pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
-    match (
-        payload.downcast_ref::<&'static str>(),
-        payload.downcast_ref::<String>(),
-    ) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text,
-        _ => "Box<dyn Any>",
-    }
+    let text = payload.downcast_ref::<&'static str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("Box<dyn Any>")
 }

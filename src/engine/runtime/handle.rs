@@ -1,0 +1,518 @@
+//! Handles to threads: what the handles of one thread share ([`Shared`]), the token of `park` and `unpark`, how a thread
+//! finds its own handle, and how others learn that it has ended ([`End`]).
+//!
+//! A green thread's data are in its record. A kernel thread owns a share of its data, to which a thread-local points
+//! ([`Identity::own`]). They are made when a caller first asks for the handle, and the destructor of a pthread key gives the
+//! share up after the destructors of thread-locals, which may ask for the handle.
+//!
+//! # The end of a thread
+//!
+//! The thread says once that it has ended, when the destructors of its thread-locals have run. A joiner waits for the token
+//! of a [`Waiter`]; a future that awaits the thread first leaves a [`Waker`], and then looks whether the token is there.
+//!
+//! A waker is foreign code: it may block, panic, use thread-locals, and ask for the current thread.
+//! So the ending thread calls it while it is still a whole thread, with preemption on and its
+//! handle in place. But it calls the waker after it has said that it ended; otherwise the future
+//! could look too early and never be woken again. So its thread-locals have been destroyed by then.
+//! The thread-locals that the waker uses are made anew or, where Rust remembers the destruction,
+//! are not available (`try_with` fails, as in any destructor of a thread-local; executors are ready
+//! for that, since wakers are called there too). The next thread on this block must not find
+//! thread-locals that the waker has made anew: so the ending thread runs its destructors again.
+//!
+//! Rejected: the waker first and then the destructors. The future would either look too early or block its executor until
+//! another thread's destructors are done.
+//!
+//! # Invariants
+//!
+//! 1. One thread at a time waits for an end or polls it: the owner of the handle. The token, once there, stays
+//!    until it is waited for.
+//! 2. A registered waker is called, or taken back, or its future sees the end.
+//! 3. A thread that is not awaited pays a plain load for all this.
+//!
+//! # Memory orderings
+//!
+//! ```text
+//!   future                                        ending thread
+//!   make `waker`, register in it                  wake `token` (read-modify-write, AcqRel)
+//!   look at `token` (read-modify-write, AcqRel)   `waker` made? take the registered one, call it
+//! ```
+//!
+//! Both change one word, so one change comes first in its order. If it is the future's, the thread's
+//! change acquires what the future's released (any change between them continues its release
+//! sequence), and the thread finds the waker made and registered. If it is the thread's, the future
+//! sees the token. Relaxed would do for the thread's load of `waker`, to see that it was made; the
+//! load is an Acquire (in `OnceLock`) at no cost. Between a registration that is under way and the
+//! thread's taking, `AtomicWaker` decides: the one that comes second calls the newer waker.
+
+#[cfg(not(green))]
+use core::cell::Cell;
+use core::mem::{ManuallyDrop, offset_of};
+use core::num::NonZeroU64;
+use core::ptr::NonNull;
+use std::fmt;
+#[cfg(unix)]
+use std::os::unix::thread::RawPthread;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::task::Waker;
+
+use atomic_waker::AtomicWaker;
+
+use super::packet::{Act, Shares, packet_of_unknown_thread};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::inspect::epoch;
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
+use crate::engine::sched::park::{Outcome, Waiter};
+use crate::engine::sched::{Identity, current as me};
+#[cfg(green)]
+use crate::engine::sys::libraries;
+use crate::engine::sys::{clock, perturb, word};
+
+/// A unique identifier of a thread, green or kernel, for the life of the process.
+///
+/// As in std, an identifier is not used again, and it is not the operating system's.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let other = thread::spawn(|| thread::current().id());
+/// let id = other.thread().id();
+/// assert_eq!(other.join().unwrap(), id);
+/// assert_ne!(id, thread::current().id());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ThreadId(NonZeroU64);
+
+impl ThreadId {
+    /// The identifier with this number; 0 is none's.
+    pub(crate) fn from_number(number: u64) -> Option<ThreadId> {
+        NonZeroU64::new(number).map(ThreadId)
+    }
+}
+
+/// The data that the handles of one thread share. They begin with the thread's identity, to which a
+/// green thread's record points.
+#[repr(C)]
+pub(super) struct Shared {
+    identity: Identity,
+    /// A green thread's control block, whose address libc uses as the `pthread_t`; 0 until the
+    /// thread runs.
+    pub(super) pthread: AtomicUsize,
+    /// The token of `park` and `unpark`.
+    token: Waiter,
+    pub(super) end: End,
+    pub(super) shares: Shares,
+    /// The closure has returned.
+    is_finished: AtomicBool,
+    /// What only the code that knows the packet's type can do. It gets the address of these data.
+    pub(super) act: unsafe fn(*const Shared, Act),
+}
+
+/// For reports: a thread waits until another has begun.
+static BEGUN: WaitKind = WaitKind::inside("beginning of a thread", reason::nothing);
+
+impl Shared {
+    /// Where the end lies.
+    const END: usize = offset_of!(Shared, end);
+
+    #[inline]
+    pub(super) fn new(
+        identity: Identity,
+        shares: Shares,
+        act: unsafe fn(*const Shared, Act),
+    ) -> Shared {
+        Shared {
+            identity,
+            pthread: AtomicUsize::new(0),
+            token: Waiter::new(),
+            end: End::new(),
+            shares,
+            is_finished: AtomicBool::new(false),
+            act,
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        // Acquire: the end of the closure; partner: in `note_finished`.
+        self.is_finished.load(Ordering::Acquire)
+    }
+
+    /// The closure has returned.
+    pub(super) fn note_finished(&self) {
+        // Release: partner: in `is_finished`.
+        self.is_finished.store(true, Ordering::Release);
+    }
+
+    /// Says, on the ending thread, that it has ended. Returns whether it has called a waker, which
+    /// may have made thread-locals.
+    #[must_use = "true means that the destructors of thread-locals must run again"]
+    pub(super) fn end(&self) -> bool {
+        !self.shares.has_no_joiner() && self.end.come()
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns the `pthread_t` that libc has for the green thread. It exists from the thread's
+    /// first run on; this waits for it.
+    #[cfg(unix)]
+    pub(super) fn pthread(&self) -> RawPthread {
+        let alarm = Waiter::new();
+        loop {
+            // Acquire: partner: Release in `runtime::spawn`.
+            match self.pthread.load(Ordering::Acquire) {
+                0 => drop(alarm.wait(WaitReason::only(&BEGUN), Some(clock::now() + 50_000))),
+                pthread => return pthread as RawPthread,
+            }
+        }
+    }
+}
+
+/// A handle to a thread, like [`std::thread::Thread`]: its identity, its name, and a way to unpark
+/// it.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let parked = thread::spawn(thread::park);
+/// let handle: thread::Thread = parked.thread().clone();
+/// handle.unpark();
+/// parked.join().unwrap();
+/// ```
+pub struct Thread(NonNull<Shared>);
+
+// SAFETY: it gives out shared references only, to data of atomics.
+unsafe impl Send for Thread where Shared: Send + Sync {}
+// SAFETY: as above.
+unsafe impl Sync for Thread where Shared: Send + Sync {}
+
+impl Clone for Thread {
+    #[inline]
+    fn clone(&self) -> Thread {
+        self.shared().shares.add();
+        Thread(self.0)
+    }
+}
+
+impl Drop for Thread {
+    #[inline]
+    fn drop(&mut self) {
+        if self.shared().shares.give_up() {
+            // SAFETY: it was the last share.
+            unsafe { (self.shared().act)(self.as_ptr(), Act::Free) };
+        }
+    }
+}
+
+impl Thread {
+    /// Turns a share into the address of the data.
+    #[inline]
+    pub(super) fn into_raw(self) -> *const Shared {
+        ManuallyDrop::new(self).as_ptr()
+    }
+
+    /// # Safety
+    /// A share of the data there is the caller's, who uses it no more.
+    #[inline]
+    pub(super) unsafe fn from_raw(shared: *const Shared) -> Thread {
+        // SAFETY: data do not lie at address 0.
+        Thread(unsafe { NonNull::new_unchecked(shared.cast_mut()) })
+    }
+
+    /// The address of the data.
+    #[inline]
+    pub(super) fn as_ptr(&self) -> *const Shared {
+        self.0.as_ptr()
+    }
+
+    /// The handle to the calling thread.
+    pub(crate) fn current() -> Thread {
+        // SAFETY: the calling thread owns a share; it is only borrowed.
+        Thread::clone(&ManuallyDrop::new(unsafe {
+            Thread::from_raw(own_or_made())
+        }))
+    }
+
+    /// Blocks the current thread until its token is there, or until `deadline` (monotonic nanoseconds).
+    pub(crate) fn park(deadline: Option<u64>) {
+        // SAFETY: the calling thread owns a share, and is here until the wait is over.
+        let own = unsafe { &*own_or_made() };
+        let kind = match own.identity.spawned_at() {
+            Some(_) if me::green().is_none() => &PARK_SPAWNED_KERNEL,
+            _ => &PARK,
+        };
+        own.token.wait(WaitReason::new(kind, &own.token), deadline);
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> &Shared {
+        // SAFETY: the data live until the last share is given up, and this is one.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Makes the thread's token available: the thread's current call of [`park`](crate::park)
+    /// returns, or else its next one.
+    ///
+    /// Everything that happens before this call is visible to the thread after that `park`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let parked = thread::spawn(|| {
+    ///     thread::park();
+    ///     "unparked"
+    /// });
+    /// parked.thread().unpark();
+    /// assert_eq!(parked.join().unwrap(), "unparked");
+    /// ```
+    pub fn unpark(&self) {
+        self.shared().token.wake();
+    }
+
+    /// Returns the thread's identifier.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let main = thread::current().id();
+    /// let other = thread::spawn(|| thread::current().id()).join().unwrap();
+    /// assert_ne!(main, other);
+    /// ```
+    pub fn id(&self) -> ThreadId {
+        ThreadId(self.shared().identity.id())
+    }
+
+    /// Returns the thread's name, or `None` if it has none. The main thread's name is `"main"`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let unnamed = thread::spawn(thread::park);
+    /// assert_eq!(unnamed.thread().name(), None);
+    /// # unnamed.thread().unpark();
+    ///
+    /// let named = thread::Builder::new().name("worker".into()).spawn(thread::park)?;
+    /// assert_eq!(named.thread().name(), Some("worker"));
+    /// # named.thread().unpark();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn name(&self) -> Option<&str> {
+        self.shared().identity.name()
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread")
+            .field("id", &self.id())
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The data of the calling thread; null on a kernel thread where nobody has asked for them.
+fn own() -> *const Shared {
+    match me::green() {
+        // Relaxed: the spawner wrote it before the thread was in a queue.
+        Some(green) => green.identity.load(Ordering::Relaxed).cast_const().cast(),
+        None => Identity::own().cast(),
+    }
+}
+
+/// Returns the data of the calling thread, which owns a share of them until nobody can ask any more: a green thread until
+/// its last instruction, a kernel thread until [`forget`] has made [`own`] null.
+fn own_or_made() -> *const Shared {
+    match own() {
+        shared if shared.is_null() => make_own(),
+        shared => shared,
+    }
+}
+
+#[cold]
+fn make_own() -> *const Shared {
+    let name = std::thread::current().name().map(Into::into);
+    set_kernel_thread(packet_of_unknown_thread(name));
+    own()
+}
+
+/// Returns whether the current thread is the one behind `thread`.
+pub(super) fn is_current(thread: &Thread) -> bool {
+    core::ptr::eq(own(), thread.as_ptr())
+}
+
+/// Makes `thread` the handle of this kernel thread, which has none yet.
+pub(super) fn set_kernel_thread(thread: Thread) {
+    let shared = thread.into_raw();
+    Identity::set_own(shared.cast());
+    KernelThread::note_own_identity(shared.cast());
+    forget_at_end(shared);
+}
+
+/// Gives up `own`, the share that `set_kernel_thread` has kept. A caller that asks for the current thread later makes a new
+/// handle, without a name.
+fn forget(own: Thread) {
+    Identity::set_own(core::ptr::null());
+    KernelThread::note_own_identity(core::ptr::null());
+    epoch::leave(own, false);
+}
+
+/// Makes the key whose destructor gives up a kernel thread's share; `None` if the system has no key left.
+#[cfg(green)]
+pub(super) fn make_key() -> Option<libc::pthread_key_t> {
+    unsafe extern "C" fn destroy(shared: *mut libc::c_void) {
+        // SAFETY: libc calls this once, with the share that `forget_at_end` has stored.
+        forget(unsafe { Thread::from_raw(shared.cast()) });
+    }
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        libraries::stay_loaded(); // the destructor does
+        let mut key = 0;
+        // SAFETY: the call gets a valid place and a destructor of the right type.
+        (unsafe { libc::pthread_key_create(&mut key, Some(destroy)) } == 0).then_some(key)
+    })
+}
+
+#[cfg(green)]
+fn forget_at_end(shared: *const Shared) {
+    if let Some(key) = make_key() {
+        // SAFETY: the key is valid. If the call fails, or there is no key, one record is not freed.
+        unsafe { libc::pthread_setspecific(key, shared.cast()) };
+    }
+}
+
+#[cfg(not(green))]
+fn forget_at_end(shared: *const Shared) {
+    struct Share(*const Shared);
+    impl Drop for Share {
+        fn drop(&mut self) {
+            // SAFETY: the share of `set_kernel_thread`; this destructor runs once.
+            forget(unsafe { Thread::from_raw(self.0) });
+        }
+    }
+    thread_local! {
+        static SHARE: Cell<Option<Share>> = const { Cell::new(None) };
+    }
+    // If the access fails it is too late, and one record is not freed.
+    let _ = SHARE.try_with(|share| share.set(Some(Share(shared))));
+}
+
+/// For reports: a thread waits to be unparked. It owns one share of its data itself.
+static PARK: WaitKind = WaitKind::inside("unpark", handles::<1>);
+/// A kernel thread that was spawned here owns three: with its job, as its handle, and for its end (`runtime::kernel`).
+static PARK_SPAWNED_KERNEL: WaitKind = WaitKind::inside("unpark", handles::<3>);
+
+/// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself
+/// owns `OWN` shares.
+fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
+    let shared = token.wrapping_sub(offset_of!(Shared, token));
+    let shares = shared.wrapping_add(offset_of!(Shared, shares));
+    if let Some(shares) = word::read(shares) {
+        let others = Shares::count(shares).saturating_sub(OWN);
+        facts.number("handles", others as u64);
+    }
+}
+
+/// How the end of a thread becomes known.
+pub(super) struct End {
+    token: Waiter,
+    /// Made by the first future that polls. Boxed: few threads are awaited.
+    waker: OnceLock<Box<AtomicWaker>>,
+}
+
+// A waker whose code panics leaves itself out, and nothing half done.
+impl UnwindSafe for End {}
+impl RefUnwindSafe for End {}
+
+/// For reports: a joiner waits.
+static JOIN: WaitKind = WaitKind::inside("end of a thread", |end, facts| {
+    facts.target = end.checked_sub(Shared::END);
+})
+.with(Locator::target(Shared::END));
+
+impl End {
+    pub(crate) const fn new() -> End {
+        End {
+            token: Waiter::new(),
+            waker: OnceLock::new(),
+        }
+    }
+
+    fn come(&self) -> bool {
+        self.token.wake();
+        perturb::point("end: said");
+        match self.waker.get() {
+            None => false,
+            Some(waker) => {
+                call(waker);
+                true
+            }
+        }
+    }
+
+    /// Waits for the end, until `deadline` at most (monotonic nanoseconds). Returns whether it has
+    /// come; the caller must then not wait for it again.
+    // Inlined always: of a thread that goes on, the processor foresees no return.
+    #[inline(always)]
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
+        self.token
+            .wait_for_good(WaitReason::new(&JOIN, self), deadline)
+            == Outcome::Notified
+    }
+
+    /// Returns whether the end has come. If not, `waker` is called when it comes, instead of any
+    /// given before.
+    pub(crate) fn poll(&self, waker: &Waker) -> bool {
+        self.waker.get_or_init(Box::default).register(waker);
+        perturb::point("end: registered");
+        let ended = self.token.state.is_notified();
+        if ended {
+            // The thread may have looked for a waker already, and a handle to it would keep this
+            // waker, and its task, alive.
+            self.forget_waker();
+        }
+        ended
+    }
+
+    /// Takes back the waker, if one is left.
+    pub(crate) fn forget_waker(&self) {
+        if let Some(waker) = self.waker.get() {
+            drop(waker.take());
+        }
+    }
+}
+
+#[cold]
+fn call(waker: &AtomicWaker) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // The hook has reported the panic. Dropping the payload could panic again.
+        core::mem::forget(payload);
+    }
+}
+
+#[cfg(all(test, green))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_counted() {
+        let own = packet_of_unknown_thread(None);
+        let others: Vec<_> = (0..3).map(|_| own.clone()).collect();
+        let mut facts = Facts::default();
+        let token = &own.shared().token;
+        (PARK.look)(core::ptr::from_ref(token).addr(), &mut facts);
+        assert_eq!(facts.numbers, [("handles", 3)]);
+        drop(others);
+    }
+}
