@@ -128,7 +128,7 @@ fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
     let mut looks = Looks::new();
-    let mut quota_at = clock::now();
+    let mut quota_at = clock::now() + QUOTA / 2;
     let spawner = &cluster.spawner;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let look_at = looks.see_to(|now| {
