@@ -33,59 +33,52 @@ use core::marker::PhantomData;
 use core::{mem, ptr};
 
 pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Taken, Waiting};
-use super::report::wait_reason;
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
 use crate::engine::facade::claim::{self, Claimed, Node, Wait};
-use crate::engine::facade::die;
 use crate::engine::facade::list::{Chain, Crowd, List};
+use crate::engine::facade::{Facts, WaitKind, WaitReason, clock, die, reason, word};
 
 /// The event for which a thread in a queue waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Another thread takes its message, or brings one.
-    Plain,
+    Plain = 0,
     /// The thread gets the right to an operation.
-    Select,
+    Select = 1,
     /// The operation would not block. The thread takes nothing.
-    Observer,
+    Observer = 2,
 }
 
 impl Kind {
     fn of(node: &Node) -> Kind {
         match node.tag.get() {
-            PLAIN => Kind::Plain,
-            SELECT => Kind::Select,
+            0 => Kind::Plain,
+            1 => Kind::Select,
             _ => Kind::Observer,
         }
     }
 }
 
-const PLAIN: usize = Kind::Plain as usize;
-const SELECT: usize = Kind::Select as usize;
-
 /// The answer to a thread whose wait is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The peer gave its right back, or the channel is disconnected.
-    TryAgain,
+    TryAgain = 0,
     /// To a plain wait: the message was moved from or to its place.
-    Done,
+    Done = 1,
     /// To a select: a message is promised, or a place is reserved; `place` is the ticket.
-    Granted,
+    Granted = 2,
     /// To a sender in a select: `place` is the node of a receiver that waits for the message.
-    Paired,
+    Paired = 3,
 }
 
 impl Outcome {
     fn of(node: &Node) -> Outcome {
-        const DONE: usize = Outcome::Done as usize;
-        const GRANTED: usize = Outcome::Granted as usize;
-        const PAIRED: usize = Outcome::Paired as usize;
         match node.outcome.get() {
-            DONE => Outcome::Done,
-            GRANTED => Outcome::Granted,
-            PAIRED => Outcome::Paired,
+            1 => Outcome::Done,
+            2 => Outcome::Granted,
+            3 => Outcome::Paired,
             _ => Outcome::TryAgain,
         }
     }
@@ -348,6 +341,48 @@ pub(super) fn wake_all<T>(
     crowd.wake(|| channel.lock());
 }
 
+// ---- what a report tells of a wait ----
+//
+// The report reads the channel's length, its capacity and the number of its handles without the lock, word by
+// word, and forgets what it has read if the thread does not wait any more (`engine::inspect::reason`).
+
+/// A select, which waits for several channels.
+pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);
+
+/// The wait reasons of channels of one type of message.
+struct Of<T>(PhantomData<T>);
+
+impl<T> Of<T> {
+    const SEND: WaitKind = WaitKind::inside("room in channel", look::<T>);
+    const RECEIVE: WaitKind = WaitKind::inside("message from channel", look::<T>);
+}
+
+/// A thread waits on its `side` of the channel.
+#[inline(always)]
+pub(super) fn wait_reason<T>(channel: &Shared<T>, side: Side) -> WaitReason {
+    let kind = match side {
+        Side::Senders => &Of::<T>::SEND,
+        Side::Receivers => &Of::<T>::RECEIVE,
+    };
+    WaitReason::new(kind, channel)
+}
+
+fn look<T>(channel: usize, facts: &mut Facts) {
+    let state = channel + Shared::<T>::STATE;
+    if let Some(length) = word::read(state + State::<T>::LENGTH) {
+        facts.number("length", length as u64);
+    }
+    match word::read(state + State::<T>::CAPACITY) {
+        None | Some(usize::MAX) => {}
+        Some(capacity) => facts.number("capacity", capacity as u64),
+    }
+    for (name, place) in half::counts::<T>(channel) {
+        if let Some(count) = word::read(place) {
+            facts.number(name, count as u64);
+        }
+    }
+}
+
 // ---- a plain wait ----
 
 /// How a plain wait ended.
@@ -381,7 +416,7 @@ pub(super) fn wait_in_queue<T>(
     state.tell_observers(side, &mut woken);
     drop(state);
     woken.wake();
-    let ended = match wait.wait(Some(deadline.get())) {
+    let ended = match wait.wait(deadline.get().map(clock::at)) {
         claim::Ended::Taken(_) => ended(&node),
         claim::Ended::TimedOut => {
             let mut state = channel.lock();
@@ -423,7 +458,7 @@ pub(super) fn wait_for<T>(
 
 fn plain_node<T>(wait: &Wait, place: &Place<T>) -> Node {
     let node = Node::new(wait);
-    node.tag.set(PLAIN);
+    node.tag.set(Kind::Plain as usize);
     Outcome::TryAgain.tell(&node);
     node.place.set(ptr::from_ref(place).cast_mut().cast());
     node

@@ -91,10 +91,8 @@
 #[allow(unsafe_code, reason = "messages in slots and on stacks")]
 mod cell;
 mod error;
-mod handle;
 pub(crate) mod iter;
 mod receiver;
-mod report;
 mod rights;
 mod select;
 #[cfg(not(greenthread_model))]
@@ -104,7 +102,6 @@ mod sender;
 mod shared;
 mod state;
 mod timer;
-mod turn;
 
 use std::time::{Duration, Instant};
 

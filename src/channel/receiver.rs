@@ -13,12 +13,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cell::Entry;
 use super::cell::half::Half;
-use super::handle::Handle;
+use super::cell::{Entry, Side};
 use super::iter::{Iter, TryIter};
-use super::rights::{Attempt, Right};
-use super::shared::{Failed, Until};
+use super::rights::{Attempt, Handle, Right};
+use super::shared::{Deadline, Failed, Until};
 use super::state::State;
 use super::timer::{Timer, sleep_until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
@@ -86,7 +85,7 @@ impl<T> Receiver<T> {
             Flavor::Timer(timer) => receive_from(timer, until),
             Flavor::Never => {
                 if !matches!(until, Until::Now) {
-                    sleep_until(until.instant());
+                    sleep_until(Deadline::new(until).get());
                 }
                 Err(Failed::TimedOut)
             }
@@ -323,7 +322,7 @@ impl<T> Receiver<T> {
 impl<T> Handle for Receiver<T> {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         match &self.flavor {
-            Flavor::Shared(shared) => shared.attempt_receive(entry),
+            Flavor::Shared(shared) => shared.attempt(Side::Receivers, entry),
             Flavor::Timer(timer) => attempt_timer(timer, entry),
             Flavor::Never => Attempt::Blocked,
         }
@@ -337,7 +336,7 @@ impl<T> Handle for Receiver<T> {
 
     fn give_back(&self, right: Right) {
         if let Flavor::Shared(shared) = &self.flavor {
-            shared.give_back_receive(right);
+            shared.give_back(Side::Receivers, right);
         }
     }
 
@@ -347,7 +346,7 @@ impl<T> Handle for Receiver<T> {
 
     fn is_ready(&self) -> bool {
         match &self.flavor {
-            Flavor::Shared(shared) => shared.look(|state| state.can_receive(None)),
+            Flavor::Shared(shared) => shared.look(|state| state.can(Side::Receivers, None)),
             Flavor::Timer(timer) => timer.is_due(),
             Flavor::Never => false,
         }
@@ -364,7 +363,7 @@ impl<T> Handle for Receiver<T> {
 fn receive_from<T>(timer: &Timer<T>, until: Until) -> Result<T, Failed> {
     match until {
         Until::Now => timer.take().ok_or(Failed::TimedOut),
-        _ => timer.receive(until.instant()),
+        _ => timer.receive(Deadline::new(until).get()),
     }
     .map(|when| timer.message(when))
 }

@@ -51,6 +51,29 @@ pub(super) enum Attempt {
     Missed,
 }
 
+/// A sender or a receiver in a select, whatever its messages are.
+pub(super) trait Handle {
+    /// Selects the operation if it would not block. Otherwise queues the entry, if there is one.
+    fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt;
+
+    /// Takes the entry out of the queue that `attempt` has put it in, if it is still there.
+    fn leave(&self, entry: &Entry<'_, '_>);
+
+    /// Gives the right to a selected operation back without completing it.
+    fn give_back(&self, right: Right);
+
+    /// Returns whether giving the right back leaves no trace. A place in a buffer leaves none. A
+    /// promised message leaves one if its sender has seen it received, and so does a peer, which
+    /// waits.
+    fn leaves_no_trace(&self, right: &Right) -> bool;
+
+    /// Returns whether the operation would not block.
+    fn is_ready(&self) -> bool;
+
+    /// Returns the instant at which the operation becomes ready by itself, if it does.
+    fn deadline(&self) -> Option<Instant>;
+}
+
 impl<T> From<Peer<T>> for Right {
     fn from(peer: Peer<T>) -> Right {
         match peer {
@@ -61,45 +84,31 @@ impl<T> From<Peer<T>> for Right {
 }
 
 impl<T> State<T> {
-    /// Returns whether sending would not block. A node of the wait `own` does not count as a peer.
-    pub(super) fn can_send(&self, own: Option<&Entry<'_, '_>>) -> bool {
-        self.receivers_gone
-            || self.has_place()
-            || self.capacity == 0 && self.receivers.has_peer(own)
+    /// Returns whether sending (for `Senders`) or receiving would not block. A node of the wait `own` does not
+    /// count as a peer.
+    pub(super) fn can(&self, side: Side, own: Option<&Entry<'_, '_>>) -> bool {
+        let (at_once, peers) = match side {
+            Side::Senders => (self.receivers_gone || self.has_place(), &self.receivers),
+            Side::Receivers => (self.has_message() || self.senders_gone, &self.senders),
+        };
+        at_once || self.capacity == 0 && peers.has_peer(own)
     }
 
-    /// Returns whether receiving would not block. A node of the wait `own` does not count as a
-    /// peer.
-    pub(super) fn can_receive(&self, own: Option<&Entry<'_, '_>>) -> bool {
-        self.has_message() || self.senders_gone || self.capacity == 0 && self.senders.has_peer(own)
-    }
-
-    /// Grants the right to send to a select that has not queued or has given up its wait `own`.
-    /// Returns `None` if `can_send` saw only a peer whose wait is over already.
-    pub(super) fn grant_send(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
-        if self.receivers_gone {
-            Some(Right::Disconnected)
-        } else if self.has_place() {
-            self.reserved += 1;
-            Some(Right::Counted(0))
-        } else if self.capacity == 0 {
-            self.receivers.pop_peer(own).map(Right::from)
-        } else {
-            None
-        }
-    }
-
-    /// Grants the right to receive, as [`State::grant_send`] does for sending.
-    pub(super) fn grant_receive(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
-        if self.has_message() {
-            return Some(Right::Counted(self.promise()));
-        }
-        if self.capacity == 0
-            && let Some(peer) = self.senders.pop_peer(own)
-        {
-            return Some(peer.into());
-        }
-        self.senders_gone.then_some(Right::Disconnected)
+    /// Grants the right to send or to receive to a select that has not queued or has given up its wait `own`.
+    /// Returns `None` if `can` saw only a peer whose wait is over already.
+    pub(super) fn grant(&mut self, side: Side, own: Option<&Entry<'_, '_>>) -> Option<Right> {
+        let (peers, is_disconnected) = match side {
+            Side::Senders if self.has_place() && !self.receivers_gone => {
+                self.reserved += 1;
+                return Some(Right::Counted(0));
+            }
+            Side::Receivers if self.has_message() => return Some(Right::Counted(self.promise())),
+            Side::Senders => (&mut self.receivers, self.receivers_gone),
+            Side::Receivers => (&mut self.senders, self.senders_gone),
+        };
+        let peer = (self.capacity == 0).then(|| peers.pop_peer(own)).flatten();
+        peer.map(Right::from)
+            .or(is_disconnected.then_some(Right::Disconnected))
     }
 
     /// Uses a reserved place, a [`Right::Counted`] to send. After the answer `NeedsBlock` the place
@@ -139,50 +148,31 @@ impl<T> State<T> {
         message
     }
 
-    /// Takes a [`Right::Counted`] to send back, and passes it on if a thread waits.
-    pub(super) fn unreserve(&mut self, _: usize, spare: &mut Spare<T>, woken: &mut Chain) {
-        self.reserved -= 1;
-        self.settle(spare, woken);
-    }
-
-    /// Takes a [`Right::Counted`] to receive back, and passes it on if a thread waits.
-    pub(super) fn unpromise(&mut self, ticket: usize, spare: &mut Spare<T>, woken: &mut Chain) {
-        self.break_promise(ticket);
+    /// Takes back a [`Right::Counted`] that is not used, and serves the threads that wait.
+    fn take_back(&mut self, side: Side, ticket: usize, spare: &mut Spare<T>, woken: &mut Chain) {
+        match side {
+            Side::Senders => self.reserved -= 1,
+            Side::Receivers => self.break_promise(ticket),
+        }
         self.settle(spare, woken);
     }
 }
 
 impl<T> Shared<T> {
-    /// Selects sending if it would not block; otherwise queues the entry, if there is one.
-    pub(super) fn attempt_send(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
+    /// Selects the operation if it would not block; otherwise queues the entry, if there is one.
+    pub(super) fn attempt(&self, side: Side, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let mut woken = Chain::new();
         let mut state = self.lock();
         let attempt = match entry {
-            None if !state.can_send(None) => Attempt::Blocked,
-            None => granted(state.grant_send(None)),
-            Some(entry) if !state.can_send(Some(entry)) => {
-                state.queue_select(Side::Senders, entry, &mut woken);
+            None if state.can(side, None) => granted(state.grant(side, None)),
+            Some(entry) if state.can(side, entry.into()) => {
+                end(entry, || state.grant(side, Some(entry)))
+            }
+            None => Attempt::Blocked,
+            Some(entry) => {
+                state.queue_select(side, entry, &mut woken);
                 Attempt::Blocked
             }
-            Some(entry) => end(entry, || state.grant_send(Some(entry))),
-        };
-        drop(state);
-        woken.wake();
-        attempt
-    }
-
-    /// Selects receiving if it would not block; otherwise queues the entry, if there is one.
-    pub(super) fn attempt_receive(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
-        let mut woken = Chain::new();
-        let mut state = self.lock();
-        let attempt = match entry {
-            None if !state.can_receive(None) => Attempt::Blocked,
-            None => granted(state.grant_receive(None)),
-            Some(entry) if !state.can_receive(Some(entry)) => {
-                state.queue_select(Side::Receivers, entry, &mut woken);
-                Attempt::Blocked
-            }
-            Some(entry) => end(entry, || state.grant_receive(Some(entry))),
         };
         drop(state);
         woken.wake();
@@ -243,22 +233,13 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Gives the right to a selected send back without completing it.
-    pub(super) fn give_back_send(&self, right: Right) {
-        self.give_back(right, State::unreserve);
-    }
-
-    /// Gives the right to a selected receive back without completing it.
-    pub(super) fn give_back_receive(&self, right: Right) {
-        self.give_back(right, State::unpromise);
-    }
-
-    fn give_back(&self, right: Right, count: fn(&mut State<T>, usize, &mut Spare<T>, &mut Chain)) {
+    /// Gives the right to a selected operation back without completing it.
+    pub(super) fn give_back(&self, side: Side, right: Right) {
         match right {
             Right::Disconnected | Right::Made(_) => {}
             Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                count(&mut self.lock(), ticket, &mut spare, &mut woken);
+                self.lock().take_back(side, ticket, &mut spare, &mut woken);
                 woken.wake();
             }
             Right::Plain(peer) => peer.send_away().wake(),

@@ -40,14 +40,14 @@ use core::cell::Cell;
 use core::ptr;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use fastrand::Rng;
 
 use super::cell::{AnyHandle, Granted, Kind, Spot, Taken, Waiting};
-use super::handle::Handle;
-use super::rights::{Attempt, Right};
-use super::shared::Until;
+use super::rights::{Attempt, Handle, Right};
+use super::shared::{Deadline, Until};
 use super::timer::sleep_until;
-use super::turn::{InTurn, in_turn};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
 use crate::engine::facade::clock;
 use crate::engine::facade::perturb;
@@ -139,7 +139,7 @@ pub(super) fn select_until<'a>(
     until: Until,
     biased: bool,
 ) -> Option<SelectedOperation<'a>> {
-    let mut limit = Limit::new(until);
+    let mut limit = Deadline::new(until);
     let operations = in_turn(operations, biased);
     loop {
         for operation in operations.clone() {
@@ -147,8 +147,9 @@ pub(super) fn select_until<'a>(
                 return Some(operation.selected(right));
             }
         }
-        if operations.is_empty() {
-            return limit.pass();
+        if operations.len() == 0 {
+            pass(&mut limit);
+            return None;
         }
         match round(&operations, Kind::Select, &mut limit) {
             Round::Ready(operation, Some(right)) => {
@@ -161,8 +162,8 @@ pub(super) fn select_until<'a>(
 }
 
 /// Does step 5.
-fn reconsider<'a>(
-    operations: InTurn<'_, 'a>,
+fn reconsider<'o, 'a: 'o>(
+    operations: impl InTurn<'o, 'a>,
     mut served: SelectedOperation<'a>,
 ) -> SelectedOperation<'a> {
     let can_be_exchanged = |right: &Right| served.handle.leaves_no_trace(right);
@@ -189,15 +190,16 @@ pub(super) fn ready_until(
     until: Until,
     biased: bool,
 ) -> Option<usize> {
-    let mut limit = Limit::new(until);
+    let mut limit = Deadline::new(until);
     let operations = in_turn(operations, biased);
     loop {
         let ready = |operation: &&Operation<'_>| operation.handle().is_ready();
         if let Some(operation) = operations.clone().find(ready) {
             return Some(operation.index);
         }
-        if operations.is_empty() {
-            return limit.pass();
+        if operations.len() == 0 {
+            pass(&mut limit);
+            return None;
         }
         match round(&operations, Kind::Observer, &mut limit) {
             Round::Ready(operation, _) => return Some(operation.index),
@@ -207,44 +209,11 @@ pub(super) fn ready_until(
     }
 }
 
-/// The time until which a select may wait.
-struct Limit {
-    until: Until,
-    deadline: Option<Instant>,
-    known: bool,
-}
-
-impl Limit {
-    fn new(until: Until) -> Limit {
-        Limit {
-            until,
-            deadline: None,
-            known: false,
-        }
-    }
-
-    fn deadline(&mut self) -> Option<Instant> {
-        if !self.known {
-            self.deadline = self.until.instant();
-            self.known = true;
-        }
-        self.deadline
-    }
-
-    fn is_over(&mut self) -> bool {
-        matches!(self.until, Until::Now)
-            || self
-                .deadline()
-                .is_some_and(|deadline| deadline <= Instant::now())
-    }
-
-    /// Waits until the time is up, since there is no operation. Without a limit it returns at once;
-    /// `select` panics then.
-    fn pass<R>(&mut self) -> Option<R> {
-        if !self.is_over() && self.deadline().is_some() {
-            sleep_until(self.deadline());
-        }
-        None
+/// Waits until the time is up, since there is no operation. Without a limit it returns at once; `select`
+/// panics then.
+fn pass(limit: &mut Deadline) {
+    if !limit.is_over() && limit.get().is_some() {
+        sleep_until(limit.get());
     }
 }
 
@@ -262,6 +231,43 @@ impl<'a> Operation<'a> {
     }
 }
 
+/// The operations in the order in which they are to be looked at. The order lies in the operations themselves.
+trait InTurn<'o, 'a: 'o>: ExactSizeIterator<Item = &'o Operation<'a>> + Clone {}
+impl<'o, 'a: 'o, I: ExactSizeIterator<Item = &'o Operation<'a>> + Clone> InTurn<'o, 'a> for I {}
+
+/// Puts the operations in order: as they were added if biased, otherwise shuffled (Fisher and Yates), so that
+/// no operation is preferred however often several are ready.
+fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> impl InTurn<'o, 'a> {
+    let operations: &'o [Operation<'a>] = operations;
+    for (position, operation) in operations.iter().enumerate() {
+        operation.turn.set(position);
+        if !biased && position > 0 {
+            let other = random(position + 1);
+            operation.turn.swap(&operations[other].turn);
+        }
+    }
+    let at = |operation: &'o Operation<'a>| &operations[operation.turn.get()];
+    operations.iter().map(at)
+}
+
+/// Returns a number below `limit`, from one sequence for each thread. (fastrand's own thread-local
+/// generator allocates at its first use.)
+fn random(limit: usize) -> usize {
+    thread_local! {
+        static STATE: Cell<u64> = const { Cell::new(0) };
+    }
+    let mut state = STATE.get();
+    if state == 0 {
+        // The address of the thread-local and the time of the first call differ from thread to
+        // thread.
+        state = STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now();
+    }
+    let mut generator = Rng::with_seed(state);
+    let number = generator.usize(..limit);
+    STATE.set(generator.get_seed());
+    number
+}
+
 /// The outcome of a round.
 enum Round<'o, 'a> {
     /// This operation is the result. An observer has no right to it.
@@ -272,7 +278,11 @@ enum Round<'o, 'a> {
 }
 
 /// Does steps 2 to 4.
-fn round<'o, 'a>(operations: &InTurn<'o, 'a>, kind: Kind, limit: &mut Limit) -> Round<'o, 'a> {
+fn round<'o, 'a>(
+    operations: &(impl InTurn<'o, 'a> + 'o),
+    kind: Kind,
+    limit: &mut Deadline,
+) -> Round<'o, 'a> {
     let is_over = limit.is_over();
     if is_over && operations.len() == 1 {
         // Step 1 was that moment.
@@ -282,7 +292,7 @@ fn round<'o, 'a>(operations: &InTurn<'o, 'a>, kind: Kind, limit: &mut Limit) -> 
         let mut queued = 0;
         let mut selected = None;
         let mut taken = false;
-        let mut earliest = limit.deadline();
+        let mut earliest = limit.get();
         for operation in operations.clone() {
             let entry = waiting.enter(&operation.spot);
             match operation.handle().attempt(Some(&entry)) {
@@ -325,7 +335,11 @@ fn round<'o, 'a>(operations: &InTurn<'o, 'a>, kind: Kind, limit: &mut Limit) -> 
 
 /// Reads the answer of the thread that took one of the spots. A select needs a right from it.
 #[inline(always)]
-fn outcome_of<'o, 'a>(taken: Taken, operations: &InTurn<'o, 'a>, kind: Kind) -> Round<'o, 'a> {
+fn outcome_of<'o, 'a>(
+    taken: Taken,
+    operations: &(impl InTurn<'o, 'a> + 'o),
+    kind: Kind,
+) -> Round<'o, 'a> {
     let mut all = operations.clone();
     let operation = all.find(|operation| taken.is_at(&operation.spot));
     let right = taken.granted.map(|granted| match granted {

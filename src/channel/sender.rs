@@ -6,10 +6,9 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-use super::cell::Entry;
 use super::cell::half::Half;
-use super::handle::Handle;
-use super::rights::{Attempt, Right};
+use super::cell::{Entry, Side};
+use super::rights::{Attempt, Handle, Right};
 use super::shared::{Failed, Until};
 use super::state::State;
 use super::{SendError, SendTimeoutError, TrySendError};
@@ -241,7 +240,7 @@ impl<T> Sender<T> {
 
 impl<T> Handle for Sender<T> {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
-        self.shared.attempt_send(entry)
+        self.shared.attempt(Side::Senders, entry)
     }
 
     fn leave(&self, entry: &Entry<'_, '_>) {
@@ -249,7 +248,7 @@ impl<T> Handle for Sender<T> {
     }
 
     fn give_back(&self, right: Right) {
-        self.shared.give_back_send(right);
+        self.shared.give_back(Side::Senders, right);
     }
 
     fn leaves_no_trace(&self, right: &Right) -> bool {
@@ -257,7 +256,7 @@ impl<T> Handle for Sender<T> {
     }
 
     fn is_ready(&self) -> bool {
-        self.shared.look(|state| state.can_send(None))
+        self.shared.look(|state| state.can(Side::Senders, None))
     }
 
     fn deadline(&self) -> Option<Instant> {

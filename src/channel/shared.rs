@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
 use super::state::{Refused, Spare, State, Take};
-use crate::engine::facade::clock;
 use crate::engine::facade::list::Chain;
 use crate::engine::facade::lock::{Guard, Lock};
 use crate::engine::facade::{self, PreemptionOff};
@@ -33,32 +32,10 @@ pub(super) enum Until {
     At(Instant),
 }
 
-impl Until {
-    /// Returns the instant at which the wait ends, or `None` if it never does.
-    pub(super) fn instant(self) -> Option<Instant> {
-        match self {
-            Until::Now => Some(Instant::now()),
-            Until::Never => None,
-            Until::After(duration) => Instant::now().checked_add(duration),
-            Until::At(when) => Some(when),
-        }
-    }
-
-    /// Returns the end of the wait in monotonic nanoseconds.
-    fn deadline(self) -> u64 {
-        match self {
-            Until::Now => 0,
-            Until::Never => clock::NEVER,
-            Until::After(duration) => clock::after(duration),
-            Until::At(when) => clock::at(when),
-        }
-    }
-}
-
 /// An [`Until`] that is converted once, when it is first needed.
 pub(super) struct Deadline {
     until: Until,
-    known: Option<u64>,
+    known: Option<Option<Instant>>,
 }
 
 impl Deadline {
@@ -66,9 +43,18 @@ impl Deadline {
         Deadline { until, known: None }
     }
 
-    /// Returns the end of the wait in monotonic nanoseconds.
-    pub(super) fn get(&mut self) -> u64 {
-        *self.known.get_or_insert_with(|| self.until.deadline())
+    /// Returns the instant at which the wait ends, or `None` if it never does.
+    pub(super) fn get(&mut self) -> Option<Instant> {
+        *self.known.get_or_insert_with(|| match self.until {
+            Until::Now => Some(Instant::now()),
+            Until::Never => None,
+            Until::After(duration) => Instant::now().checked_add(duration),
+            Until::At(when) => Some(when),
+        })
+    }
+
+    pub(super) fn is_over(&mut self) -> bool {
+        matches!(self.until, Until::Now) || self.get().is_some_and(|end| end <= Instant::now())
     }
 }
 

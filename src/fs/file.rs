@@ -2,19 +2,20 @@
 //!
 //! A call that uses the file's position is std's own, one system call that may block
 //! (`may_block`): all handles to the same open file share its position, and only the kernel
-//! keeps it right. Calls that are known to wait for a disk go through `driver::file`. `traits` has
-//! what a file can do by std's traits.
+//! keeps it right. Calls that are known to wait for a disk go through `driver::file`.
 
-mod traits;
-
+use std::fmt;
 use std::fs::{self, FileTimes, Metadata, Permissions, TryLockError};
-use std::io::{self, IsTerminal};
+use std::io::{self, IoSlice, IsTerminal, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::SystemTime;
 
-use super::OpenOptions;
 use crate::engine::facade::file::{self, Nature};
 use crate::engine::facade::may_block;
+use crate::io::macros::{descriptor, read_through, write_by_reference};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///
@@ -155,5 +156,194 @@ impl File {
     /// As [`std::fs::File::try_clone`].
     pub fn try_clone(&self) -> io::Result<File> {
         self.std.try_clone().map(File::from)
+    }
+}
+
+// ---- std's traits ----
+
+read_through!(&File, this => (&this.std), may_block);
+read_through!(File, this => (&*this));
+
+impl Write for &File {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        may_block(|| {
+            let done = (&self.std).write(buffer)?;
+            Ok(done + rest(&self.std, &buffer[done..]))
+        })
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        may_block(|| {
+            let mut skip = (&self.std).write_vectored(buffers)?;
+            let mut done = skip;
+            for buffer in buffers {
+                let left = &buffer[skip.min(buffer.len())..];
+                skip -= buffer.len() - left.len();
+                let more = rest(&self.std, left);
+                done += more;
+                if more < left.len() {
+                    break;
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    /// Does nothing, since nothing is buffered.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Goes on with a write that has brought some bytes, as far as it can, and returns how many more they are now. A
+/// preemption signal that was under way when the call began may have cut a pipe's short, where the kernel otherwise
+/// writes all or says why not.
+fn rest(mut file: &fs::File, mut buffer: &[u8]) -> usize {
+    let all = buffer.len();
+    while !buffer.is_empty() {
+        match file.write(buffer) {
+            Ok(count) if count != 0 => buffer = &buffer[count..],
+            _ => break,
+        }
+    }
+    all - buffer.len()
+}
+
+impl Seek for &File {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        may_block(|| (&self.std).seek(position))
+    }
+}
+
+write_by_reference!(File);
+
+impl Seek for File {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        (&*self).seek(position)
+    }
+}
+
+impl FileExt for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        file::read_at(&self.std, buffer, offset, &self.nature)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        file::write_at(&self.std, buffer, offset, &self.nature)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.std.fmt(f)
+    }
+}
+
+impl From<OwnedFd> for File {
+    fn from(fd: OwnedFd) -> File {
+        let (std, nature) = (fd.into(), Nature::new());
+        File { std, nature }
+    }
+}
+
+impl From<File> for OwnedFd {
+    fn from(file: File) -> OwnedFd {
+        file.std.into()
+    }
+}
+
+impl From<File> for Stdio {
+    fn from(file: File) -> Stdio {
+        file.std.into()
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.std.as_fd()
+    }
+}
+
+descriptor!(File, like fs::File);
+
+// ---- opening ----
+
+/// Options for opening a file, like [`std::fs::OpenOptions`].
+///
+/// std's trait `OpenOptionsExt` applies to it too.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::fs::OpenOptions;
+/// use std::io::ErrorKind;
+///
+/// # let directory = std::env::temp_dir().join(format!("greenthread-doc-options-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// let path = directory.join("log");
+/// let log = OpenOptions::new().append(true).create(true).open(&path)?;
+/// let error = OpenOptions::new().write(true).create_new(true).open(&path).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenOptions(fs::OpenOptions);
+
+/// Defines methods that call the method of std's options with the same name, and link to it.
+macro_rules! option {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[doc = concat!("\nAs [`std::fs::OpenOptions::", stringify!($name), "`].")]
+        pub fn $name(&mut self, $name: bool) -> &mut OpenOptions {
+            self.0.$name($name);
+            self
+        }
+    )*};
+}
+
+impl OpenOptions {
+    /// Creates options that are all off.
+    ///
+    /// As [`std::fs::OpenOptions::new`].
+    #[expect(clippy::new_without_default, reason = "as std")]
+    #[must_use]
+    pub fn new() -> OpenOptions {
+        OpenOptions(fs::OpenOptions::new())
+    }
+
+    option! {
+        /// Sets whether the file may be read.
+        read
+        /// Sets whether the file may be written.
+        write
+        /// Sets whether writes go to the end of the file.
+        append
+        /// Sets whether the file is emptied if it exists.
+        truncate
+        /// Sets whether the file is created if it does not exist.
+        create
+        /// Sets whether opening creates the file, and fails if the path exists already.
+        create_new
+    }
+
+    /// Opens the file at `path`.
+    ///
+    /// As [`std::fs::OpenOptions::open`]; blocks only the green thread.
+    pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
+        let path = path.as_ref();
+        may_block(|| self.0.open(path)).map(File::from)
+    }
+}
+
+impl OpenOptionsExt for OpenOptions {
+    fn mode(&mut self, mode: u32) -> &mut OpenOptions {
+        self.0.mode(mode);
+        self
+    }
+
+    fn custom_flags(&mut self, flags: i32) -> &mut OpenOptions {
+        self.0.custom_flags(flags);
+        self
     }
 }

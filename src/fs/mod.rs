@@ -28,8 +28,7 @@
 
 // | file | idea |
 // |---|---|
-// | `file` | an open file |
-// | `options` | opening a file |
+// | `file` | an open file, and how it is opened |
 // | `dir` | directories |
 // | here | the functions that take a path |
 //
@@ -39,7 +38,6 @@
 
 mod dir;
 mod file;
-mod options;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,8 +46,7 @@ use std::path::{Path, PathBuf};
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
 pub use self::dir::{DirBuilder, DirEntry, ReadDir};
-pub use self::file::File;
-pub use self::options::OpenOptions;
+pub use self::file::{File, OpenOptions};
 use crate::engine::facade::may_block;
 
 /// Functions that call std's function with the same name and arguments, and link to it.

@@ -1,29 +1,41 @@
-//! Implementations of `Read` and `Write` that use those of a reference.
+//! Implementations of `Read` and `Write` that use others, and of the conversions of what owns a descriptor.
 
-/// Implements `Read` for `$Type` by that of `&$Type`.
-macro_rules! read_by_reference {
-    ($($Type:ty),*) => {$(
+/// Implements `Read` for `$Type` by that of `$reader`, each call within `$within` if that is given.
+macro_rules! read_through {
+    ($Type:ty, $this:ident => $reader:expr) => {
+        $crate::io::macros::read_through!($Type, $this => $reader, $crate::io::macros::at_once);
+    };
+    ($Type:ty, $this:ident => $reader:expr, $within:expr) => {
         impl std::io::Read for $Type {
             fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-                (&*self).read(buffer)
+                let $this = self;
+                $within(|| $reader.read(buffer))
             }
 
             fn read_vectored(
                 &mut self,
                 buffers: &mut [std::io::IoSliceMut<'_>],
             ) -> std::io::Result<usize> {
-                (&*self).read_vectored(buffers)
+                let $this = self;
+                $within(|| $reader.read_vectored(buffers))
             }
 
             fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
-                (&*self).read_to_end(buffer)
+                let $this = self;
+                $within(|| $reader.read_to_end(buffer))
             }
 
             fn read_to_string(&mut self, buffer: &mut String) -> std::io::Result<usize> {
-                (&*self).read_to_string(buffer)
+                let $this = self;
+                $within(|| $reader.read_to_string(buffer))
+            }
+
+            fn read_exact(&mut self, buffer: &mut [u8]) -> std::io::Result<()> {
+                let $this = self;
+                $within(|| $reader.read_exact(buffer))
             }
         }
-    )*};
+    };
 }
 
 /// Implements `Write` for `$Type` by that of `&$Type`.
@@ -49,4 +61,40 @@ macro_rules! write_by_reference {
     )*};
 }
 
-pub(crate) use {read_by_reference, write_by_reference};
+/// What `read_through` has the calls within if nothing else is said.
+pub(crate) fn at_once<R>(call: impl FnOnce() -> R) -> R {
+    call()
+}
+
+/// The conversions of a type that owns a descriptor, made of those from and into `OwnedFd`; `$Std` is std's type.
+macro_rules! descriptor {
+    ($Type:ty, like $Std:ty) => {
+        impl From<$Std> for $Type {
+            fn from(std: $Std) -> $Type {
+                std::os::fd::OwnedFd::from(std).into()
+            }
+        }
+
+        impl From<$Type> for $Std {
+            fn from(this: $Type) -> $Std {
+                std::os::fd::OwnedFd::from(this).into()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $Type {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                std::os::fd::AsFd::as_fd(self).as_raw_fd()
+            }
+        }
+
+        impl std::os::fd::IntoRawFd for $Type {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                std::os::fd::OwnedFd::from(self).into_raw_fd()
+            }
+        }
+
+        $crate::engine::facade::calls::from_raw_fd!($Type);
+    };
+}
+
+pub(crate) use {descriptor, read_through, write_by_reference};

@@ -186,18 +186,6 @@ macro_rules! pipe_end {
             }
         }
 
-        impl From<$Std> for $Type {
-            fn from(std: $Std) -> $Type {
-                std::os::fd::OwnedFd::from(std).into()
-            }
-        }
-
-        impl From<$Type> for $Std {
-            fn from(end: $Type) -> $Std {
-                std::os::fd::OwnedFd::from(end).into()
-            }
-        }
-
         impl From<$Type> for std::process::Stdio {
             fn from(end: $Type) -> std::process::Stdio {
                 std::os::fd::OwnedFd::from(end).into()
@@ -210,23 +198,11 @@ macro_rules! pipe_end {
             }
         }
 
-        impl std::os::fd::AsRawFd for $Type {
-            fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                std::os::fd::AsFd::as_fd(self).as_raw_fd()
-            }
-        }
-
-        impl std::os::fd::IntoRawFd for $Type {
-            fn into_raw_fd(self) -> std::os::fd::RawFd {
-                std::os::fd::OwnedFd::from(self).into_raw_fd()
-            }
-        }
-
-        $crate::engine::facade::calls::from_raw_fd!($Type);
+        $crate::io::macros::descriptor!($Type, like $Std);
     };
     ($Type:ident, like $Std:ty, reads) => {
         $crate::io::pipe::pipe_end!(@conversions $Type, $Std);
-        $crate::io::macros::read_by_reference!($Type);
+        $crate::io::macros::read_through!($Type, this => (&*this));
 
         impl std::io::Read for &$Type {
             fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

@@ -4,9 +4,10 @@
 //! so it is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin`
 //! reads the same stream, and nothing is lost between the two.
 
-use std::io::{self, BufRead, IoSliceMut, IsTerminal, Lines, Read};
+use std::io::{self, BufRead, IsTerminal, Lines};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use super::macros::read_through;
 use crate::engine::facade::may_block;
 
 /// A handle to the standard input of the process, like [`std::io::Stdin`], created by [`stdin`].
@@ -155,51 +156,9 @@ impl StdinLock<'_> {
     }
 }
 
-impl Read for &Stdin {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.lock().read(buffer)
-    }
-
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.lock().read_vectored(buffers)
-    }
-
-    fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        self.lock().read_to_end(buffer)
-    }
-
-    fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
-        self.lock().read_to_string(buffer)
-    }
-
-    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        self.lock().read_exact(buffer)
-    }
-}
-
-super::macros::read_by_reference!(Stdin);
-
-impl Read for StdinLock<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        may_block(|| self.0.read(buffer))
-    }
-
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        may_block(|| self.0.read_vectored(buffers))
-    }
-
-    fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        may_block(|| self.0.read_to_end(buffer))
-    }
-
-    fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
-        may_block(|| self.0.read_to_string(buffer))
-    }
-
-    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        may_block(|| self.0.read_exact(buffer))
-    }
-}
+read_through!(&Stdin, this => this.lock());
+read_through!(Stdin, this => this.lock());
+read_through!(StdinLock<'_>, this => this.0, may_block);
 
 impl BufRead for StdinLock<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {

@@ -14,13 +14,14 @@
 //!    exist there may hold `accepting`, and its threads are kernel threads, which may block.
 
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
-use crate::engine::facade::calls::{self, AsStd, Std};
+use crate::engine::facade::calls;
 use crate::engine::facade::is_forked_child;
 use crate::engine::facade::uninterrupted;
 use crate::sync::Mutex;
@@ -48,22 +49,6 @@ impl Listener {
             socket: self.socket.try_clone()?,
             accepting: self.accepting.clone(),
         })
-    }
-
-    pub(crate) fn as_std<T: Std>(&self) -> AsStd<'_, T> {
-        self.socket.as_std()
-    }
-
-    pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.set_nonblocking(nonblocking)
-    }
-
-    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.socket.take_error()
-    }
-
-    pub(crate) fn close(&self) {
-        self.socket.close();
     }
 
     /// Returns the next item of the iterator over connections: `None` once the listener is closed,
@@ -99,6 +84,14 @@ impl Listener {
     fn has_connection(&self) -> bool {
         let question = || calls::poll(self.as_fd(), libc::POLLIN);
         !matches!(uninterrupted(question), Ok(false))
+    }
+}
+
+impl Deref for Listener {
+    type Target = Socket;
+
+    fn deref(&self) -> &Socket {
+        &self.socket
     }
 }
 

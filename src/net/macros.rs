@@ -122,19 +122,7 @@ macro_rules! socket_type {
             }
         }
 
-        impl AsRawFd for $Type {
-            fn as_raw_fd(&self) -> RawFd {
-                self.as_fd().as_raw_fd()
-            }
-        }
-
-        impl IntoRawFd for $Type {
-            fn into_raw_fd(self) -> RawFd {
-                OwnedFd::from(self).into_raw_fd()
-            }
-        }
-
-        $crate::engine::facade::calls::from_raw_fd!($Type);
+        $crate::io::macros::descriptor!($Type, like $Std);
 
         impl From<OwnedFd> for $Type {
             fn from(fd: OwnedFd) -> $Type {
@@ -160,17 +148,6 @@ macro_rules! socket_type {
             }
         }
 
-        impl From<$Std> for $Type {
-            fn from(socket: $Std) -> $Type {
-                OwnedFd::from(socket).into()
-            }
-        }
-
-        impl From<$Type> for $Std {
-            fn from(socket: $Type) -> $Std {
-                OwnedFd::from(socket).into()
-            }
-        }
     };
 }
 
@@ -375,7 +352,7 @@ macro_rules! stream {
             }
         }
 
-        $crate::io::macros::read_by_reference!($Type);
+        $crate::io::macros::read_through!($Type, this => (&*this));
         $crate::io::macros::write_by_reference!($Type);
     };
 }

@@ -1,21 +1,21 @@
 //! The data of locks, each with the protocol that decides which thread has it.
 //!
 //! This is the only file of `sync` with `unsafe` in it. The protocols (`raw_mutex`, `raw_rwlock`,
-//! `once`) know no data; here each is tied to some, and gives it out by a token or a reference that
+//! `once`) know no data; here each is tied to some, and gives it out by a guard or a reference that
 //! proves the hold:
 //!
 //! | cell | held by | gives |
 //! |---|---|---|
-//! | [`MutexCell`] | [`Held`] | `&T`, and `&mut T` for `&mut Held` |
-//! | [`RwCell`] | [`Reading`]; [`Writing`] | `&T`; as `Held` |
+//! | [`MutexCell`] | [`MutexGuard`] | `&T`, and `&mut T` for `&mut MutexGuard` |
+//! | [`RwCell`] | [`RwLockReadGuard`]; [`RwLockWriteGuard`] | `&T`; as `MutexGuard` |
 //! | [`OnceCell`] | the closure that runs; then no thread | `&mut` to the closure; then `&T` to all |
 //!
 //! Invariants:
-//! 1. Only this file reaches a cell's protocol. So it is locked as often as there are tokens, and
+//! 1. Only this file reaches a cell's protocol. So it is locked as often as there are guards, and
 //!    is not unlocked more often.
-//! 2. A token is made when the protocol has said yes, and gives the hold back when it is dropped.
+//! 2. A guard is made when the protocol has said yes, and gives the hold back when it is dropped.
 //!    It does not leave its thread. If a panic has begun meanwhile, it leaves poison. (If a
-//!    [`Held`]'s mutex is unlocked for a while, as by a condition variable, the token is borrowed
+//!    [`MutexGuard`]'s mutex is unlocked for a while, as by a condition variable, the guard is borrowed
 //!    uniquely meanwhile: no code looks at the data through it.)
 
 use core::cell::UnsafeCell;
@@ -37,7 +37,7 @@ pub(super) struct MutexCell<T: ?Sized> {
     data: UnsafeCell<T>,
 }
 
-// SAFETY: the data is reached through a token, and `raw` allows one at a time.
+// SAFETY: the data is reached through a guard, and `raw` allows one at a time.
 unsafe impl<T: ?Sized + Send> Send for MutexCell<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send> Sync for MutexCell<T> {}
@@ -45,15 +45,34 @@ unsafe impl<T: ?Sized + Send> Sync for MutexCell<T> {}
 impl<T: ?Sized> UnwindSafe for MutexCell<T> {}
 impl<T: ?Sized> RefUnwindSafe for MutexCell<T> {}
 
-/// The proof that this thread has locked the mutex.
-pub(super) struct Held<'a, T: ?Sized> {
+/// A guard that gives access to the data of a [`Mutex`] and unlocks the mutex when it is dropped.
+///
+/// It is made by [`Mutex::lock`] and its variants, and dereferences to the data. It cannot be sent
+/// to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::{Mutex, MutexGuard};
+///
+/// fn add(mut list: MutexGuard<'_, Vec<u32>>, number: u32) {
+///     list.push(number);
+/// } // the mutex is unlocked here
+///
+/// let list = Mutex::new(Vec::new());
+/// add(list.lock().unwrap(), 1);
+/// add(list.lock().unwrap(), 2);
+/// assert_eq!(*list.lock().unwrap(), [1, 2]);
+/// ```
+#[must_use = "if unused the Mutex will immediately unlock"]
+pub struct MutexGuard<'a, T: ?Sized> {
     cell: &'a MutexCell<T>,
     witness: Witness,
     not_send: PhantomData<*mut ()>,
 }
 
-// SAFETY: a shared token gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for Held<'_, T> {}
+// SAFETY: a shared guard gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> MutexCell<T> {
     const_fn! {
@@ -72,10 +91,10 @@ impl<T> MutexCell<T> {
 }
 
 impl<T: ?Sized> MutexCell<T> {
-    /// Makes the token of a thread that has just locked the mutex.
+    /// Makes the guard of a thread that has just locked the mutex.
     #[inline]
-    fn held(&self) -> Held<'_, T> {
-        Held {
+    fn held(&self) -> MutexGuard<'_, T> {
+        MutexGuard {
             cell: self,
             witness: Witness::new(),
             not_send: PhantomData,
@@ -83,19 +102,19 @@ impl<T: ?Sized> MutexCell<T> {
     }
 
     #[inline]
-    pub(super) fn lock(&self) -> Held<'_, T> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         // The call has no deadline, so it locks.
         self.raw.lock(None);
         self.held()
     }
 
     #[inline]
-    pub(super) fn try_lock(&self) -> Option<Held<'_, T>> {
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.try_lock().then(|| self.held())
     }
 
     /// Locks the mutex, waiting until `deadline` (monotonic nanoseconds) at the latest.
-    pub(super) fn lock_until(&self, deadline: u64) -> Option<Held<'_, T>> {
+    pub(super) fn lock_until(&self, deadline: u64) -> Option<MutexGuard<'_, T>> {
         self.raw.lock(Some(deadline)).then(|| self.held())
     }
 
@@ -114,7 +133,7 @@ impl<T: ?Sized> MutexCell<T> {
     }
 }
 
-impl<T: ?Sized> Held<'_, T> {
+impl<T: ?Sized> MutexGuard<'_, T> {
     #[inline]
     pub(super) fn is_poisoned(&self) -> bool {
         self.cell.raw.is_poisoned()
@@ -142,25 +161,25 @@ impl Unlock<'_> {
     }
 }
 
-impl<T: ?Sized> Deref for Held<'_, T> {
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the token is the proof that the mutex is locked.
+        // SAFETY: the guard is the proof that the mutex is locked.
         unsafe { &*self.cell.data.get() }
     }
 }
 
-impl<T: ?Sized> DerefMut for Held<'_, T> {
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the token is borrowed uniquely.
+        // SAFETY: as above, and the guard is borrowed uniquely.
         unsafe { &mut *self.cell.data.get() }
     }
 }
 
-impl<T: ?Sized> Drop for Held<'_, T> {
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.witness.has_seen_a_panic() {
@@ -185,25 +204,61 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for RwCell<T> {}
 impl<T: ?Sized> UnwindSafe for RwCell<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwCell<T> {}
 
-/// The proof that no thread writes. As std's guard it is a pointer to the data, so that the guard
-/// of a longer-lived type coerces to that of a shorter-lived one.
-pub(super) struct Reading<'a, T: ?Sized> {
+/// A guard that gives shared access to the data of an [`RwLock`](super::RwLock), and unlocks it
+/// when dropped.
+///
+/// It is made by [`RwLock::read`](super::RwLock::read) and its variants, and dereferences to the
+/// data. It cannot be sent to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::RwLock;
+///
+/// let lock = RwLock::new(vec![1, 2, 3]);
+/// let first = lock.read().unwrap();
+/// let second = lock.read().unwrap();
+/// assert_eq!(first.len() + second[0], 4);
+/// assert!(lock.try_write().is_err());
+/// drop((first, second));
+/// assert!(lock.try_write().is_ok());
+/// ```
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct RwLockReadGuard<'a, T: ?Sized> {
     data: NonNull<T>,
     raw: &'a RawRwLock,
 }
 
-// SAFETY: a shared token gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for Reading<'_, T> {}
+// SAFETY: a shared guard gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 
-/// The proof that no other thread holds the lock.
-pub(super) struct Writing<'a, T: ?Sized> {
+/// A guard that gives exclusive access to the data of an [`RwLock`](super::RwLock), and unlocks it
+/// when dropped.
+///
+/// It is made by [`RwLock::write`](super::RwLock::write) and its variants, and dereferences to the
+/// data. It cannot be sent to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::RwLock;
+///
+/// let lock = RwLock::new(vec![1, 2, 3]);
+/// let mut writer = lock.write().unwrap();
+/// writer.push(4);
+/// assert!(lock.try_read().is_err());
+/// drop(writer);
+/// assert_eq!(lock.read().unwrap().len(), 4);
+/// ```
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
     cell: &'a RwCell<T>,
     witness: Witness,
     not_send: PhantomData<*mut ()>,
 }
 
-// SAFETY: a shared token gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for Writing<'_, T> {}
+// SAFETY: a shared guard gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwCell<T> {
     const_fn! {
@@ -222,20 +277,20 @@ impl<T> RwCell<T> {
 }
 
 impl<T: ?Sized> RwCell<T> {
-    /// Makes the token of a thread that has just begun to read.
+    /// Makes the guard of a thread that has just begun to read.
     #[inline]
-    fn reading(&self) -> Reading<'_, T> {
-        Reading {
+    fn reading(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard {
             // SAFETY: the pointer is the address of a field.
             data: unsafe { NonNull::new_unchecked(self.data.get()) },
             raw: &self.raw,
         }
     }
 
-    /// Makes the token of a thread that has just begun to write.
+    /// Makes the guard of a thread that has just begun to write.
     #[inline]
-    fn writing(&self) -> Writing<'_, T> {
-        Writing {
+    fn writing(&self) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard {
             cell: self,
             witness: Witness::new(),
             not_send: PhantomData,
@@ -243,36 +298,36 @@ impl<T: ?Sized> RwCell<T> {
     }
 
     #[inline]
-    pub(super) fn read(&self) -> Reading<'_, T> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, T> {
         // The call has no deadline, so it locks.
         self.raw.read(None);
         self.reading()
     }
 
     #[inline]
-    pub(super) fn try_read(&self) -> Option<Reading<'_, T>> {
+    pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.try_read().then(|| self.reading())
     }
 
     /// Locks for reading, waiting until `deadline` (monotonic nanoseconds) at the latest.
-    pub(super) fn read_until(&self, deadline: u64) -> Option<Reading<'_, T>> {
+    pub(super) fn read_until(&self, deadline: u64) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.read(Some(deadline)).then(|| self.reading())
     }
 
     #[inline]
-    pub(super) fn write(&self) -> Writing<'_, T> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, T> {
         // The call has no deadline, so it locks.
         self.raw.write(None);
         self.writing()
     }
 
     #[inline]
-    pub(super) fn try_write(&self) -> Option<Writing<'_, T>> {
+    pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.try_write().then(|| self.writing())
     }
 
     /// Locks for writing, waiting until `deadline` (monotonic nanoseconds) at the latest.
-    pub(super) fn write_until(&self, deadline: u64) -> Option<Writing<'_, T>> {
+    pub(super) fn write_until(&self, deadline: u64) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.write(Some(deadline)).then(|| self.writing())
     }
 
@@ -291,52 +346,69 @@ impl<T: ?Sized> RwCell<T> {
     }
 }
 
-impl<'a, T: ?Sized> Writing<'a, T> {
-    /// Turns the hold into a reader's, and lets others read.
-    pub(super) fn downgrade(self) -> Reading<'a, T> {
-        let cell = self.cell;
-        mem::forget(self);
+impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    /// Turns a write guard into a read guard, without letting another writer in between.
+    ///
+    /// Readers that wait in front of the first waiting writer enter as well.
+    ///
+    /// This is an associated function: write `RwLockWriteGuard::downgrade(guard)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let mut writer = lock.write().unwrap();
+    /// *writer = 2;
+    /// let reader = RwLockWriteGuard::downgrade(writer);
+    /// assert_eq!(*reader, 2);
+    /// assert_eq!(*lock.read().unwrap(), 2);
+    /// ```
+    pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
+        let cell = s.cell;
+        mem::forget(s);
         cell.raw.downgrade();
         cell.reading()
     }
 }
 
-impl<T: ?Sized> Deref for Reading<'_, T> {
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the token is the proof that no thread writes.
+        // SAFETY: the guard is the proof that no thread writes.
         unsafe { self.data.as_ref() }
     }
 }
 
-impl<T: ?Sized> Deref for Writing<'_, T> {
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the token is the proof that no other thread holds the lock.
+        // SAFETY: the guard is the proof that no other thread holds the lock.
         unsafe { &*self.cell.data.get() }
     }
 }
 
-impl<T: ?Sized> DerefMut for Writing<'_, T> {
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the token is borrowed uniquely.
+        // SAFETY: as above, and the guard is borrowed uniquely.
         unsafe { &mut *self.cell.data.get() }
     }
 }
 
-impl<T: ?Sized> Drop for Reading<'_, T> {
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.raw.unlock_read();
     }
 }
 
-impl<T: ?Sized> Drop for Writing<'_, T> {
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.witness.has_seen_a_panic() {

@@ -68,7 +68,7 @@
 // | `barrier`, `wait_group` | a count and a queue; the last thread wakes all |
 // | `semaphore` | permits, first come, first served |
 // | `once` | a closure runs once; `once_lock` and `lazy_lock` put data in it |
-// | `cell` | the data of locks, and the tokens that give access to it; all of the locks' `unsafe` |
+// | `cell` | the data of locks, and the guards that give access to it; all of the locks' `unsafe` |
 // | `poison` | a panic under a lock is reported to the threads that lock it later |
 // | `mpsc` | std's view of the channels |
 

@@ -2,12 +2,12 @@
 //! data.
 
 use core::fmt;
-use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
-use super::cell::{Held, MutexCell, Unlock};
+use super::cell::MutexCell;
+pub use super::cell::MutexGuard;
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::facade::atomic::const_fn;
 use crate::engine::facade::clock;
@@ -55,30 +55,6 @@ pub struct Mutex<T: ?Sized> {
 // Poisoning reports that a panic may have left the data inconsistent.
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
-
-/// A guard that gives access to the data of a [`Mutex`] and unlocks the mutex when it is dropped.
-///
-/// It is made by [`Mutex::lock`] and its variants, and dereferences to the data. It cannot be sent
-/// to another thread.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::{Mutex, MutexGuard};
-///
-/// fn add(mut list: MutexGuard<'_, Vec<u32>>, number: u32) {
-///     list.push(number);
-/// } // the mutex is unlocked here
-///
-/// let list = Mutex::new(Vec::new());
-/// add(list.lock().unwrap(), 1);
-/// add(list.lock().unwrap(), 2);
-/// assert_eq!(*list.lock().unwrap(), [1, 2]);
-/// ```
-#[must_use = "if unused the Mutex will immediately unlock"]
-pub struct MutexGuard<'a, T: ?Sized> {
-    held: Held<'a, T>,
-}
 
 impl<T> Mutex<T> {
     const_fn! {
@@ -143,7 +119,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        MutexGuard::new(self.cell.lock())
+        self.guard(self.cell.lock())
     }
 
     /// Locks the mutex if that is possible without blocking.
@@ -167,10 +143,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        match self.cell.try_lock() {
-            Some(held) => Ok(MutexGuard::new(held)?),
-            None => Err(TryLockError::WouldBlock),
-        }
+        poison::tried(self.cell.try_lock().map(|guard| self.guard(guard)))
     }
 
     /// Locks the mutex, blocking the current thread for no longer than `timeout`.
@@ -224,11 +197,14 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn lock_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<MutexGuard<'_, T>> {
-        let held = self.cell.try_lock();
-        match held.or_else(|| self.cell.lock_until(deadline())) {
-            Some(held) => Ok(MutexGuard::new(held)?),
-            None => Err(TryLockError::WouldBlock),
-        }
+        let guard = self.cell.try_lock();
+        let guard = guard.or_else(|| self.cell.lock_until(deadline()));
+        poison::tried(guard.map(|guard| self.guard(guard)))
+    }
+
+    #[inline]
+    fn guard<'a>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        poison::checked(self.is_poisoned(), guard)
     }
 
     /// Returns `true` if a thread has panicked while it held the mutex.
@@ -327,39 +303,6 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
         };
         d.field("poisoned", &self.is_poisoned());
         d.finish_non_exhaustive()
-    }
-}
-
-impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// Makes a guard for a caller that has just locked the mutex.
-    #[inline]
-    fn new(held: Held<'a, T>) -> LockResult<MutexGuard<'a, T>> {
-        poison::checked(held.is_poisoned(), MutexGuard { held })
-    }
-
-    /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
-    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
-        self.held.unlocked(wait)
-    }
-
-    pub(super) fn is_poisoned(&self) -> bool {
-        self.held.is_poisoned()
-    }
-}
-
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.held
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.held
     }
 }
 

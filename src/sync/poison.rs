@@ -34,3 +34,9 @@ pub(super) fn checked<G>(poisoned: bool, guard: G) -> LockResult<G> {
         Ok(guard)
     }
 }
+
+/// The answer of a method that may have to give up.
+#[inline]
+pub(super) fn tried<G>(guard: Option<LockResult<G>>) -> TryLockResult<G> {
+    Ok(guard.ok_or(TryLockError::WouldBlock)??)
+}

@@ -3,15 +3,13 @@
 //!
 //! Only writers poison: a reader that panics has changed nothing.
 
-mod guard;
-
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
-pub use self::guard::{RwLockReadGuard, RwLockWriteGuard};
-use super::cell::{Reading, RwCell, Writing};
+use super::cell::RwCell;
+pub use super::cell::{RwLockReadGuard, RwLockWriteGuard};
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::facade::clock;
 
@@ -126,7 +124,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.read_guard(self.cell.read())
+        self.guard(self.cell.read())
     }
 
     /// Locks for reading if that is possible without blocking.
@@ -152,10 +150,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        match self.cell.try_read() {
-            Some(held) => Ok(self.read_guard(held)?),
-            None => Err(TryLockError::WouldBlock),
-        }
+        poison::tried(self.cell.try_read().map(|guard| self.guard(guard)))
     }
 
     /// Locks for reading, blocking the current thread for no longer than `timeout`.
@@ -213,11 +208,9 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn read_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        let held = self.cell.try_read();
-        match held.or_else(|| self.cell.read_until(deadline())) {
-            Some(held) => Ok(self.read_guard(held)?),
-            None => Err(TryLockError::WouldBlock),
-        }
+        let guard = self.cell.try_read();
+        let guard = guard.or_else(|| self.cell.read_until(deadline()));
+        poison::tried(guard.map(|guard| self.guard(guard)))
     }
 
     /// Locks for writing, blocking the current thread while other threads read or write.
@@ -244,7 +237,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        self.write_guard(self.cell.write())
+        self.guard(self.cell.write())
     }
 
     /// Locks for writing if that is possible without blocking.
@@ -267,10 +260,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        match self.cell.try_write() {
-            Some(held) => Ok(self.write_guard(held)?),
-            None => Err(TryLockError::WouldBlock),
-        }
+        poison::tried(self.cell.try_write().map(|guard| self.guard(guard)))
     }
 
     /// Locks for writing, blocking the current thread for no longer than `timeout`.
@@ -321,23 +311,15 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn write_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        let held = self.cell.try_write();
-        match held.or_else(|| self.cell.write_until(deadline())) {
-            Some(held) => Ok(self.write_guard(held)?),
-            None => Err(TryLockError::WouldBlock),
-        }
+        let guard = self.cell.try_write();
+        let guard = guard.or_else(|| self.cell.write_until(deadline()));
+        poison::tried(guard.map(|guard| self.guard(guard)))
     }
 
     /// Makes a guard for a caller that has just locked for reading.
     #[inline]
-    fn read_guard<'a>(&self, reading: Reading<'a, T>) -> LockResult<RwLockReadGuard<'a, T>> {
-        poison::checked(self.is_poisoned(), RwLockReadGuard { reading })
-    }
-
-    /// Makes a guard for a caller that has just locked for writing.
-    #[inline]
-    fn write_guard<'a>(&self, writing: Writing<'a, T>) -> LockResult<RwLockWriteGuard<'a, T>> {
-        poison::checked(self.is_poisoned(), RwLockWriteGuard { writing })
+    fn guard<G>(&self, guard: G) -> LockResult<G> {
+        poison::checked(self.is_poisoned(), guard)
     }
 
     /// Returns `true` if a thread has panicked while it held the lock for writing.
@@ -436,5 +418,29 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
         };
         d.field("poisoned", &self.is_poisoned());
         d.finish_non_exhaustive()
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }

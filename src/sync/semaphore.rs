@@ -1,18 +1,46 @@
-//! [`Semaphore`]: the ways to take permits, on a [`Count`].
+//! [`Semaphore`]: the ways to take permits, the guards that hold them, and the [`Count`] that both are made on.
 //!
-//! `count` has the protocol, `permit` the guards.
-
-mod count;
-mod permit;
+//! # The protocol
+//!
+//! It is a count of permits, and a queue of threads that wait for them.
+//!
+//! The state is one word, `permits × 2 + QUEUED`. `QUEUED` means that a thread may be in the queue.
+//!
+//! | thread | finds | does |
+//! |---|---|---|
+//! | taker of n | n permits, not `QUEUED` | takes them |
+//! | taker | else | sets `QUEUED` in one step with seeing that, queues |
+//! | giver of n | not `QUEUED` | adds n, done |
+//! | giver of n | `QUEUED` | adds n, then `pass_on` |
+//! | taker that timed out | | `pass_on`: the threads behind it may want fewer permits |
+//! | `pass_on` | permits enough for the first in the queue | takes them for it, wakes it; again |
+//! | `pass_on` | else | sets or clears `QUEUED` as the queue is |
+//!
+//! The queue is served strictly in order: else many small requests would starve a big one.
+//!
+//! Invariants:
+//! 1. While no thread holds the list: if a thread is in the queue, `QUEUED` is set. The thread that
+//!    queues sets it and `pass_on` clears it, both with the list in hand.
+//! 2. While `QUEUED` is set only `pass_on` takes permits. So it can take the permits that it saw.
+//! 3. No wake-up is lost: a giver sees `QUEUED` in the step that adds the permits, or comes before
+//!    the step that set it, which then saw the permits. And `pass_on` leaves only in a step in
+//!    which the permits are still too few for the first.
+//!
+//! Orderings: giving is Release, taking Acquire; permits handed over are published by the wake-up.
 
 use core::fmt;
+use core::mem::offset_of;
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use self::count::Count;
-pub use self::permit::{OwnedSemaphorePermit, SemaphorePermit};
-use crate::engine::facade::clock;
+use crate::engine::facade::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use crate::engine::facade::list::Chain;
+use crate::engine::facade::queue::{Position, WaitQueue, Waited};
+use crate::engine::facade::{WaitKind, WaitReason, clock, perturb, word};
 
 /// A counter of permits, which limits how many threads do something at a time.
 ///
@@ -333,4 +361,292 @@ impl fmt::Debug for Semaphore {
             .field("permits", &self.available_permits())
             .finish_non_exhaustive()
     }
+}
+
+/// A guard that holds permits of a [`Semaphore`] and gives them back when it is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::Semaphore;
+///
+/// let semaphore = Semaphore::new(2);
+/// let permit = semaphore.acquire();
+/// assert_eq!(semaphore.available_permits(), 1);
+/// drop(permit);
+/// assert_eq!(semaphore.available_permits(), 2);
+/// ```
+#[must_use = "if unused the permits are given back at once"]
+#[derive(Debug)]
+pub struct SemaphorePermit<'a> {
+    semaphore: &'a Semaphore,
+    permits: usize,
+}
+
+/// A guard that holds permits of a [`Semaphore`] in an [`Arc`] and gives them back when it is
+/// dropped.
+///
+/// The guard borrows nothing, so it can be moved into a thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::{Arc, Semaphore};
+///
+/// let semaphore = Arc::new(Semaphore::new(2));
+/// let threads: Vec<_> = (0..10)
+///     .map(|_| {
+///         let permit = semaphore.clone().acquire_owned();
+///         greenthread::spawn(move || drop(permit))
+///     })
+///     .collect();
+/// for thread in threads {
+///     thread.join().unwrap();
+/// }
+/// assert_eq!(semaphore.available_permits(), 2);
+/// ```
+#[must_use = "if unused the permits are given back at once"]
+#[derive(Debug)]
+pub struct OwnedSemaphorePermit {
+    semaphore: Arc<Semaphore>,
+    permits: usize,
+}
+
+impl<'a> SemaphorePermit<'a> {
+    /// Makes a guard for `permits` permits that the caller has just taken.
+    fn new(semaphore: &'a Semaphore, permits: usize) -> SemaphorePermit<'a> {
+        SemaphorePermit { semaphore, permits }
+    }
+
+    /// Returns the number of permits that this guard holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(5);
+    /// assert_eq!(semaphore.acquire_many(3).num_permits(), 3);
+    /// ```
+    pub fn num_permits(&self) -> usize {
+        self.permits
+    }
+
+    /// Drops the guard without giving its permits back.
+    ///
+    /// From then on the semaphore has that many fewer permits. [`Semaphore::add_permits`] adds new
+    /// ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(2);
+    /// semaphore.acquire().forget();
+    /// assert_eq!(semaphore.available_permits(), 1);
+    /// ```
+    pub fn forget(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl OwnedSemaphorePermit {
+    /// Makes a guard for `permits` permits that the caller has just taken.
+    fn new(semaphore: Arc<Semaphore>, permits: usize) -> OwnedSemaphorePermit {
+        OwnedSemaphorePermit { semaphore, permits }
+    }
+
+    /// Returns the number of permits that this guard holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(5));
+    /// assert_eq!(semaphore.acquire_many_owned(3).num_permits(), 3);
+    /// ```
+    pub fn num_permits(&self) -> usize {
+        self.permits
+    }
+
+    /// Returns the semaphore from which the permits were taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(1));
+    /// let permit = semaphore.clone().acquire_owned();
+    /// assert!(Arc::ptr_eq(permit.semaphore(), &semaphore));
+    /// ```
+    pub fn semaphore(&self) -> &Arc<Semaphore> {
+        &self.semaphore
+    }
+
+    /// Drops the guard without giving its permits back.
+    ///
+    /// From then on the semaphore has that many fewer permits. [`Semaphore::add_permits`] adds new
+    /// ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(2));
+    /// semaphore.clone().acquire_owned().forget();
+    /// assert_eq!(semaphore.available_permits(), 1);
+    /// ```
+    pub fn forget(mut self) {
+        self.permits = 0;
+    }
+}
+
+impl Drop for SemaphorePermit<'_> {
+    fn drop(&mut self) {
+        self.semaphore.add_permits(self.permits);
+    }
+}
+
+impl Drop for OwnedSemaphorePermit {
+    fn drop(&mut self) {
+        self.semaphore.add_permits(self.permits);
+    }
+}
+
+const QUEUED: usize = 1;
+const PERMIT: usize = 2;
+
+/// The permits of a semaphore that no thread has taken, and the threads that wait for them.
+struct Count {
+    state: AtomicUsize,
+    queue: WaitQueue,
+}
+
+/// For reports.
+static SEMAPHORE: WaitKind = WaitKind::inside("semaphore", |address, facts| {
+    if let Some(state) = word::read(address + offset_of!(Count, state)) {
+        facts.number("permits", (state / PERMIT) as u64);
+    }
+});
+
+impl Count {
+    /// The largest number of permits that the word can hold.
+    const MAX: usize = usize::MAX / PERMIT;
+
+    const fn new(permits: usize) -> Count {
+        assert!(
+            permits <= Count::MAX,
+            "a Semaphore cannot have more than usize::MAX / 2 permits"
+        );
+        Count {
+            state: AtomicUsize::new(permits * PERMIT),
+            queue: WaitQueue::new(0),
+        }
+    }
+
+    /// Returns the number of permits that are there now.
+    #[inline]
+    fn permits(&self) -> usize {
+        self.state.load(Relaxed) / PERMIT
+    }
+
+    /// Adds `n` permits, and serves the queue if a thread may be in it.
+    #[inline]
+    fn give(&self, n: usize) {
+        // Release: pairs with the Acquire in `try_take` and `pass_on`.
+        let before = self.state.fetch_update(Release, Relaxed, |state| {
+            let (permits, most) = (state / PERMIT, Count::MAX);
+            assert!(
+                n <= most - permits,
+                "a Semaphore with {permits} permits cannot get {n} more: {most} are the most"
+            );
+            Some(state + n * PERMIT)
+        });
+        if before.is_ok_and(|state| state & QUEUED != 0) {
+            self.pass_on();
+        }
+    }
+
+    /// Takes `n` permits if there are enough and no thread waits.
+    #[inline]
+    fn try_take(&self, n: usize) -> bool {
+        let less = |state| suffices(state, n).then(|| state - n * PERMIT);
+        // Acquire: pairs with the Release in `give`.
+        self.state.fetch_update(Acquire, Relaxed, less).is_ok()
+    }
+
+    /// Takes `n` permits, waiting until `deadline` (monotonic nanoseconds) if there is one. Returns
+    /// `false` if the time is up.
+    fn take(&self, n: usize, deadline: Option<u64>) -> bool {
+        while !self.try_take(n) {
+            let waited = self.queue.wait(
+                WaitReason::new(&SEMAPHORE, self),
+                Position::Back,
+                n,
+                deadline,
+                |flags| {
+                    let queued = |state| {
+                        perturb::point("semaphore: queueing");
+                        (!suffices(state, n)).then_some(state | QUEUED)
+                    };
+                    let queued = self.state.fetch_update(Relaxed, Relaxed, queued);
+                    queued.is_ok().then_some(flags)
+                },
+            );
+            match waited {
+                Waited::Woken(_) => return true,
+                Waited::Refused => {}
+                Waited::TimedOut => {
+                    self.pass_on();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Serves the queue as far as the permits suffice; see the header.
+    #[cold]
+    fn pass_on(&self) {
+        let mut served = Chain::new();
+        let mut locked = self.queue.lock();
+        loop {
+            let state = self.state.load(Relaxed);
+            perturb::point("semaphore: passing on");
+            if let Some(first) = locked.pop_if(0, |n| n <= state / PERMIT) {
+                // Acquire: as in `try_take`, in the other's name.
+                let taken = first.node().tag.get() * PERMIT;
+                self.state.fetch_sub(taken, Acquire);
+                served.push(first);
+                if served.is_long() {
+                    drop(locked);
+                    served.wake();
+                    served = Chain::new();
+                    locked = self.queue.lock();
+                }
+                continue;
+            }
+            let to = match locked.first_tag() {
+                Some(_) => state | QUEUED,
+                None => state & !QUEUED,
+            };
+            if self
+                .state
+                .compare_exchange_weak(state, to, Relaxed, Relaxed)
+                .is_ok()
+            {
+                break;
+            }
+        }
+        drop(locked);
+        served.wake();
+    }
+}
+
+fn suffices(state: usize, n: usize) -> bool {
+    state & QUEUED == 0 && n <= state / PERMIT
 }

@@ -101,13 +101,8 @@ const CHANNEL: &[&str] = &[
     "channel/cell/half.rs",
     "channel/cell/select.rs",
     "channel/error.rs",
-    "channel/error/receive.rs",
-    "channel/error/select.rs",
-    "channel/error/send.rs",
-    "channel/handle.rs",
     "channel/iter.rs",
     "channel/receiver.rs",
-    "channel/report.rs",
     RIGHTS,
     "channel/select.rs",
     SELECTING,
@@ -115,7 +110,6 @@ const CHANNEL: &[&str] = &[
     SHARED,
     STATE,
     "channel/timer.rs",
-    "channel/turn.rs",
     LETTERS,
 ];
 

@@ -6,9 +6,8 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr;
 
-use super::{AnyPlain, Kind, Outcome};
-use crate::channel::handle::Handle;
-use crate::channel::report::SELECT;
+use super::{AnyPlain, Kind, Outcome, SELECT};
+use crate::channel::rights::Handle;
 use crate::engine::facade::claim::{self, Claimed, Node, Wait};
 use crate::engine::facade::{WaitReason, die};
 
