@@ -95,7 +95,7 @@ pub(crate) fn taken_by_one() {
 /// The thread that is gone gave its place back, and one with its number takes it again; another one looks at it meanwhile.
 pub(crate) fn taken_again_by_another() {
     crate::check(Some(3), || {
-        let world = World::new(2);
+        let world = World::new(4);
         let places = [world.take(1), world.take(4)];
         let other = thread::spawn(|| {
             let place = world.take(2);
@@ -103,12 +103,12 @@ pub(crate) fn taken_again_by_another() {
         });
         world.give_back(places[0], 1);
         world.is_gone(1, true);
-        world.give_back(places[1], 4);
         world.is_gone(1, false);
         let place = world.take(1);
         world.check(place, 1);
         other.join().unwrap();
         world.check(place, 1);
+        world.check(places[1], 4);
     });
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn taken_beside_two_changes() {
 /// The threads of a place write to it one after the other; one of them is gone without a word.
 pub(crate) fn handed_on() {
     crate::check(Some(3), || {
-        let world = World::new(2);
+        let world = World::new(4);
         let other = thread::spawn(|| {
             let place = world.take(1);
             world.give_back(place, 1);
