@@ -56,8 +56,10 @@ pub(crate) use super::sched::locked::for_good;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(interposes)]
 pub(crate) use super::sched::pthreads::Who;
+#[cfg(green)]
+pub(crate) use super::sched::spawner::HELPER_STACK;
 #[cfg(any(green, feature = "observe"))]
-pub(crate) use super::sched::spawner::{HELPER_STACK, OBSERVER_STACK, spawn_helper};
+pub(crate) use super::sched::spawner::{OBSERVER_STACK, spawn_helper};
 #[cfg(interposes)]
 pub(crate) use super::sched::unload::unloaded_by;
 #[cfg(green)]

@@ -7,9 +7,10 @@ use loom::thread;
 
 use crate::atomic::{
     AtomicBool, Cell,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Release, SeqCst},
+    fence,
 };
-use crate::sched::places::{Place, Places};
+use crate::inspect::places::{Place, Places};
 
 struct World {
     places: Places,
@@ -39,8 +40,10 @@ impl World {
         }))
     }
 
-    /// The kernel's answer is never out of date, as a load's might be. Acquire: what the thread has done.
+    /// The kernel's answer is never out of date, as a load's might be: a thread that has taken a place exists. Acquire: what
+    /// the thread has done.
     fn has_gone(&self, thread: i32) -> bool {
+        fence(SeqCst); // partner: in `is_gone`
         let gone = &self.gone[thread as usize];
         gone.compare_exchange(true, true, Acquire, Acquire).is_ok()
     }
@@ -71,6 +74,7 @@ impl World {
     /// Release: what it has done.
     fn is_gone(&self, thread: i32, gone: bool) {
         self.gone[thread as usize].store(gone, Release);
+        fence(SeqCst); // partner: in `has_gone`
     }
 }
 

@@ -99,14 +99,14 @@ pub(crate) mod locked {
     pub(crate) fn unlock() {}
 }
 
-pub(crate) mod helper {
+pub(crate) mod spawner {
     use std::io;
 
     use crate::engine::inspect::kernel::KernelThread;
 
     pub(crate) const OBSERVER_STACK: usize = 2 << 20;
 
-    pub(crate) fn spawn(
+    pub(crate) fn spawn_helper(
         name: &str,
         stack_size: usize,
         work: Box<dyn FnOnce() + Send>,
