@@ -79,12 +79,6 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::perturb;",
     ),
     (
-        PLACES,
-        &["the places"],
-        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
-        use crate::engine::sys::perturb;",
-    ),
-    (
         CENSUS,
         &["how many live"],
         "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, const_fn, fence};

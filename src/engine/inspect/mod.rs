@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `threads` | a snapshot of one thread, and whether it is still true |
-//! | `kernel` | records of kernel threads that park as green threads do; a word that tells the reporter when threads become quiet |
+//! | `kernel`, `places` | records of kernel threads that park as green threads do; whose record is whose; a word that tells the reporter when threads become quiet |
 //! | `workers` | all threads; which thread each processor and each worker runs now |
 //! | `hold` | holding a thread that runs for some microseconds, so that its stack can be read |
 //! | `reason` | why a thread waits: it is stored where the thread parks |
@@ -19,6 +19,7 @@ pub(crate) mod epoch;
 #[cfg(green)]
 pub(crate) mod hold;
 pub(crate) mod kernel;
+pub(crate) mod places;
 pub(crate) mod reason;
 #[cfg(green)]
 pub(crate) mod threads;

@@ -275,7 +275,7 @@ impl Idlers {
     /// is better woken than the one that watches for events.
     fn pop_spare(&mut self) -> Option<&'static Worker> {
         let worker = self.spares.pop()?;
-        if self.processors.top().is_none() || !worker.parker.is_collecting() {
+        if self.processors.iter().next().is_none() || !worker.parker.is_collecting() {
             return Some(worker);
         }
         let second = self.spares.pop();
@@ -485,7 +485,7 @@ impl Cluster {
 
     /// Sends a sleeper to collect events.
     pub(super) fn send_to_watch(&'static self) {
-        let spare = self.idlers.lock().spares.top();
+        let spare = self.idlers.lock().spares.iter().next();
         match spare {
             // The worker's record stays, even if the worker has left the list meanwhile.
             Some(worker) => worker.parker.poke(),

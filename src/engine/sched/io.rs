@@ -15,8 +15,8 @@
 //! A worker that has the turn and gets up gives it back and does not wake another for it: it first
 //! runs the threads that the events made ready, and then the next look finds all later events at
 //! once. Only if that takes long does the monitor send a sleeper to watch
-//! ([`Cluster::see_to_events`]); if nobody sleeps and a processor is blocked in the kernel, it
-//! takes that one ([`Cluster::needs_a_watch`]). A processor that has found events does not wake
+//! ([`see_to_events`]); if nobody sleeps and a processor is blocked in the kernel, it
+//! takes that one (`monitor`). A processor that has found events does not wake
 //! others to help, either, before it is plain that it cannot keep up.
 //!
 //! *Looking for a while takes no CPU from anybody.* The thread that sends the next event, or receives
@@ -154,7 +154,7 @@ impl Drop for Turn {
 }
 
 /// How long nobody has looked for events that can come.
-fn unseen(now: u64) -> u64 {
+pub(super) fn unseen(now: u64) -> u64 {
     match is_in_use() && !TAKEN.load(Relaxed) {
         true => now.saturating_sub(ASKED.load(Relaxed)),
         false => 0,
@@ -331,34 +331,26 @@ pub(super) fn settle(run: &mut RunLoop, ready: Fifo, slept: u64) {
     }
 }
 
-impl Cluster {
-    /// Whether a processor that is blocked in the kernel is needed for events: no other processor
-    /// looks for events, and none sleeps that could be told to.
-    pub(super) fn needs_a_watch(&self, now: u64) -> bool {
-        self.idle.sleeping() == 0 && unseen(now) >= LATE
+/// The monitor's part. True: the monitor must look again soon, for the turn is free, or may be free at
+/// any time.
+pub(super) fn see_to_events(cluster: &'static Cluster, now: u64) -> bool {
+    if !is_in_use() {
+        return false;
     }
-
-    /// The monitor's part. True: it must look again soon, for the turn is free, or may be free at
-    /// any time.
-    pub(super) fn see_to_events(&'static self, now: u64) -> bool {
-        if !is_in_use() {
-            return false;
+    let unseen = unseen(now);
+    if unseen >= LATE {
+        for processor in cluster.processors() {
+            processor.attention.store(true, Relaxed);
         }
-        let unseen = unseen(now);
-        if unseen >= LATE {
-            for processor in self.processors() {
-                processor.attention.store(true, Relaxed);
-            }
-            if self.idle.sleeping() != 0 {
-                self.send_to_watch();
-            }
-            // Nobody looks, or there is no worker to send.
-            if unseen >= LONGEST_TICK
-                && let Some(turn) = turn()
-            {
-                pass_on(turn.collect(Some(0)));
-            }
+        if cluster.idle.sleeping() != 0 {
+            cluster.send_to_watch();
         }
-        true
+        // Nobody looks, or there is no worker to send.
+        if unseen >= LONGEST_TICK
+            && let Some(turn) = turn()
+        {
+            pass_on(turn.collect(Some(0)));
+        }
     }
+    true
 }

@@ -145,8 +145,9 @@ impl<T: Linked> Lifo<T> {
         self.len
     }
 
-    pub(super) fn top(&self) -> Option<&'static T> {
-        self.top.get()
+    /// The records, the top one first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'static T> {
+        core::iter::successors(self.top.get(), |record| record.below().get())
     }
 
     pub(super) fn push(&mut self, record: &'static T) {

@@ -181,7 +181,7 @@ impl Monitor {
             cluster.notify();
         }
         self.at_shortage();
-        if cluster.see_to_events(self.now) {
+        if io::see_to_events(cluster, self.now) {
             self.look_by(self.now + SOON);
         }
         // An event calls for the next look soon; without events, looks become rare.
@@ -210,7 +210,7 @@ impl Monitor {
             let sleeps = cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
                 && !io::is_unwatched()
-                && !cluster.is_short()
+                && !is_short(cluster)
                 && cluster.deferred.is_empty();
             if sleeps {
                 // While the monitor sleeps nobody else asks.
@@ -315,7 +315,9 @@ impl Monitor {
             processor.attention.store(true, Ordering::Relaxed);
         }
         if self.is_blocked(worker, green, seen) {
-            let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
+            // No other processor looks for events, and none sleeps that could be sent to look.
+            let is_unwatched = self.cluster.idle.sleeping() == 0 && io::unseen(self.now) >= LATE;
+            let is_missed = self.waiting || is_surplus || is_unwatched;
             let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 let doing = self.observer.doing(worker.thread());
@@ -540,7 +542,7 @@ impl Monitor {
 
     /// Looks whether a worker is missing, and evicts threads if that has lasted.
     fn at_shortage(&mut self) {
-        if !self.cluster.is_short() {
+        if !is_short(self.cluster) {
             self.evict_at = NEVER;
             return;
         }
@@ -566,13 +568,11 @@ impl Monitor {
     }
 }
 
-impl Cluster {
-    /// Whether there is something to run, a processor for it, and no worker.
-    pub(super) fn is_short(&self) -> bool {
-        self.idle.sleeping() != 0
-            && (self.has_work() || timers::any_due(self))
-            && self.spare_count() == 0
-    }
+/// Whether there is something to run, a processor for it, and no worker.
+pub(super) fn is_short(cluster: &Cluster) -> bool {
+    cluster.idle.sleeping() != 0
+        && (cluster.has_work() || timers::any_due(cluster))
+        && cluster.spare_count() == 0
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use crate::engine::inspect::kernel::{KernelThread, quiet};
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
-use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, start, switch, worker};
+use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, monitor, start, switch, worker};
 use crate::engine::stack::List;
 use crate::engine::stack::reclaim::{self, Looks};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
@@ -123,7 +123,7 @@ fn work(cluster: &'static Cluster) {
     let mut asks_again = false;
     let mut looks = Looks::new();
     let mut failures = 0;
-    let mut quota_at = clock::now();
+    let mut quota_at = clock::now() + QUOTA / 2;
     let spawner = &cluster.spawner;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let look_at = looks.see_to(|now| {
@@ -162,14 +162,12 @@ fn work(cluster: &'static Cluster) {
 /// Takes the stacks of an idle processor, if one has some.
 fn idle_stacks(cluster: &Cluster) -> Option<List> {
     cluster.spawner.is_asked.store(false, Ordering::Relaxed);
-    let mut stacks = None;
-    cluster.idlers.lock().processors.take_out(|processor| {
+    let idlers = cluster.idlers.lock();
+    idlers.processors.iter().find_map(|processor| {
         // SAFETY: nobody owns a processor that lies in the list, and this has the list's lock.
         let mut processor = unsafe { Owned::assume(processor) };
-        stacks = stacks.take().or_else(|| processor.own().stacks.take());
-        false
-    });
-    stacks
+        processor.own().stacks.take()
+    })
 }
 
 /// The cluster has ended, and its stacks are in the common lists: another cluster's spawner looks
@@ -291,7 +289,7 @@ pub(super) unsafe fn bare(
 /// Reports, once, that there has been a shortage for a while, for the reason `why`.
 fn report_shortage(cluster: &Cluster, why: Refusal) {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
-    if cluster.is_short() {
+    if monitor::is_short(cluster) {
         say_once(
             &IS_MADE,
             format_args!(

@@ -15,11 +15,13 @@
 //! Invariant: a caller without a seat has its kernel thread's thread pointer, or is a green thread with preemption off. The
 //! worker's current thread, if there is one, tells the first two callers apart.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, compiler_fence};
 use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::sched::{Cluster, Green, current};
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::{die, statics::AtomicStatic};
 
 pub(crate) struct UserPolicy {
     policy: &'static dyn Policy,
@@ -43,17 +45,16 @@ impl UserPolicy {
     fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
         let cluster = self.cluster.load(Ordering::Relaxed);
         let owner = cluster.map(|cluster| &cluster.processor(seat.index()).worker);
-        let worker = owner.and_then(|owner| owner.load(Ordering::Relaxed));
-        match worker {
+        let Some(worker) = owner.and_then(|owner| owner.load(Ordering::Relaxed)) else {
             // A thread that has just taken the processor in hand is no worker, or has its own thread pointer.
-            None => self.call(call),
-            Some(worker) => match worker.running() {
-                None => {
-                    worker.use_native_tls();
-                    self.call(call)
-                }
-                Some(green) => self.away(green, worker.own_thread_pointer(), call),
-            },
+            return self.call(call);
+        };
+        match worker.running() {
+            Some(green) => self.call_from(green, call),
+            None => {
+                worker.use_native_tls();
+                self.call(call)
+            }
         }
     }
 
@@ -65,17 +66,16 @@ impl UserPolicy {
         let _off = current::preemption_off();
         match current::green() {
             None => self.call(call),
-            Some(green) => self.away(green, green.worker().own_thread_pointer(), call),
+            Some(green) => self.call_from(green, call),
         }
     }
 
-    /// The caller runs on `green`'s stack, with preemption off, on the kernel thread whose own
-    /// thread pointer is `native`.
+    /// The caller runs on `green`'s stack, with preemption off.
     #[inline(never)]
-    fn away<R>(&self, green: &Green, native: *mut u8, call: impl FnOnce(&dyn Policy) -> R) -> R {
+    fn call_from<R>(&self, green: &Green, call: impl FnOnce(&dyn Policy) -> R) -> R {
         // SAFETY: with preemption off the thread stays on this kernel thread; the code between the
         // two writes was written for any thread, and finds the kernel thread's thread-locals.
-        unsafe { arch::set_thread_pointer(native) };
+        unsafe { arch::set_thread_pointer(green.worker().own_thread_pointer()) };
         // Here and below, for the compiler: nothing of the call moves past a change of the pointer.
         compiler_fence(Ordering::SeqCst);
         let result = self.call(call);
@@ -88,22 +88,14 @@ impl UserPolicy {
     /// A thread can run in its own cluster only.
     fn check(&self, thread: &Ready) {
         if !self.cluster.is(thread.green().cluster(), Ordering::Relaxed) {
-            crate::engine::sys::die("a policy has handed out a thread of another runtime");
+            die("a policy has handed out a thread of another runtime");
         }
     }
 
     #[inline(never)]
     fn call<R>(&self, call: impl FnOnce(&dyn Policy) -> R) -> R {
-        struct Unwinding;
-        impl Drop for Unwinding {
-            fn drop(&mut self) {
-                crate::engine::sys::die("a policy has panicked");
-            }
-        }
-        let unwinding = Unwinding;
-        let result = call(self.policy);
-        core::mem::forget(unwinding);
-        result
+        let called = catch_unwind(AssertUnwindSafe(|| call(self.policy)));
+        called.unwrap_or_else(|_| die("a policy has panicked"))
     }
 }
 

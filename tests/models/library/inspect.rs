@@ -1,5 +1,7 @@
 //! Stands in for the library's `inspect`: its protocol files.
 
+#[path = "../../../src/engine/inspect/places.rs"]
+pub(crate) mod places;
 #[path = "../../../src/engine/inspect/reason.rs"]
 pub(crate) mod reason;
 #[path = "../../../src/engine/inspect/threads.rs"]

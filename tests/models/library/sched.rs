@@ -16,9 +16,6 @@ pub(crate) mod park {
 }
 #[path = "../../../src/engine/sched/parker.rs"]
 pub(crate) mod parker;
-pub(crate) mod places {
-    include!(concat!(env!("OUT_DIR"), "/parts/kernel.rs"));
-}
 pub(crate) mod processor {
     include!(concat!(env!("OUT_DIR"), "/parts/processor.rs"));
 }
