@@ -81,7 +81,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         CENSUS,
         &["how many live"],
-        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, const_fn, fence};
+        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, fence};
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (
@@ -94,7 +94,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         SWITCH,
         &["to a thread and back"],
         "use crate::engine::arch::{self, FloatControl};
-        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn, fence};
+        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
         use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, handlers, locked};
         use crate::engine::sched::{lend_cache, take_cache};

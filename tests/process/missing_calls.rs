@@ -231,7 +231,7 @@ fn no_barrier_from_now_on() {
     const NAME: &str = "missing_calls::no_barrier_from_now_on";
     let Some(case) = child_case(NAME) else {
         let is_kernel = !green();
-        for case in ["hand-off", "dump", "resize", "shutdown"] {
+        for case in ["hand-off", "dump", "shutdown"] {
             let _w = watchdog(NAME);
             let out = child(NAME, case);
             if is_kernel {
@@ -246,12 +246,7 @@ fn no_barrier_from_now_on() {
         }
         return;
     };
-    // This policy has a table that is replaced when there are more processors.
-    let runtime = Runtime::builder()
-        .processors(2)
-        .policy_named("relaxed-fifo")
-        .build()
-        .unwrap();
+    let runtime = Runtime::builder().processors(2).build().unwrap();
     runtime.spawn(|| ()).join().unwrap();
     let filter = Filter::new().refuse(SYS_membarrier, EPERM);
     assert!(filter.impose(), "no filter can be had");
@@ -270,7 +265,6 @@ fn no_barrier_from_now_on() {
             drop(writer);
         }
         "dump" => drop(observe::dump()),
-        "resize" => drop(runtime.set_processors(3)),
         _ => runtime.shutdown(),
     }
     eprintln!("{case} goes on");
