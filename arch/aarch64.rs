@@ -2,8 +2,8 @@
 //! the registers.
 //!
 //! `frame` is an interrupted thread's stack and registers, `trampoline` the code that it is sent through,
-//! `float` is the control of floating-point numbers, `guarded` are accesses that may fault, `switch` goes from
-//! one stack to another, `vfork` is libc's function of that name.
+//! `float` is the control of floating-point numbers, `guarded` are accesses that may fault, `naked` the bodies of functions
+//! with libc's names, `switch` goes from one stack to another.
 //!
 //! *Branch protection.* Each function here that is written in assembly begins with a landing pad (`bti`,
 //! which older processors take for a hint), so a program may have all its code guarded. A return address
@@ -22,19 +22,18 @@
 mod float;
 mod frame;
 pub(crate) mod guarded;
+mod naked;
 mod switch;
 mod trampoline;
-mod unwinding;
-mod vfork;
 
 pub(crate) use float::FloatControl;
-pub(crate) use frame::Frame;
-pub(crate) use switch::{fresh_stack, switch};
-pub(crate) use unwinding::{call_around, jump_where};
-pub(crate) use vfork::vfork;
+pub(super) use frame::Context;
+pub(crate) use naked::{call_around, jump_where, vfork};
+pub(super) use switch::at_bottom;
+pub(crate) use switch::switch;
 
+use super::{auxiliary, has_shadow_stack};
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The thread pointer: the address behind the running thread's control block.
 #[inline(always)]
@@ -55,52 +54,25 @@ pub(crate) fn thread_pointer() -> *mut u8 {
 /// the other thread.
 #[inline(always)]
 pub(crate) unsafe fn set_thread_pointer(pointer: *mut u8) {
-    // SAFETY: the caller's promise; user code may always write it.
+    // SAFETY: the block is alive and this thread's alone; user code may always write the register.
     unsafe { asm!("msr tpidr_el0, {}", in(reg) pointer, options(nostack, preserves_flags)) };
 }
 
 /// Whether stacks can be switched here; if not, why not.
 pub(crate) fn supported() -> Result<(), &'static str> {
     const PR_GET_SHADOW_STACK_STATUS: usize = 74;
-    let mut status = 0_u64;
-    let arguments = [
-        PR_GET_SHADOW_STACK_STATUS,
-        &raw mut status as usize,
-        0,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: writes one word, or fails where the kernel does not know it.
-    let failed = unsafe { syscall(libc::SYS_prctl, arguments) };
-    match failed == 0 && status & 1 != 0 {
+    match has_shadow_stack(libc::SYS_prctl, PR_GET_SHADOW_STACK_STATUS) {
         true => Err("shadow stacks (GCS) are on"),
         false => Ok(()),
     }
-}
-
-/// An entry of the auxiliary vector, in which the kernel tells a program about the machine; 0 if there
-/// is none of that kind.
-pub(crate) fn auxiliary(kind: u64) -> u64 {
-    // SAFETY: reads the vector, which does not change.
-    unsafe { libc::getauxval(kind) }
 }
 
 /// The largest pages that a kernel may have been built for.
 pub(crate) const LARGEST_PAGE: usize = 64 << 10;
 
 /// Bytes of a page: 4, 16 or 64 KiB, as the kernel was built.
-#[inline]
 pub(crate) fn page_size() -> usize {
-    static SIZE: AtomicUsize = AtomicUsize::new(0);
-    match SIZE.load(Relaxed) {
-        0 => {
-            let size = auxiliary(libc::AT_PAGESZ) as usize;
-            SIZE.store(size, Relaxed);
-            size
-        }
-        size => size,
-    }
+    auxiliary(libc::AT_PAGESZ) as usize
 }
 
 /// Reads a word of a stack, of whatever frame: a sanitizer that checks all accesses is not asked.
@@ -110,7 +82,7 @@ pub(crate) fn page_size() -> usize {
 #[inline(always)]
 pub(crate) unsafe fn stack_word(address: usize) -> usize {
     let word;
-    // SAFETY: the caller's promise.
+    // SAFETY: the word is mapped.
     unsafe {
         asm!("ldr {}, [{}]", lateout(reg) word, in(reg) address, options(nostack, readonly, preserves_flags))
     };

@@ -1,5 +1,5 @@
 //! Says whether the target can have green threads: `cfg(green)`. Elsewhere every thread is a kernel
-//! thread, on std alone (`src/engine/elsewhere`). With `--cfg greenthread_portable`, or with
+//! thread, on std alone (`src/elsewhere`). With `--cfg greenthread_portable`, or with
 //! GREENTHREAD_ELSEWHERE in the environment (nothing that the crate depends on is compiled again), that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
 //!
@@ -9,7 +9,7 @@
 //! `cfg(asan)`, `cfg(tsan)`: the crate is built with AddressSanitizer or ThreadSanitizer, and tells it of green threads.
 //!
 //! `cfg(interposes)`: the crate has functions with libc's names (`src/libc`), those without which green threads are not sound
-//! (`sys::names`). A sanitizer has functions with these names too, by
+//! (`sys::libraries`). A sanitizer has functions with these names too, by
 //! which it learns what a program does, and one program has room for one of each. So they are its own where every
 //! thread is a kernel thread for its sake: with any sanitizer but those two (`src/engine/sys/sanitizer.rs`).
 //!
@@ -26,60 +26,59 @@
 use std::env::{var, var_os};
 
 fn main() {
-    println!("cargo::rustc-check-cfg=cfg(green)");
     println!("cargo::rerun-if-changed=arch/build.rs");
-    println!("cargo::rerun-if-env-changed=GREENTHREAD_ELSEWHERE");
     let sanitizers = var("CARGO_CFG_SANITIZE").unwrap_or_default();
     let sanitizes = |name| sanitizers.split(',').any(|one| one == name);
-    println!("cargo::rustc-check-cfg=cfg(sanitized)");
+    set("sanitized", !sanitizers.is_empty());
     println!("cargo::rustc-check-cfg=cfg(sanitized, values(\"address\", \"leak\", \"thread\"))");
     for sanitizer in sanitizers.split(',').filter(|name| !name.is_empty()) {
-        println!("cargo::rustc-cfg=sanitized");
         println!("cargo::rustc-cfg=sanitized={sanitizer:?}");
     }
+
     let is = |key: &str, value: &str| var(key).is_ok_and(|found| found == value);
+    let is_elsewhere = has_variable("GREENTHREAD_ELSEWHERE");
+    let is_x86_64 = is("CARGO_CFG_TARGET_ARCH", "x86_64");
     let has_green_threads = is("CARGO_CFG_TARGET_OS", "linux")
-        && ["x86_64", "aarch64"]
-            .iter()
-            .any(|arch| is("CARGO_CFG_TARGET_ARCH", arch))
+        && (is_x86_64 || is("CARGO_CFG_TARGET_ARCH", "aarch64"))
         && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
         && is("CARGO_CFG_TARGET_ENDIAN", "little")
         && is("CARGO_CFG_TARGET_ENV", "gnu")
         && var_os("CARGO_CFG_GREENTHREAD_PORTABLE").is_none()
-        && var_os("GREENTHREAD_ELSEWHERE").is_none()
+        && !is_elsewhere
         && var_os("CARGO_CFG_MIRI").is_none()
         && !sanitizes("memory");
-    if has_green_threads {
-        println!("cargo::rustc-cfg=green");
-    }
-    println!("cargo::rustc-check-cfg=cfg(asan, tsan)");
-    let mut is_told = false;
-    for (sanitizer, cfg) in [("address", "asan"), ("thread", "tsan")] {
-        let has_alone = is("CARGO_CFG_SANITIZE", sanitizer);
-        if has_green_threads && has_alone && is("CARGO_CFG_TARGET_ARCH", "x86_64") {
-            println!("cargo::rustc-cfg={cfg}");
-            is_told = true;
-        }
-    }
+    set("green", has_green_threads);
+    let is_told = |sanitizer| has_green_threads && is_x86_64 && sanitizers == sanitizer;
+    set("asan", is_told("address"));
+    set("tsan", is_told("thread"));
+
     // Functions with libc's names reach the program's calls where the linker has a choice.
-    println!("cargo::rustc-check-cfg=cfg(interposes)");
-    println!("cargo::rustc-check-cfg=cfg(hooks)");
     let is_static = var("CARGO_CFG_TARGET_FEATURE")
         .is_ok_and(|all| all.split(',').any(|one| one == "crt-static"));
-    let interposes = has_green_threads && !is_static && (is_told || sanitizers.is_empty());
-    if interposes {
-        println!("cargo::rustc-cfg=interposes");
-    }
-    println!("cargo::rustc-check-cfg=cfg(answers)");
+    let is_seen = sanitizers.is_empty() || is_told("address") || is_told("thread");
+    let interposes = has_green_threads && !is_static && is_seen;
     let answers = interposes && !sanitizes("thread");
-    if answers {
-        println!("cargo::rustc-cfg=answers");
-    }
-    if answers && var_os("CARGO_FEATURE_UNMODIFIED").is_some() {
-        println!("cargo::rustc-cfg=hooks");
-    }
-    println!("cargo::rerun-if-env-changed=GREENTHREAD_PERTURB");
-    if var_os("GREENTHREAD_PERTURB").is_some() {
+    set("interposes", interposes);
+    set("answers", answers);
+    set(
+        "hooks",
+        answers && var_os("CARGO_FEATURE_UNMODIFIED").is_some(),
+    );
+    if has_variable("GREENTHREAD_PERTURB") {
         println!("cargo::rustc-cfg=greenthread_perturb");
     }
+}
+
+/// Sets `cfg(name)` if `is_so`.
+fn set(name: &str, is_so: bool) {
+    println!("cargo::rustc-check-cfg=cfg({name})");
+    if is_so {
+        println!("cargo::rustc-cfg={name}");
+    }
+}
+
+/// Whether the environment has the variable, now and whenever that changes.
+fn has_variable(name: &str) -> bool {
+    println!("cargo::rerun-if-env-changed={name}");
+    var_os(name).is_some()
 }

@@ -26,7 +26,67 @@
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
+#[cfg(target_arch = "aarch64")]
+use aarch64::{Context, at_bottom};
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
+#[cfg(target_arch = "x86_64")]
+use x86_64::{Context, at_bottom};
+
+/// An entry of the auxiliary vector, in which the kernel tells a program about the machine; 0 if there
+/// is none of that kind.
+pub(crate) fn auxiliary(kind: u64) -> u64 {
+    // SAFETY: reads the vector, which does not change.
+    unsafe { libc::getauxval(kind) }
+}
+
+/// Whether the processor keeps return addresses on a shadow stack, which does not follow a switch of stacks. The kernel
+/// answers `call` with this `question`.
+fn has_shadow_stack(call: i64, question: usize) -> bool {
+    let mut status = 0_u64;
+    let arguments = [question, &raw mut status as usize, 0, 0, 0, 0];
+    // SAFETY: the call writes one word, or fails where the kernel does not know the question.
+    let failed = unsafe { syscall(call, arguments) };
+    failed == 0 && status & 1 != 0
+}
+
+/// What a guarded access returns that has faulted: more than any 32-bit word.
+const FAULT: u64 = u64::MAX;
+
+/// An interrupted thread's registers, as a signal handler was given them.
+pub(crate) struct Frame<'a>(&'a mut Context);
+
+impl<'a> Frame<'a> {
+    /// The frame behind a signal handler's third argument.
+    ///
+    /// # Safety
+    /// `context` is that argument, and the handler has not returned.
+    pub(crate) unsafe fn new(context: *mut libc::c_void) -> Frame<'a> {
+        // SAFETY: the kernel's record of the thread, which only the handler touches until it returns.
+        Frame(unsafe { &mut *context.cast() })
+    }
+
+    /// The signal mask of the interrupted thread.
+    pub(crate) fn mask(&self) -> u64 {
+        self.0.mask
+    }
+}
+
+/// Prepares a stack for the first switch to it, which calls `function(argument)`. Returns the stack pointer to go on
+/// at.
+///
+/// # Safety
+/// `top` is the end of a stack that nobody uses, aligned to 16 bytes. `function` may be called there with the argument.
+pub(crate) unsafe fn fresh_stack(
+    top: usize,
+    function: unsafe extern "C" fn(*mut ()) -> !,
+    argument: *mut (),
+) -> usize {
+    let words = at_bottom(function as *const () as usize, argument as usize);
+    let place = (top as *mut [usize; 4]).wrapping_sub(1);
+    // SAFETY: the uppermost words of a stack that nobody uses.
+    unsafe { place.write(words) };
+    place as usize
+}

@@ -1,23 +1,24 @@
 //! x86-64: the thread pointer is the FS base, and XSAVE saves the extended state.
 //!
 //! `frame` is an interrupted thread's stack and registers, `float` is the control of floating-point numbers,
-//! `guarded` are accesses that may fault, `switch` goes from one stack to another, `vfork` is libc's function of
-//! that name.
+//! `guarded` are accesses that may fault, `naked` the bodies of functions with libc's names, `switch` goes from one stack
+//! to another.
 
 mod float;
 mod frame;
 pub(crate) mod guarded;
+mod naked;
 mod switch;
-mod unwinding;
-mod vfork;
 
 pub(crate) use float::FloatControl;
-pub(crate) use frame::Frame;
-pub(crate) use switch::{fresh_stack, switch};
-pub(crate) use unwinding::{call_around, jump_where};
-pub(crate) use vfork::vfork;
+pub(super) use frame::Context;
+pub(crate) use naked::{call_around, jump_where, vfork};
+pub(super) use switch::at_bottom;
+pub(crate) use switch::switch;
 
+use super::{auxiliary, has_shadow_stack};
 use core::arch::asm;
+use core::arch::x86_64::{__cpuid, __rdtscp, _MM_HINT_T0, _mm_prefetch, _rdtsc};
 
 /// The thread pointer: the address of the running thread's control block.
 #[inline(always)]
@@ -36,7 +37,7 @@ pub(crate) fn thread_pointer() -> *mut u8 {
 /// other thread.
 #[inline(always)]
 pub(crate) unsafe fn set_thread_pointer(pointer: *mut u8) {
-    // SAFETY: the caller's promise; `supported` has seen that user code may execute it.
+    // SAFETY: the block is alive and this thread's alone; `supported` has seen that user code may execute it.
     unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
 }
 
@@ -50,21 +51,12 @@ pub(crate) fn supported() -> Result<(), &'static str> {
     if !std::is_x86_feature_detected!("xsave") {
         return Err("the processor has no XSAVE");
     }
-    if has_shadow_stack() {
+    const ARCH_SHSTK_STATUS: usize = 0x5005;
+    if has_shadow_stack(libc::SYS_arch_prctl, ARCH_SHSTK_STATUS) {
         return Err("shadow stacks are on");
     }
     frame::measure_state();
     Ok(())
-}
-
-/// Shadow stacks (Intel CET) do not follow a switch of stacks.
-fn has_shadow_stack() -> bool {
-    const ARCH_SHSTK_STATUS: usize = 0x5005;
-    let mut status = 0u64;
-    let arguments = [ARCH_SHSTK_STATUS, &raw mut status as usize, 0, 0, 0, 0];
-    // SAFETY: writes one word, or fails where the kernel does not know it.
-    let failed = unsafe { syscall(libc::SYS_arch_prctl, arguments) };
-    failed == 0 && status & 1 != 0
 }
 
 /// The largest pages that a kernel may have been built for.
@@ -82,13 +74,6 @@ pub(crate) fn plain_address(address: usize) -> usize {
     address
 }
 
-/// An entry of the auxiliary vector, in which the kernel tells a program about the machine; 0 if there
-/// is none of that kind.
-pub(crate) fn auxiliary(kind: u64) -> u64 {
-    // SAFETY: reads the vector, which does not change.
-    unsafe { libc::getauxval(kind) }
-}
-
 /// Reads a word of a stack, of whatever frame: a sanitizer that checks all accesses is not asked.
 ///
 /// # Safety
@@ -96,7 +81,7 @@ pub(crate) fn auxiliary(kind: u64) -> u64 {
 #[inline(always)]
 pub(crate) unsafe fn stack_word(address: usize) -> usize {
     let word;
-    // SAFETY: the caller's promise.
+    // SAFETY: the word is mapped.
     unsafe {
         asm!("mov {}, [{}]", lateout(reg) word, in(reg) address, options(nostack, readonly, preserves_flags))
     };
@@ -126,9 +111,7 @@ pub(crate) unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     // SAFETY: a hint: it reads nothing and never faults.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast())
-    };
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
 /// A clock that only orders: cheap, never going back on one CPU, and with the others' as far as the
@@ -136,15 +119,14 @@ pub(crate) fn prefetch(address: *const u8) {
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: reads a register; every x86-64 has it.
-    unsafe { core::arch::x86_64::_rdtsc() }
+    unsafe { _rdtsc() }
 }
 
 /// Whether [`cpu`] knows.
 pub(crate) fn tells_cpu() -> bool {
     const EXTENDED: u32 = 0x8000_0001;
     const RDTSCP: u32 = 1 << 27;
-    core::arch::x86_64::__cpuid(0x8000_0000).eax >= EXTENDED
-        && core::arch::x86_64::__cpuid(EXTENDED).edx & RDTSCP != 0
+    __cpuid(0x8000_0000).eax >= EXTENDED && __cpuid(EXTENDED).edx & RDTSCP != 0
 }
 
 /// The CPU that this runs on, or did a moment ago. Only where [`tells_cpu`].
@@ -153,6 +135,6 @@ pub(crate) fn cpu() -> usize {
     const NUMBER: u32 = (1 << 12) - 1;
     let mut register = 0;
     // SAFETY: writes to a valid word; the caller has asked whether the instruction is there.
-    unsafe { core::arch::x86_64::__rdtscp(&mut register) };
+    unsafe { __rdtscp(&mut register) };
     (register & NUMBER) as usize
 }

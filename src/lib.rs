@@ -26,6 +26,9 @@
 pub mod channel;
 pub mod coroutine;
 pub mod dataflow;
+#[cfg(not(green))]
+#[allow(unsafe_code, reason = "a record that there is none of")]
+mod elsewhere;
 mod engine;
 #[cfg(green)]
 pub mod fs;
@@ -55,9 +58,9 @@ pub mod thread;
 pub mod time;
 
 #[cfg(all(not(green), feature = "net"))]
-pub use crate::engine::elsewhere::net;
+pub use crate::elsewhere::net;
 #[cfg(not(green))]
-pub use crate::engine::elsewhere::signal;
+pub use crate::elsewhere::signal;
 #[cfg(not(green))]
 pub use std::{fs, io, os, process};
 

@@ -80,7 +80,7 @@ use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
 use crate::engine::facade::atomic::{AtomicU64, Ordering};
 use crate::engine::facade::signal::{self as kernel, Mask, bit};
 use crate::engine::facade::{
-    HELPER_STACK, handler, handlers, is_forked_child, names, spawn_helper,
+    HELPER_STACK, handler, handlers, is_forked_child, libraries, spawn_helper,
 };
 use crate::sync::Mutex;
 
@@ -322,7 +322,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     }
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
-        names::stay_loaded(); // the forwarder does, and the handlers
+        libraries::stay_loaded(); // the forwarder does, and the handlers
         spawn_helper("greenthread-signals", HELPER_STACK, Box::new(forward))?;
         state.has_forwarder = true;
     }

@@ -6,7 +6,7 @@ use core::arch::asm;
 /// bits of FPCR, which a call preserves; FPSR, which notes events, it need not preserve. Kept
 /// in 19 bits; a process begins with none of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FloatControl(u32);
+pub(crate) struct FloatControl(pub(crate) u32);
 
 /// The parts of FPCR that mean something: where each begins, how many bits it has, and where it is kept.
 const PARTS: [(u32, u32, u32); 3] = [
@@ -18,14 +18,6 @@ const PARTS: [(u32, u32, u32); 3] = [
 impl FloatControl {
     /// As a process begins.
     pub(crate) const DEFAULT: FloatControl = FloatControl(0);
-
-    pub(crate) fn difference(self) -> u32 {
-        self.0
-    }
-
-    pub(crate) fn with_difference(difference: u32) -> FloatControl {
-        FloatControl(difference)
-    }
 
     /// The control in force on this kernel thread.
     #[inline(always)]
@@ -66,7 +58,7 @@ mod tests {
     fn every_control_bit_is_kept() {
         for bit in (0..3).chain(8..16).chain(19..27) {
             let packed = FloatControl::packed(1 << bit);
-            assert!(packed != FloatControl::DEFAULT && packed.difference() < 1 << 23);
+            assert!(packed != FloatControl::DEFAULT && packed.0 < 1 << 23);
             assert_eq!(packed.unpacked(), 1 << bit);
         }
     }

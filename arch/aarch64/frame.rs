@@ -28,6 +28,8 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
+use super::super::{FAULT, Frame};
+use super::guarded::accesses;
 use super::trampoline::{is_way_back, preempt_trampoline};
 
 /// All instructions have this size.
@@ -41,11 +43,11 @@ const ALIGNMENT: usize = 16;
 
 /// The kernel's record of an interrupted thread.
 #[repr(C)]
-pub(super) struct Context {
+pub(in crate::engine::arch) struct Context {
     flags: u64,
     link: usize,
     pub(super) stack: libc::stack_t,
-    pub(super) mask: u64,
+    pub(in crate::engine::arch) mask: u64,
     unused: [u64; 15],
     pub(super) machine: Machine,
 }
@@ -99,27 +101,7 @@ impl Record {
     }
 }
 
-/// What a copy of the kernel's record needs.
-struct Extent {
-    /// Bytes, from the beginning of the context.
-    length: usize,
-    /// Where more records lie, if they do, and where that is written: from the beginning of the context.
-    more: Option<(usize, usize)>,
-}
-
-/// An interrupted thread's registers, as a signal handler was given them.
-pub(crate) struct Frame<'a>(&'a mut Context);
-
-impl<'a> Frame<'a> {
-    /// The frame behind a signal handler's third argument.
-    ///
-    /// # Safety
-    /// `context` is that argument, and the handler has not returned.
-    pub(crate) unsafe fn new(context: *mut libc::c_void) -> Frame<'a> {
-        // SAFETY: the caller's promise.
-        Frame(unsafe { &mut *context.cast() })
-    }
-
+impl Frame<'_> {
     /// The interrupted instruction.
     pub(crate) fn pc(&self) -> usize {
         self.0.machine.pc as usize
@@ -137,11 +119,6 @@ impl<'a> Frame<'a> {
         [self.pc(), self.sp(), registers[29], registers[30]]
     }
 
-    /// The signal mask of the interrupted thread.
-    pub(crate) fn mask(&self) -> u64 {
-        self.0.mask
-    }
-
     /// Where the interrupted function returns to, if it is a leaf: one that has not saved that.
     ///
     /// # Safety
@@ -150,21 +127,22 @@ impl<'a> Frame<'a> {
         super::plain_address(self.0.machine.registers[30])
     }
 
-    /// Makes the function that was interrupted return `result` at once. The function has saved no
-    /// registers.
-    pub(super) fn return_with(&mut self, result: u64) {
+    /// If the fault that this frame belongs to is that of a guarded access, makes that function return [`FAULT`]. False:
+    /// the fault is other code's.
+    pub(crate) fn end_access(&mut self) -> bool {
+        if !accesses().contains(&self.pc()) {
+            return false;
+        }
         let machine = &mut self.0.machine;
-        machine.registers[0] = result as usize;
+        machine.registers[0] = FAULT as usize;
         machine.pc = machine.registers[30] as u64;
+        true
     }
 
     /// The system call that the thread is about to make: its number and arguments. So is one that a
     /// signal has interrupted, if the kernel makes it begin anew.
-    ///
-    /// # Safety
-    /// The frame is of code that ran, so the instruction at its program counter can be read.
-    pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
-        // SAFETY: the caller's promise.
+    pub(crate) fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
+        // SAFETY: the frame is of code that ran, so the instruction can be read.
         let is_call = unsafe { *(self.pc() as *const Instruction) == SYSCALL };
         let registers = &self.0.machine.registers;
         let arguments = core::array::from_fn(|i| registers[i] as u64);
@@ -177,8 +155,8 @@ impl<'a> Frame<'a> {
         if is_way_back(self.pc()) {
             return None;
         }
-        let extent = self.extent()?;
-        Some(SavedRegisters::OWN + extent.length + ALIGNMENT + TRAMPOLINE_FRAMES)
+        let (length, _) = self.extent()?;
+        Some(SavedRegisters::OWN + length + ALIGNMENT + TRAMPOLINE_FRAMES)
     }
 
     /// Makes the thread go on in the trampoline, as if it had called it here.
@@ -187,13 +165,15 @@ impl<'a> Frame<'a> {
     /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be
     /// suspended here.
     pub(crate) unsafe fn inject(&mut self) {
-        let Some(extent) = self.extent() else { return };
-        let base = (self.sp() - SavedRegisters::OWN - extent.length) & !(ALIGNMENT - 1);
+        let Some((length, more)) = self.extent() else {
+            return;
+        };
+        let base = (self.sp() - SavedRegisters::OWN - length) & !(ALIGNMENT - 1);
         // SAFETY: the room was promised; the context is as long as it says, and nothing else writes it.
         unsafe {
             let copy = (base + SavedRegisters::OWN) as *mut u8;
-            copy.copy_from_nonoverlapping(self.start(), extent.length);
-            if let Some((lie_at, written_at)) = extent.more {
+            copy.copy_from_nonoverlapping(self.start(), length);
+            if let Some((lie_at, written_at)) = more {
                 copy.add(written_at)
                     .cast::<usize>()
                     .write(copy.addr() + lie_at);
@@ -214,34 +194,29 @@ impl<'a> Frame<'a> {
         core::ptr::with_exposed_provenance((&raw const *self.0).addr())
     }
 
+    /// What a copy of the kernel's record needs: its bytes, from the beginning of the context; and if more records lie
+    /// behind, where they lie and where their address is written, as distances from the beginning of the context.
     /// `None`: SME is in use, or the records are not as we know them.
-    fn extent(&self) -> Option<Extent> {
+    fn extent(&self) -> Option<(usize, Option<(usize, usize)>)> {
         let first = core::mem::offset_of!(Context, machine.records);
         let (end, extra) = self.records(first, size_of::<Context>())?;
         let behind = end + Record::BYTES;
         let Some(extra) = extra else {
-            return Some(Extent {
-                length: behind,
-                more: None,
-            });
+            return Some((behind, None));
         };
-        // SAFETY: the record has a size behind the address.
+        let written_at = extra + Record::HEAD;
+        // SAFETY: the record has the address of more, and their size behind that.
         let (at, size) = unsafe {
-            let content = self.start().add(extra + 8);
-            (
-                content.cast::<usize>().read(),
-                content.add(8).cast::<u32>().read(),
-            )
+            let address = self.start().add(written_at).cast::<usize>();
+            (address.read(), address.add(1).cast::<u32>().read())
         };
         let lie_at = at.checked_sub(self.start().addr())?;
         // qemu's last record is a head and no more.
         let is_right_behind = [behind, end + Record::HEAD].contains(&lie_at);
         let length = lie_at + size as usize;
         let (_, more) = is_right_behind.then(|| self.records(lie_at, length))??;
-        more.is_none().then_some(Extent {
-            length,
-            more: Some((lie_at, extra + 8)),
-        })
+        more.is_none()
+            .then_some((length, Some((lie_at, written_at))))
     }
 
     /// Walks over the records from `at` to `limit`, as distances from the beginning of the context. Returns
@@ -327,7 +302,7 @@ mod tests {
         put(end, (Record::END, 0, 0));
         // SAFETY: any numbers are a context.
         let frame = unsafe { Frame::new(start.cast()) };
-        frame.extent().map(|extent| extent.length)
+        frame.extent().map(|(length, _)| length)
     }
 
     #[test]

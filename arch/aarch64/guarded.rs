@@ -1,22 +1,14 @@
 //! Accesses to memory that may not be there.
 //!
 //! Each function is the access and a return, and moves no stack pointer. If the access faults, the
-//! handler of the fault makes the function return [`FAULT`] ([`Frame::end_access`]).
+//! handler of the fault makes the function return `FAULT` (`Frame::end_access`).
 
 use core::arch::naked_asm;
-
-use super::frame::Frame;
-
-/// What an access returns that has faulted: more than any 32-bit word.
-pub(crate) const FAULT: u64 = u64::MAX;
-
-/// Bytes of an instruction.
-const STEP: usize = 4;
 
 /// Reads a word. What the caller reads later, it reads later (as on x86-64, where all loads are such).
 ///
 /// # Safety
-/// The handler of faults calls [`Frame::end_access`]; the address is a multiple of 4. Another thread may
+/// The handler of faults calls `Frame::end_access`; the address is a multiple of 4. Another thread may
 /// write the word at the same time.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn load(address: usize) -> u64 {
@@ -47,21 +39,11 @@ pub(crate) unsafe extern "C" fn compare_exchange(address: usize, old: u32, new: 
     )
 }
 
-impl Frame<'_> {
-    /// If the fault that this frame belongs to is that of an access above, ends the access. False: it
-    /// belongs to other code.
-    pub(crate) fn end_access(&mut self) -> bool {
-        // The very instructions: what lies behind such a function is other code, whose faults are its own.
-        let exchange = compare_exchange as *const () as usize;
-        let accesses = [
-            load as *const () as usize + STEP,
-            exchange + 2 * STEP, // the load
-            exchange + 5 * STEP, // the store
-        ];
-        if !accesses.contains(&self.pc()) {
-            return false;
-        }
-        self.return_with(FAULT);
-        true
-    }
+/// The very instructions: what lies behind such a function is other code, whose faults are its own.
+pub(super) fn accesses() -> [usize; 3] {
+    /// Bytes of an instruction.
+    const STEP: usize = 4;
+    let exchange = compare_exchange as *const () as usize;
+    let (its_load, its_store) = (exchange + 2 * STEP, exchange + 5 * STEP);
+    [load as *const () as usize + STEP, its_load, its_store]
 }

@@ -19,7 +19,7 @@ use core::arch::{asm, naked_asm};
 /// comes back.
 ///
 /// # Safety
-/// `to` comes from a switch that has left that stack, or from [`fresh_stack`], and is used once. Nobody else uses
+/// `to` comes from a switch that has left that stack, or from [`fresh_stack`](super::super::fresh_stack), and is used once. Nobody else uses
 /// either stack.
 #[inline(always)]
 pub(crate) unsafe fn switch(left: *mut usize, to: usize, word: usize) -> usize {
@@ -51,26 +51,9 @@ pub(crate) unsafe fn switch(left: *mut usize, to: usize, word: usize) -> usize {
     came
 }
 
-/// Prepares a stack for the first switch to it, which calls `function(argument)`. Returns the stack pointer to go on
-/// at.
-///
-/// # Safety
-/// `top` is the end of a stack that nobody uses, aligned to 16 bytes. `function` may be called there with the argument.
-pub(crate) unsafe fn fresh_stack(
-    top: usize,
-    function: unsafe extern "C" fn(*mut ()) -> !,
-    argument: *mut (),
-) -> usize {
-    let words = [
-        function as *const () as usize,
-        0,
-        call_at_bottom as *const () as usize,
-        argument as usize,
-    ];
-    let place = (top as *mut [usize; 4]).wrapping_sub(1);
-    // SAFETY: the caller's promise.
-    unsafe { place.write(words) };
-    place as usize
+/// The uppermost words of a fresh stack, whose first code calls `function(argument)`.
+pub(in crate::engine::arch) fn at_bottom(function: usize, argument: usize) -> [usize; 4] {
+    [function, 0, call_at_bottom as *const () as usize, argument]
 }
 
 /// The first code on a stack: calls the function that lies there. Every unwinder stops at this frame.

@@ -6,7 +6,7 @@ use core::arch::asm;
 /// bits of MXCSR and the x87 control word, which a call preserves; it need not preserve the bits that
 /// note events. Kept as the difference from how a process begins, in 23 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FloatControl(u32);
+pub(crate) struct FloatControl(pub(crate) u32);
 
 impl FloatControl {
     /// As a process begins.
@@ -17,14 +17,6 @@ impl FloatControl {
     const SSE_CONTROL: u32 = 6;
     /// Where those of the other register begin.
     const X87_AT: u32 = 10;
-
-    pub(crate) fn difference(self) -> u32 {
-        self.0
-    }
-
-    pub(crate) fn with_difference(difference: u32) -> FloatControl {
-        FloatControl(difference)
-    }
 
     /// The control in force on this kernel thread.
     #[inline(always)]

@@ -24,6 +24,9 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::super::{FAULT, Frame};
+use super::guarded::accesses;
+
 /// The instruction that makes a system call.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Bytes below the stack pointer that a leaf function may use without moving it (System V ABI).
@@ -34,27 +37,15 @@ const TRAMPOLINE_FRAMES: usize = 12 * 8 + 64 + 2048;
 
 /// The kernel's record of an interrupted thread, as far as it is used here.
 #[repr(C)]
-struct Context {
+pub(in crate::engine::arch) struct Context {
     flags: u64,
     link: usize,
     stack: libc::stack_t,
     machine: libc::mcontext_t,
-    mask: u64,
+    pub(in crate::engine::arch) mask: u64,
 }
 
-/// An interrupted thread's registers, as a signal handler was given them.
-pub(crate) struct Frame<'a>(&'a mut Context);
-
-impl<'a> Frame<'a> {
-    /// The frame behind a signal handler's third argument.
-    ///
-    /// # Safety
-    /// `context` is that argument, and the handler has not returned.
-    pub(crate) unsafe fn new(context: *mut libc::c_void) -> Frame<'a> {
-        // SAFETY: the caller's promise.
-        Frame(unsafe { &mut *context.cast() })
-    }
-
+impl Frame<'_> {
     /// The interrupted instruction.
     pub(crate) fn pc(&self) -> usize {
         self.0.machine.gregs[libc::REG_RIP as usize] as usize
@@ -72,44 +63,38 @@ impl<'a> Frame<'a> {
             .map(|name| self.0.machine.gregs[name as usize] as usize)
     }
 
-    /// The signal mask of the interrupted thread.
-    pub(crate) fn mask(&self) -> u64 {
-        self.0.mask
-    }
-
     /// Where the interrupted function returns to, if it is a leaf: one that has not moved the stack
     /// pointer.
     ///
     /// # Safety
     /// The stack pointer lies in a stack.
     pub(crate) unsafe fn return_address_of_leaf(&self) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: a word of a stack, which is mapped.
         unsafe { super::stack_word(self.sp()) }
     }
 
-    /// Makes the function that was interrupted return `result` at once.
-    ///
-    /// # Safety
-    /// The stack pointer points to the return address, and the function has saved no registers.
-    pub(super) unsafe fn return_with(&mut self, result: u64) {
-        // SAFETY: the caller's promise.
+    /// If the fault that this frame belongs to is that of a guarded access, makes that function return [`FAULT`]. False:
+    /// the fault is other code's.
+    pub(crate) fn end_access(&mut self) -> bool {
+        if !accesses().contains(&self.pc()) {
+            return false;
+        }
+        // SAFETY: the stack pointer of such a function points to its return address.
         let caller = unsafe { *(self.sp() as *const usize) };
         let registers = &mut self.0.machine.gregs;
-        registers[libc::REG_RAX as usize] = result as i64;
+        registers[libc::REG_RAX as usize] = FAULT as i64;
         registers[libc::REG_RIP as usize] = caller as i64;
         registers[libc::REG_RSP as usize] += size_of::<usize>() as i64;
+        true
     }
 
     /// The system call that the thread is about to make: its number and arguments. So is one that a
     /// signal has interrupted, if the kernel makes it begin anew.
-    ///
-    /// # Safety
-    /// The frame is of code that ran, so the instruction at its program counter can be read.
-    pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
+    pub(crate) fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
         use libc::{REG_R8, REG_R9, REG_R10, REG_RAX, REG_RDI, REG_RDX, REG_RSI};
         let register = |name: i32| self.0.machine.gregs[name as usize];
         let code = self.pc() as *const u8;
-        // SAFETY: the caller's promise; no instruction is this first byte alone.
+        // SAFETY: the frame is of code that ran, so the instruction can be read; no instruction is this first byte alone.
         let is_call = unsafe { *code == SYSCALL[0] && *code.add(1) == SYSCALL[1] };
         let arguments = [REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9];
         is_call.then(|| {
@@ -186,37 +171,20 @@ macro_rules! trampoline {
             ".cfi_offset rbp, -152",
             "mov rbp, rsp",
             ".cfi_def_cfa_register rbp",
-            "push rax",
-            ".cfi_offset rax, -160",
-            "push rcx",
-            ".cfi_offset rcx, -168",
-            "push rdx",
-            ".cfi_offset rdx, -176",
-            "push rsi",
-            ".cfi_offset rsi, -184",
-            "push rdi",
-            ".cfi_offset rdi, -192",
-            "push r8",
-            ".cfi_offset r8, -200",
-            "push r9",
-            ".cfi_offset r9, -208",
-            "push r10",
-            ".cfi_offset r10, -216",
-            "push r11",
-            ".cfi_offset r11, -224",
+            ".set .Lsaved_at, -152",
+            ".irp name, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11",
+            "push \\name",
+            ".set .Lsaved_at, .Lsaved_at - 8",
+            ".cfi_offset \\name, .Lsaved_at",
+            ".endr",
             "cld",
             "sub rsp, [rip + {bytes}]",
             "and rsp, -64",
             // XSAVE leaves the header's reserved words alone and XRSTOR faults unless they are zero.
             "xor eax, eax",
-            "mov [rsp + 512], rax",
-            "mov [rsp + 520], rax",
-            "mov [rsp + 528], rax",
-            "mov [rsp + 536], rax",
-            "mov [rsp + 544], rax",
-            "mov [rsp + 552], rax",
-            "mov [rsp + 560], rax",
-            "mov [rsp + 568], rax",
+            ".irp at, 512, 520, 528, 536, 544, 552, 560, 568",
+            "mov [rsp + \\at], rax",
+            ".endr",
             "cmp qword ptr [rip + {compacts}], 0",
             "mov eax, -1",
             "mov edx, -1",
@@ -233,26 +201,10 @@ macro_rules! trampoline {
             "mov edx, -1",
             "xrstor64 [rsp]",
             "lea rsp, [rbp - 72]",
-            "pop r11",
-            ".cfi_restore r11",
-            "pop r10",
-            ".cfi_restore r10",
-            "pop r9",
-            ".cfi_restore r9",
-            "pop r8",
-            ".cfi_restore r8",
-            "pop rdi",
-            ".cfi_restore rdi",
-            "pop rsi",
-            ".cfi_restore rsi",
-            "pop rdx",
-            ".cfi_restore rdx",
-            "pop rcx",
-            ".cfi_restore rcx",
-            "pop rax",
-            ".cfi_restore rax",
-            "pop rbp",
-            ".cfi_restore rbp",
+            ".irp name, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, rbp",
+            "pop \\name",
+            ".cfi_restore \\name",
+            ".endr",
             ".cfi_def_cfa rsp, 144",
             "popfq",
             ".cfi_adjust_cfa_offset -8",

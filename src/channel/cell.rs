@@ -37,7 +37,7 @@ use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
 use crate::engine::facade::claim::{self, Claimed, Node, Wait};
 use crate::engine::facade::list::{Chain, Crowd, List};
-use crate::engine::facade::{Facts, WaitKind, WaitReason, clock, die, reason, word};
+use crate::engine::facade::{Facts, WaitKind, WaitReason, die, reason, word};
 
 /// The event for which a thread in a queue waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl<T> Queue<T> {
     /// Returns the first thread that is no observer.
     #[inline(always)]
     pub(super) fn first_taker(&mut self) -> Option<Found<'_, T>> {
-        let node: *const Node = self.list.first_where(is_taker)?;
+        let node: *const Node = self.list.iter().find(|node| is_taker(node))?;
         Some(Found { queue: self, node })
     }
 
@@ -152,7 +152,7 @@ impl<T> Queue<T> {
     /// Returns whether the queue has a waiting thread that is neither the caller nor an observer.
     pub(super) fn has_peer(&self, own: Option<&Entry<'_, '_>>) -> bool {
         let own = own.map_or(ptr::null(), Entry::wait);
-        self.list.first_where(|node| is_peer(node, own)).is_some()
+        self.list.iter().any(|node| is_peer(node, own))
     }
 
     /// Claims the first thread that [`Queue::has_peer`] looks for.
@@ -336,9 +336,10 @@ pub(super) fn wake_all<T>(
 ) {
     let crowd = Crowd::new();
     // SAFETY: the crowd stays here and is woken below, after the lock.
-    let first = unsafe { choose(&mut channel.lock()).list.pop_all(&crowd) };
-    first.wake();
-    crowd.wake(|| channel.lock());
+    let any = unsafe { choose(&mut channel.lock()).list.move_all(&crowd) };
+    if any {
+        crowd.wake(|| channel.lock());
+    }
 }
 
 // ---- what a report tells of a wait ----
@@ -416,7 +417,7 @@ pub(super) fn wait_in_queue<T>(
     state.tell_observers(side, &mut woken);
     drop(state);
     woken.wake();
-    let ended = match wait.wait(deadline.get().map(clock::at)) {
+    let ended = match wait.wait(Some(deadline.get())) {
         claim::Ended::Taken(_) => ended(&node),
         claim::Ended::TimedOut => {
             let mut state = channel.lock();

@@ -54,59 +54,50 @@ pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }
 
-/// Implements `Iter`, `TryIter` and `IntoIter` for a `Receiver`: this module's, and that of
-/// `sync::mpsc`.
-macro_rules! iterate {
-    () => {
-        impl<T> Iterator for Iter<'_, T> {
-            type Item = T;
+impl<T> Iterator for Iter<'_, T> {
+    type Item = T;
 
-            fn next(&mut self) -> Option<T> {
-                self.receiver.recv().ok()
-            }
-        }
-
-        impl<T> Iterator for TryIter<'_, T> {
-            type Item = T;
-
-            fn next(&mut self) -> Option<T> {
-                self.receiver.try_recv().ok()
-            }
-        }
-
-        impl<T> Iterator for IntoIter<T> {
-            type Item = T;
-
-            fn next(&mut self) -> Option<T> {
-                self.receiver.recv().ok()
-            }
-        }
-
-        impl<T> core::iter::FusedIterator for Iter<'_, T> {}
-        impl<T> core::iter::FusedIterator for IntoIter<T> {}
-
-        impl<'a, T> IntoIterator for &'a Receiver<T> {
-            type Item = T;
-            type IntoIter = Iter<'a, T>;
-
-            fn into_iter(self) -> Iter<'a, T> {
-                self.iter()
-            }
-        }
-
-        impl<T> IntoIterator for Receiver<T> {
-            type Item = T;
-            type IntoIter = IntoIter<T>;
-
-            fn into_iter(self) -> IntoIter<T> {
-                IntoIter { receiver: self }
-            }
-        }
-    };
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
 }
 
-iterate!();
-pub(crate) use iterate;
+impl<T> Iterator for TryIter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> core::iter::FusedIterator for Iter<'_, T> {}
+impl<T> core::iter::FusedIterator for IntoIter<T> {}
+
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter { receiver: self }
+    }
+}
 
 impl<T> fmt::Debug for Iter<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -91,7 +91,7 @@
 #[allow(unsafe_code, reason = "messages in slots and on stacks")]
 mod cell;
 mod error;
-pub(crate) mod iter;
+mod iter;
 mod receiver;
 mod rights;
 mod select;
@@ -220,7 +220,7 @@ pub fn after(duration: Duration) -> Receiver<Instant> {
 /// assert!(Instant::now() >= when);
 /// ```
 pub fn at(when: Instant) -> Receiver<Instant> {
-    Receiver::of_timer(Timer::once(when))
+    Receiver::of_timer(Timer::new(when, None))
 }
 
 /// Creates a receiver that gets a message in every period of `duration`.
@@ -244,7 +244,7 @@ pub fn at(when: Instant) -> Receiver<Instant> {
 /// ```
 pub fn tick(duration: Duration) -> Receiver<Instant> {
     match Instant::now().checked_add(duration) {
-        Some(first) => Receiver::of_timer(Timer::periodic(first, duration)),
+        Some(first) => Receiver::of_timer(Timer::new(first, Some(duration))),
         None => never(),
     }
 }

@@ -363,7 +363,7 @@ impl<T> Handle for Receiver<T> {
 fn receive_from<T>(timer: &Timer<T>, until: Until) -> Result<T, Failed> {
     match until {
         Until::Now => timer.take().ok_or(Failed::TimedOut),
-        _ => timer.receive(Deadline::new(until).get()),
+        _ => timer.receive(until.instant()),
     }
     .map(|when| timer.message(when))
 }

@@ -212,7 +212,7 @@ pub(super) fn ready_until(
 /// Waits until the time is up, since there is no operation. Without a limit it returns at once; `select`
 /// panics then.
 fn pass(limit: &mut Deadline) {
-    if !limit.is_over() && limit.get().is_some() {
+    if !limit.is_over() && limit.get() != clock::NEVER {
         sleep_until(limit.get());
     }
 }
@@ -299,10 +299,9 @@ fn round<'o, 'a>(
                 Attempt::Blocked => {
                     perturb::point("select: queued");
                     queued += 1;
-                    earliest = match (earliest, operation.handle().deadline()) {
-                        (Some(a), Some(b)) => Some(a.min(b)),
-                        (a, b) => a.or(b),
-                    };
+                    if let Some(due) = operation.handle().deadline() {
+                        earliest = earliest.min(clock::at(due));
+                    }
                     continue;
                 }
                 Attempt::Selected(right) => selected = Some((operation, right)),
@@ -315,7 +314,7 @@ fn round<'o, 'a>(
         let ended = if blocked && is_over && waiting.give_up() {
             Some(None)
         } else if blocked && !is_over {
-            Some(waiting.wait(earliest.map(clock::at)))
+            Some(waiting.wait(Some(earliest).filter(|&end| end != clock::NEVER)))
         } else {
             // If the claim is not ours, the wake-up is on its way.
             (blocked || taken).then(|| waiting.wait(None))

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
 use super::state::{Refused, Spare, State, Take};
+use crate::engine::facade::clock;
 use crate::engine::facade::list::Chain;
 use crate::engine::facade::lock::{Guard, Lock};
 use crate::engine::facade::{self, PreemptionOff};
@@ -32,10 +33,22 @@ pub(super) enum Until {
     At(Instant),
 }
 
+impl Until {
+    /// Returns the instant at which the wait ends, or `None` if it never does.
+    pub(super) fn instant(self) -> Option<Instant> {
+        match self {
+            Until::Now => Some(Instant::now()),
+            Until::Never => None,
+            Until::After(duration) => Instant::now().checked_add(duration),
+            Until::At(when) => Some(when),
+        }
+    }
+}
+
 /// An [`Until`] that is converted once, when it is first needed.
 pub(super) struct Deadline {
     until: Until,
-    known: Option<Option<Instant>>,
+    known: Option<u64>,
 }
 
 impl Deadline {
@@ -43,18 +56,18 @@ impl Deadline {
         Deadline { until, known: None }
     }
 
-    /// Returns the instant at which the wait ends, or `None` if it never does.
-    pub(super) fn get(&mut self) -> Option<Instant> {
+    /// Returns the end of the wait in monotonic nanoseconds.
+    pub(super) fn get(&mut self) -> u64 {
         *self.known.get_or_insert_with(|| match self.until {
-            Until::Now => Some(Instant::now()),
-            Until::Never => None,
-            Until::After(duration) => Instant::now().checked_add(duration),
-            Until::At(when) => Some(when),
+            Until::Now => 0,
+            Until::Never => clock::NEVER,
+            Until::After(duration) => clock::after(duration),
+            Until::At(when) => clock::at(when),
         })
     }
 
     pub(super) fn is_over(&mut self) -> bool {
-        matches!(self.until, Until::Now) || self.get().is_some_and(|end| end <= Instant::now())
+        matches!(self.until, Until::Now) || self.get() <= clock::now()
     }
 }
 

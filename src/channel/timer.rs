@@ -21,9 +21,8 @@ use std::time::{Duration, Instant};
 use super::shared::Failed;
 use crate::engine::facade::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::claim::Wait;
-use crate::engine::facade::{WaitKind, WaitReason, clock, reason};
-
-const NEVER: u64 = u64::MAX;
+use crate::engine::facade::clock::{self, NEVER};
+use crate::engine::facade::{WaitKind, WaitReason, reason};
 
 /// A timer. Its messages are instants: `T` is that type, as `message` knows.
 pub(super) struct Timer<T> {
@@ -35,21 +34,13 @@ pub(super) struct Timer<T> {
 }
 
 impl Timer<Instant> {
-    pub(super) fn once(when: Instant) -> Timer<Instant> {
-        Timer {
-            message: |when| when,
-            start: when,
-            next: AtomicU64::new(0),
-            period: NEVER,
-        }
-    }
-
-    pub(super) fn periodic(first: Instant, period: Duration) -> Timer<Instant> {
+    /// A message at `first`, and one after each `period`.
+    pub(super) fn new(first: Instant, period: Option<Duration>) -> Timer<Instant> {
         Timer {
             message: |when| when,
             start: first,
             next: AtomicU64::new(0),
-            period: nanos(period),
+            period: period.map_or(NEVER, nanos),
         }
     }
 }
@@ -105,11 +96,11 @@ impl<T> Timer<T> {
                 .due(next)
                 .filter(|&due| deadline.is_none_or(|deadline| due <= deadline));
             let Some(due) = due else {
-                sleep_until(deadline);
+                sleep_until(deadline.map_or(NEVER, clock::at));
                 return Err(Failed::TimedOut);
             };
             if self.claim(next, due, Instant::now()) {
-                sleep_until(Some(due));
+                sleep_until(clock::at(due));
                 return Ok(due);
             }
         }
@@ -120,10 +111,10 @@ impl<T> Timer<T> {
 static TIMER: WaitKind = WaitKind::inside("time", reason::nothing);
 
 /// Blocks the thread until `when`, or for ever if that is `None`.
-pub(super) fn sleep_until(when: Option<Instant>) {
-    if when.is_none_or(|when| when > Instant::now()) {
+pub(super) fn sleep_until(when: u64) {
+    if when > clock::now() {
         // No other thread knows the wait, so it ends by time-out.
-        let _timed_out = Wait::new(WaitReason::only(&TIMER)).wait(when.map(clock::at));
+        let _timed_out = Wait::new(WaitReason::only(&TIMER)).wait(Some(when));
     }
 }
 

@@ -66,13 +66,19 @@
 //! use it. So the closure and all values are `'static`. They are `Send` because they move between
 //! two threads.
 
+#[allow(
+    unsafe_code,
+    reason = "cells that belong to the thread whose turn it is"
+)]
+mod turns;
+
 use core::fmt;
 use core::iter::FusedIterator;
 use std::panic::resume_unwind;
-
-use crate::engine::facade::turns::{self, Called, Caller, News, Order};
-use crate::thread::{self, JoinHandle};
 use std::sync::{Mutex, PoisonError};
+
+use self::turns::{Called, Caller, News, Order};
+use crate::thread::{self, JoinHandle};
 
 /// The result of [`Coroutine::resume`]: a yielded value or the final one.
 ///

@@ -56,11 +56,13 @@
 // | `value` | the handle of a node, and the slot for its outcome |
 // | `inputs` | the shapes of inputs, and of the function's arguments |
 // | `task` | the last of the inputs makes it ready |
-// | `engine/wait/dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
+// | `dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
 // | `stock` | the threads that run ready nodes |
 // | `turn` | the same over kernel threads |
 // | `failure` | a panic on its way |
 
+#[allow(unsafe_code, reason = "a stack of boxes in one word")]
+mod dependents;
 mod failure;
 mod inputs;
 mod stock;

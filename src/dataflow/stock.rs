@@ -143,7 +143,9 @@ impl Stock {
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
         while let Some(ready) = next.take().or_else(|| self.pop()) {
-            let mut readied = ready().filter_map(|dependent| dependent.arrive());
+            let mut readied = ready()
+                .into_iter()
+                .filter_map(|dependent| dependent.arrive());
             next = readied.next();
             // A few at a time: others begin with the first while the last are told.
             loop {

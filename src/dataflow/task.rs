@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::inputs::Held;
 use super::stock;
-use crate::engine::facade::dependents::Taken;
 
 /// A task, told when one of its inputs is resolved.
 pub trait Dependent: Send + Sync {
@@ -25,7 +24,7 @@ pub trait Dependent: Send + Sync {
 pub(crate) type Ready = Box<dyn FnOnce() -> Told + Send>;
 
 /// Dependents that must be told that their input is resolved.
-pub(crate) type Told = Taken<Arc<dyn Dependent>>;
+pub(crate) type Told = Vec<Arc<dyn Dependent>>;
 
 struct Task<H, W> {
     inputs: H,

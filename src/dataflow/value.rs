@@ -12,10 +12,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::dependents::Dependents;
 use super::failure::Failure;
 use super::inputs::Held;
 use super::task::{Dependent, Told, when};
-use crate::engine::facade::dependents::Dependents;
 use crate::sync::OnceLock;
 
 /// A handle to a value that is there already or will be computed, returned by
@@ -170,7 +170,7 @@ impl<T: Send + Sync + 'static> Value<Value<T>> {
                 when(inner.clone(), move |inner| {
                     slot.resolve(Outcome::Same(inner.root()))
                 });
-                Told::nobody()
+                Told::new()
             }
             Err(failure) => slot.resolve(Outcome::Failed(failure)),
         });

@@ -5,7 +5,7 @@
 //! | start what runs threads, and threads on it | [`Knobs::start`], [`spawn`], [`spawn_scoped`] |
 //! | wait, and wake a thread that waits | [`Waiter::wait`], [`Waiter::wake`]; several at once: [`claim`], [`list`], [`queue`] |
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
-//! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
+//! | take turns with another thread | [`Side`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
 //! | make a call of libc park the thread | [`is_hooked`], [`count_parked`], [`unhooked`]; [`unwinding`], [`word`] |
 //! | be a function of libc's, for which kernel threads are not alike | [`owner`], [`Who`], [`for_good`], [`mask_changed`], [`handlers`], [`unloaded_by`], [`before_vfork`] … |
@@ -29,15 +29,14 @@ pub(crate) use super::driver::{
 };
 pub(crate) use super::policy::{Policy, Priority};
 #[cfg(feature = "observe")]
-pub(crate) use super::runtime::options::read as read_variable;
+pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub use super::runtime::scope::Scope;
 pub(crate) use super::runtime::scope::in_scope;
 #[cfg(green)]
 pub(crate) use super::runtime::{BUCKETS, bucket};
 pub(crate) use super::runtime::{
-    Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes, check_stack_size, handle,
-    runtimes,
+    Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes, check_stack_size, handle, runtimes,
 };
 pub use super::runtime::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
@@ -67,18 +66,20 @@ pub(crate) use super::sched::{handlers, name};
 #[cfg(interposes)]
 pub(crate) use super::stack::GUARD as GUARD_SIZE;
 pub(crate) use super::sys::{
-    atomic_static::AtomicStatic, backoff, clock, die, kernel_thread, lock, perturb, variable, word,
+    backoff, clock, die, kernel_thread, lock, perturb, statics::AtomicStatic, variable, word,
 };
 #[cfg(interposes)]
 pub(crate) use super::sys::{
     call as kernel_call, kernel_thread::id as kernel_thread_id, unwinding,
 };
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, mm, mm::page as page_size, names, sanitizer, signal};
+pub(crate) use super::sys::{
+    calls, handler, libraries, mm, mm::page as page_size, sanitizer, signal,
+};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::wait::{
-    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, claim, list, queue, reason, side::Side,
 };
 pub(crate) use crate::engine::sched::Identity;
 #[cfg(green)]

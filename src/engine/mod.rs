@@ -40,7 +40,4 @@ mod wait;
 
 // Everything but Linux on x86-64 or aarch64, with glibc: kernel threads, by way of std alone.
 #[cfg(not(green))]
-#[allow(unsafe_code, reason = "a record that there is none of")]
-pub(crate) mod elsewhere;
-#[cfg(not(green))]
-use self::elsewhere::{arch, sched, stack, sys};
+pub(crate) use crate::elsewhere::{arch, sched, stack, sys};

@@ -15,7 +15,8 @@
 //! Each of them first loads [`WORD`], one static word; if it is 0 nobody observes, and that is all. Otherwise it calls the
 //! observer's function of that name by way of [`OBSERVER`], a static pointer to a table. There is one observer
 //! (`crate::observe`), which gives what it hears to traces, histograms and subscribers. It owns the word's bits, but for the
-//! meaning of one ([`PICKS`]), and two words in each thread's record.
+//! meaning of one ([`PICKS`]); two words in the record of each thread and of each worker; and one word in that of each
+//! processor.
 //!
 //! # Invariants
 //! 1. An event is told before any other thread can act on it: a wake-up before the thread's next run.
@@ -35,7 +36,7 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::sched::Identity;
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 
 /// Who observes, in the observer's own bits; 0: nobody.
 static WORD: AtomicU32 = AtomicU32::new(0);
@@ -112,7 +113,7 @@ mod threads {
     use core::ptr::from_ref;
 
     use super::{Acquire, Identity, PICKS, Relaxed, observer, tell, word};
-    use crate::engine::atomic::AtomicU64;
+    use crate::engine::atomic::{AtomicU64, AtomicUsize};
     pub(crate) use crate::engine::sched::BlockedPlace;
     use crate::engine::sched::current::Entered;
     use crate::engine::sched::switch::Action;
@@ -125,11 +126,11 @@ mod threads {
         pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
         pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
         pub(crate) stopped: fn(Option<Processor<'_>>, Stopped<'_>),
-        /// The processor of this worker is about to be taken.
-        pub(crate) blocks: fn(u32, Lost),
-        /// It was taken, or was not.
-        pub(crate) blocked: fn(Option<Processor<'_>>, u32, Words, Lost),
-        pub(crate) worker_has: fn(Processor<'_>, u32, Option<Thread<'_>>),
+        /// The processor of the worker with these words is about to be taken.
+        pub(crate) blocks: fn(Words, Lost),
+        /// The processor was taken, or was not: the words of the worker, and of the thread that it runs.
+        pub(crate) blocked: fn(Option<Processor<'_>>, Words, Words, Lost),
+        pub(crate) worker_has: fn(Processor<'_>, Words, Option<Thread<'_>>),
         pub(crate) worker_idle: fn(Processor<'_>),
     }
 
@@ -218,7 +219,7 @@ mod threads {
     #[derive(Clone, Copy)]
     pub(crate) struct Thread<'a>(&'static Green, PhantomData<&'a ()>);
 
-    /// The observer's two words in a thread's record. They outlive the thread: the record serves others.
+    /// The observer's two words in the record of a thread or a worker. They outlive it: the record serves others.
     pub(crate) type Words = &'static [AtomicU64; 2];
 
     impl<'a> Thread<'a> {
@@ -240,9 +241,9 @@ mod threads {
             unsafe { self.0.identity.load(Relaxed).as_ref() }
         }
 
-        /// The index of the worker that has run it last.
-        pub(crate) fn worker(self) -> u32 {
-            self.0.worker().index
+        /// The words of the worker that has run the thread last.
+        pub(crate) fn worker(self) -> Words {
+            &self.0.worker().observed
         }
 
         /// By this its runtime is known.
@@ -255,10 +256,10 @@ mod threads {
     pub(crate) struct Processor<'a>(Owned<'a>);
 
     impl Processor<'_> {
-        /// Its number, which no other processor of the process has.
+        /// The observer's word in the processor's record, which serves no other processor.
         #[inline(always)]
-        pub(crate) fn number(&self) -> usize {
-            self.0.number
+        pub(crate) fn word(&self) -> &'static AtomicUsize {
+            &self.0.shared().observed
         }
 
         #[inline(always)]
@@ -402,13 +403,13 @@ mod threads {
     ) -> Option<Owned<'a>> {
         let is_told = word() != 0;
         if is_told {
-            tell(move |observer| (observer.threads.blocks)(worker.index, how));
+            tell(move |observer| (observer.threads.blocks)(&worker.observed, how));
         }
         let mut taken = take();
         if is_told {
             let processor = taken.as_mut().map(|taken| Processor(taken.lend()));
-            let (index, words) = (worker.index, &thread.observed);
-            tell(move |observer| (observer.threads.blocked)(processor, index, words, how));
+            let (worker, thread) = (&worker.observed, &thread.observed);
+            tell(move |observer| (observer.threads.blocked)(processor, worker, thread, how));
         }
         taken
     }
@@ -418,7 +419,8 @@ mod threads {
         if word() != 0 {
             let processor = Processor(processor.lend());
             let running = worker.running().map(Thread::new);
-            tell(move |observer| (observer.threads.worker_has)(processor, worker.index, running));
+            let worker = &worker.observed;
+            tell(move |observer| (observer.threads.worker_has)(processor, worker, running));
         }
     }
 

@@ -40,7 +40,7 @@ use crate::engine::facade::atomic::{
     const_fn, fence,
 };
 use crate::engine::facade::claim::{Claimed, Ended, Node, Wait};
-use crate::engine::facade::list::{Chain, List};
+use crate::engine::facade::list::Chain;
 use crate::engine::facade::queue::{Locked, Position, WaitQueue};
 use crate::engine::facade::{WaitKind, WaitReason, perturb};
 
@@ -94,7 +94,7 @@ impl Beside<'_> {
             let other = unsafe { &*ptr::from_ref(node).cast::<Waiting>() };
             other.address.load(Relaxed) == self.1 && other.events & events != 0
         };
-        self.0.list().first_where(waits).is_some()
+        self.0.list.iter().any(waits)
     }
 }
 
@@ -108,6 +108,10 @@ impl Waiting {
             stamp: Cell::new(0),
             last: Cell::new(ptr::null()),
         }
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.address.load(Relaxed)
     }
 }
 
@@ -143,54 +147,14 @@ impl Addresses {
         &self.buckets.0[(hash >> 40) as usize % BUCKETS]
     }
 
-    /// Blocks the calling thread at `address` until one of `events` wakes it, or until `deadline` (monotonic
-    /// nanoseconds).
+    /// Blocks the calling thread at `places`, one at least, until the thread is woken at one of them, or until `deadline`
+    /// (monotonic nanoseconds).
     ///
-    /// `refuse` looks at the condition. If it returns an error, the thread does not wait. It runs with
-    /// preemption off, and must not touch the table.
-    pub(crate) fn wait<E>(
-        &self,
-        address: usize,
-        events: Events,
-        how: How,
-        position: Position,
-        deadline: Option<u64>,
-        mut refuse: impl FnMut() -> Result<(), E>,
-    ) -> Result<Waited, E> {
-        let place = [Waiting::new(address, events)];
-        self.queue(&place, how, position, deadline, |_, _| refuse(), || ())
-    }
-
-    /// [`Addresses::wait`] of a green thread. `refuse` may ask who else waits at the address. `then` runs
-    /// while the thread is queued, before it is parked, with preemption on.
-    pub(crate) fn wait_beside<E>(
-        &self,
-        address: usize,
-        events: Events,
-        position: Position,
-        deadline: Option<u64>,
-        mut refuse: impl FnMut(Beside<'_>) -> Result<(), E>,
-        then: impl FnOnce(),
-    ) -> Result<Waited, E> {
-        let place = [Waiting::new(address, events)];
-        let refuse = |_, beside: Beside<'_>| refuse(beside);
-        self.queue(&place, How::Park, position, deadline, refuse, then)
-    }
-
-    /// [`Addresses::wait`] at several `places`, one at least. `refuse` gets the number of each.
-    pub(crate) fn wait_at_any<E>(
-        &self,
-        places: &[Waiting],
-        how: How,
-        deadline: Option<u64>,
-        mut refuse: impl FnMut(usize) -> Result<(), E>,
-    ) -> Result<Waited, E> {
-        let refuse = |number, _: Beside<'_>| refuse(number);
-        self.queue(places, how, Position::Back, deadline, refuse, || ())
-    }
-
+    /// `refuse` looks at the condition of the place of this number, and may ask who else waits there. If it returns an
+    /// error, the thread does not wait. It runs with preemption off, and must not touch the table. `then` runs while the
+    /// thread is queued, before it is parked, with preemption on.
     #[inline(always)]
-    fn queue<E>(
+    pub(crate) fn wait<E>(
         &self,
         places: &[Waiting],
         how: How,
@@ -199,7 +163,7 @@ impl Addresses {
         mut refuse: impl FnMut(usize, Beside<'_>) -> Result<(), E>,
         then: impl FnOnce(),
     ) -> Result<Waited, E> {
-        let name = places[0].address.load(Relaxed);
+        let name = places[0].address();
         let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));
         let mut refusal = None;
@@ -213,7 +177,7 @@ impl Addresses {
                 let bucket = self.bucket(address);
                 let mut locked = bucket.queue.lock();
                 perturb::point("addresses: locked");
-                // SeqCst: invariant 1; partner: in `is_empty`.
+                // SeqCst: invariant 1; partner: in `may_have`.
                 fence(SeqCst);
                 if let Err(error) = refuse(number, Beside(&locked, address)) {
                     refusal = Some(error);
@@ -256,10 +220,8 @@ impl Addresses {
 
     /// Forgets all threads: in a forked child, where they do not exist.
     pub(crate) fn forget(&self) {
-        self.buckets
-            .0
-            .iter()
-            .for_each(|bucket| bucket.queue.forget());
+        let buckets = self.buckets.0.iter();
+        buckets.for_each(|bucket| bucket.queue.forget());
     }
 
     /// Takes a place out, if it is in a group still.
@@ -277,49 +239,48 @@ impl Addresses {
         }
     }
 
-    /// Wakes threads that wait at `address` for one of `events`, `most` at most; returns how many. The caller has
-    /// changed the condition that they wait for.
+    /// Whether threads may wait at `address`, for a caller that has changed what they would wait for.
     #[inline]
-    pub(crate) fn wake(&self, address: usize, events: Events, most: usize) -> usize {
-        let bucket = self.bucket(address);
-        if bucket.is_empty() {
-            return 0;
-        }
-        self.wake_some(bucket, address, events, most)
+    fn may_have(&self, address: usize) -> bool {
+        // SeqCst: invariant 1; partner: in `wait`.
+        fence(SeqCst);
+        perturb::point("addresses: looking");
+        !self.bucket(address).queue.is_at_rest(0)
     }
 
-    /// [`Addresses::wake`] by a caller whose change was an instruction that orders all memory accesses around
-    /// it, where the processor has such instructions.
-    #[inline]
-    pub(crate) fn wake_after_locked(&self, address: usize, events: Events, most: usize) -> usize {
-        match self.may_have_after_locked(address) {
-            true => self.wake_some(self.bucket(address), address, events, most),
-            false => 0,
-        }
-    }
-
-    /// Whether threads may wait at `address`, for such a caller.
+    /// [`Addresses::may_have`] for a caller whose change was an instruction that orders all memory accesses around it,
+    /// where the processor has such instructions.
     ///
     /// x86-64: a locked instruction changed the condition. No later load is done before it, so it is the
     /// waker's fence of invariant 1.
     #[inline]
     pub(crate) fn may_have_after_locked(&self, address: usize) -> bool {
-        let bucket = self.bucket(address);
         if cfg!(not(all(target_arch = "x86_64", not(greenthread_model)))) {
-            return !bucket.is_empty();
+            return self.may_have(address);
         }
-        // SeqCst: for the compiler, as the fence in `is_empty`.
+        // SeqCst: for the compiler, as the fence in `may_have`.
         core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-        !bucket.queue.is_at_rest(0)
+        !self.bucket(address).queue.is_at_rest(0)
+    }
+
+    /// Wakes threads that wait at `address` for one of `events`, `most` at most; returns how many. The caller has
+    /// changed the condition that they wait for.
+    #[inline]
+    pub(crate) fn wake(&self, address: usize, events: Events, most: usize) -> usize {
+        match self.may_have(address) {
+            true => self.wake_some(address, events, most),
+            false => 0,
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn wake_some(&self, bucket: &Bucket, address: usize, events: Events, most: usize) -> usize {
+    fn wake_some(&self, address: usize, events: Events, most: usize) -> usize {
         let Some(_inside) = Inside::enter() else {
-            inside::wake_later(self, address, events, most);
+            inside::wake_later(self, address);
             return 0;
         };
+        let bucket = self.bucket(address);
         let mut woken = 0;
         let mut until = None;
         loop {
@@ -357,7 +318,7 @@ impl Addresses {
         let Some(_inside) = Inside::enter() else {
             // All are woken, and may find that they have to wait again.
             refuse()?;
-            inside::wake_later(self, from, ANY, most.saturating_add(moved));
+            inside::wake_later(self, from);
             return Ok((0, 0));
         };
         let (source, target) = (self.bucket(from), self.bucket(to));
@@ -374,7 +335,7 @@ impl Addresses {
             let mut locked = source.queue.lock();
             let mut late = other.filter(|_| is_first).map(|b| b.queue.lock());
             if let Some(refuse) = refuse.take() {
-                // SeqCst: as in `wait`: the caller may be a waker, and the condition the waiters'.
+                // SeqCst: as in `wait`; the caller may be a waker, and the condition the waiters'.
                 fence(SeqCst);
                 refuse()?;
             }
@@ -436,18 +397,9 @@ impl Bucket {
         }
     }
 
-    /// Whether no thread waits here, for a caller that has changed what a thread would wait for.
-    #[inline]
-    fn is_empty(&self) -> bool {
-        // SeqCst: invariant 1; partner: in `wait`.
-        fence(SeqCst);
-        perturb::point("addresses: looking");
-        self.queue.is_at_rest(0)
-    }
-
     /// The first thread of the group of `address`.
     fn first<'a>(locked: &'a Locked<'_>, address: usize) -> Option<&'a Waiting> {
-        let head = locked.list().head();
+        let head = locked.list.head();
         let mut node = head;
         while !node.is_null() {
             // SAFETY: a node in the list is the first part of a living `Waiting` (`list`, invariant 2).
@@ -456,7 +408,7 @@ impl Bucket {
                 return Some(first);
             }
             // SAFETY: as above; the first of a group has a last one (invariant 3).
-            node = unsafe { List::after(&raw const (*first.last.get()).node) };
+            node = unsafe { (*first.last.get()).node.after() };
             if node == head {
                 break;
             }
@@ -471,24 +423,23 @@ impl Bucket {
     unsafe fn push(&self, locked: &mut Locked<'_>, waiting: &Waiting, position: Position) {
         self.stamp.set(self.stamp.get() + 1);
         waiting.stamp.set(self.stamp.get());
-        let address = waiting.address.load(Relaxed);
-        let first = Bucket::first(locked, address).map(ptr::from_ref);
-        // SAFETY: the caller's promise; what is in the list is alive.
+        let first = Bucket::first(locked, waiting.address()).map(ptr::from_ref);
+        // SAFETY: `waiting` is in no list and stays alive while it is in this one; what is in the list is alive.
         unsafe {
             let Some(first) = first.map(|first| &*first) else {
                 waiting.last.set(waiting);
-                return locked.list_mut().push_back(&waiting.node);
+                return locked.list.push_back(&waiting.node);
             };
             match position {
                 Position::Back => {
                     let last = first.last.replace(waiting);
                     locked
-                        .list_mut()
+                        .list
                         .insert_after(&raw const (*last).node, &waiting.node);
                 }
                 Position::Front => {
                     waiting.last.set(first.last.replace(ptr::null()));
-                    locked.list_mut().insert_before(&first.node, &waiting.node);
+                    locked.list.insert_before(&first.node, &waiting.node);
                 }
             }
         }
@@ -509,13 +460,13 @@ impl Bucket {
         loop {
             // SAFETY: it is in the list, so it is alive; the next one is read before it is taken out.
             unsafe {
-                let next = List::after(&raw const (*this).node).cast::<Waiting>();
+                let next = (*this).node.after().cast::<Waiting>();
                 let is_last = this == last;
                 if (*this).events & events != 0 && (*this).stamp.get() <= until {
                     let claimed = Node::claim(&(*this).node);
                     Bucket::remove(locked, &*this);
                     if claimed {
-                        return Some(Claimed::new(&raw const (*this).node));
+                        return Some(Claimed::from_raw(&raw const (*this).node));
                     }
                 }
                 if is_last {
@@ -538,13 +489,13 @@ impl Bucket {
                 // Not the first: it may be the last.
                 let first = Bucket::first(locked, waiting.address.load(Relaxed));
                 if let Some(first) = first.filter(|first| ptr::eq(first.last.get(), waiting)) {
-                    first.last.set(List::before(&waiting.node).cast());
+                    first.last.set(waiting.node.before().cast());
                 }
             } else if !ptr::eq(last, waiting) {
-                let next = List::after(&waiting.node).cast::<Waiting>();
+                let next = waiting.node.after().cast::<Waiting>();
                 (*next).last.set(last);
             }
-            locked.list_mut().remove(&waiting.node);
+            locked.list.remove(&waiting.node);
         }
     }
 }

@@ -1,104 +1,287 @@
-//! Calls that block inside libc or the kernel, and that no event ends which could be waited for: they are announced, so
-//! that the processor goes to other threads at once.
+//! Calls that are not about a descriptor, or that no event of one ends. Some the ring makes in the kernel's own way, where there is a ring. The others
+//! block inside libc or the kernel: they are announced, so that the processor goes to other threads at once.
+//!
+//! | calls | |
+//! |---|---|
+//! | `waitpid`, `wait`, `wait4`, `wait3`, `waitid` | asked without waiting, again whenever the ring says that there is something to ask for |
+//! | `pthread_join` | the kernel thread's descriptor says that it has ended, where the kernel has such descriptors (since Linux 6.9) |
+//! | `fsync`, `fdatasync` | the ring syncs |
+//! | `flock`, `fcntl(F_SETLKW)` | a free lock is taken at once; nothing tells when a lock becomes free, so the wait is announced |
+//! | names of hosts, other programs, queues of System V and of POSIX, signals | announced |
+//!
+//! What a thread waits for among its children is what the kernel would report, with the same children and options: ends, stops,
+//! continuations. A child's pidfd tells of its end only, and any child may stop: once it is traced, which it may ask for itself
+//! at any moment, its tracer hears of its stops whatever the options are. So the ring makes the kernel's own wait, which takes
+//! nothing (`WNOWAIT`), and then the thread looks again: another one may have come first. The wait is announced where the ring
+//! has none (before Linux 6.7); and so is a wait with `__WNOTHREAD`, which is about the kernel thread that calls.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::ptr::null;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use libc::{id_t, idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, socklen_t, timespec};
+
+use super::descriptor::{can_be_written, is_nonblocking, not_ready, run, until};
 use super::poll::for_time;
-use super::{hooked, in_kernel};
-use crate::engine::facade::blocking;
+use super::{count_parked, errno, fail, in_kernel, set_errno};
+use crate::engine::facade::watch::Purpose;
+use crate::engine::facade::{Operation, blocking, calls, operate, thread_id};
 
-/// Declares such calls.
+/// Declares calls that are announced. Those that do all or nothing are made `again` if a signal of the runtime's cuts them
+/// short.
 macro_rules! announced {
-    ($(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
+    (@ $again:ident $(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
         hooked! {
-            $(fn $name($($argument: $Type),*) -> $Result {
-                // SAFETY: the caller's arguments.
-                blocking(|| unsafe { $name::real($($argument),*) })
+            $(fn $name($($argument: $Type),*) -> $Result where real() {
+                $again(real)
             })*
         }
     };
-    (again $(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
-        hooked! {
-            $(fn $name($($argument: $Type),*) -> $Result {
-                // SAFETY: the caller's arguments.
-                in_kernel(|| unsafe { $name::real($($argument),*) })
-            })*
-        }
-    };
+    (again $($calls:tt)*) => { announced! { @ in_kernel $($calls)* } };
+    (once $($calls:tt)*) => { announced! { @ blocking $($calls)* } };
 }
 
-announced! {
+announced! { once
     // Names of hosts.
     fn getaddrinfo(
-        name: *const c_char,
-        service: *const c_char,
-        hints: *const libc::addrinfo,
+        name: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
         answer: *mut *mut libc::addrinfo,
     ) -> c_int;
     fn getnameinfo(
-        address: *const libc::sockaddr,
-        length: libc::socklen_t,
-        host: *mut c_char,
-        host_length: libc::socklen_t,
-        service: *mut c_char,
-        service_length: libc::socklen_t,
-        flags: c_int,
+        address: *const libc::sockaddr, length: socklen_t, host: *mut c_char,
+        host_length: socklen_t, service: *mut c_char, service_length: socklen_t, flags: c_int,
     ) -> c_int;
     fn gethostbyname(name: *const c_char) -> *mut c_void;
     // Other programs.
     fn system(command: *const c_char) -> c_int;
     fn pclose(stream: *mut c_void) -> c_int;
-    fn sigwait(set: *const libc::sigset_t, signal: *mut c_int) -> c_int;
+    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
 }
 
-// These do all or nothing, so they can be made again.
 announced! { again
     // Queues of System V and of POSIX.
     fn msgsnd(queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
     fn msgrcv(
-        queue: c_int,
-        message: *mut c_void,
-        length: usize,
-        kind: c_long,
-        flags: c_int,
+        queue: c_int, message: *mut c_void, length: usize, kind: c_long, flags: c_int,
     ) -> isize;
     fn semop(set: c_int, operations: *mut c_void, count: usize) -> c_int;
     fn mq_send(queue: c_int, message: *const c_char, length: usize, priority: u32) -> c_int;
-    fn mq_receive(
-        queue: c_int,
-        message: *mut c_char,
-        length: usize,
-        priority: *mut u32,
-    ) -> isize;
+    fn mq_receive(queue: c_int, message: *mut c_char, length: usize, priority: *mut u32) -> isize;
     // Signals.
     fn pause() -> c_int;
-    fn sigsuspend(mask: *const libc::sigset_t) -> c_int;
-    fn sigwaitinfo(set: *const libc::sigset_t, info: *mut libc::siginfo_t) -> c_int;
+    fn sigsuspend(mask: *const sigset_t) -> c_int;
+    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
     fn tcdrain(terminal: c_int) -> c_int;
 }
 
-// And these have a time-out.
+/// Has the ring do this, or makes the call that blocks, where there is no ring.
+pub(super) fn by_ring(operation: Operation<'_>, blocking: impl FnOnce() -> c_int) -> c_int {
+    count_parked();
+    match operate(operation) {
+        None => blocking(),
+        Some(Ok(_)) => 0,
+        Some(Err(error)) => fail(error.raw_os_error().unwrap_or(libc::EIO)),
+    }
+}
+
+/// `fsync` or `fdatasync`; `real` makes libc's call.
+fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
+    if fd < 0 {
+        return blocking(real);
+    }
+    // SAFETY: the descriptor is open, or the operation fails.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    by_ring(Operation::Sync { fd, data_only }, || blocking(real))
+}
+
+/// Makes the call in its form that does not wait, and announced if it would; `real` makes libc's.
+fn locked(without_waiting: c_int, waiting: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
+    let before = errno();
+    match real(without_waiting) {
+        -1 if without_waiting != waiting && matches!(errno(), libc::EAGAIN | libc::EACCES) => {
+            set_errno(before);
+            blocking(|| real(waiting))
+        }
+        answer => answer,
+    }
+}
+
+/// The form of this `fcntl` that does not wait.
+fn without_waiting(command: c_int) -> c_int {
+    match command {
+        libc::F_SETLKW => libc::F_SETLK,
+        libc::F_OFD_SETLKW => libc::F_OFD_SETLK,
+        _ => command,
+    }
+}
+
+/// Makes `look`, which does not wait, until it has an answer. In between it waits for the children that `kind` and `id` name;
+/// `real` makes the call that waits.
+fn until_told(
+    (kind, id): (idtype_t, id_t),
+    options: c_int,
+    look: impl FnMut() -> Option<c_int>,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let before = errno();
+    let wait = |_| {
+        if options & libc::__WNOTHREAD != 0 {
+            return Err(());
+        }
+        count_parked();
+        let operation = Operation::WaitForChild(kind, id, options | libc::WNOWAIT);
+        match operate(operation) {
+            Some(Ok(_)) => Ok(true),
+            _ => Err(()),
+        }
+    };
+    let answer = until(look, wait).ok().flatten();
+    answer.unwrap_or_else(|| {
+        set_errno(before);
+        blocking(real)
+    })
+}
+
+/// `wait4` and its kin; `real` makes libc's call with these options.
+fn wait_for(child: pid_t, options: c_int, real: impl Fn(c_int) -> pid_t) -> pid_t {
+    if options & libc::WNOHANG != 0 {
+        return real(options);
+    }
+    let whom = match child {
+        1.. => (libc::P_PID, child as id_t),
+        -1 => (libc::P_ALL, 0),
+        // 0: the caller's own.
+        group => (libc::P_PGID, group.unsigned_abs()),
+    };
+    let look = || Some(real(options | libc::WNOHANG)).filter(|&answer| answer != 0);
+    until_told(whom, options | libc::WEXITED, look, || real(options))
+}
+
 hooked! {
-    fn sigtimedwait(
-        set: *const libc::sigset_t,
-        info: *mut libc::siginfo_t,
-        time: *const libc::timespec,
-    ) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe { for_time(time, null(), |_| None, |left| sigtimedwait::real(set, info, left)) }
+    fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, time: *const timespec) -> c_int
+    where real(time) {
+        for_time(time, null(), real, |limit| limit.block())
     }
 
-    fn semtimedop(
-        set: c_int,
-        operations: *mut c_void,
-        count: usize,
-        time: *const libc::timespec,
-    ) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe {
-            let real = |left| semtimedop::real(set, operations, count, left);
-            for_time(time, null(), |_| None, real)
+    fn semtimedop(set: c_int, operations: *mut c_void, count: usize, time: *const timespec) -> c_int
+    where real(time) {
+        for_time(time, null(), real, |limit| limit.block())
+    }
+
+    fn fsync(fd: c_int) -> c_int where real() {
+        synced(fd, false, real)
+    }
+
+    fn fdatasync(fd: c_int) -> c_int where real() {
+        synced(fd, true, real)
+    }
+
+    fn flock(fd: c_int, operation: c_int) -> c_int where real(operation) {
+        locked(operation | libc::LOCK_NB, operation, real)
+    }
+
+    // Its third argument, if there is one, comes as a variadic one does: in a register.
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int where real(command) {
+        locked(without_waiting(command), command, real)
+    }
+
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int where real(command) {
+        locked(without_waiting(command), command, real)
+    }
+
+    fn waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t where real(options) {
+        wait_for(child, options, real)
+    }
+
+    fn wait4(child: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t
+    where real(options) {
+        wait_for(child, options, real)
+    }
+
+    fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t where real(options) {
+        wait_for(-1, options, real)
+    }
+
+    fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int
+    where real(id, info, options) {
+        if options & libc::WNOHANG != 0 || kind == libc::P_PIDFD && is_nonblocking(id as c_int) {
+            return real(id, info, options);
         }
+        // As the kernel's call keeps the file, whatever becomes of the number.
+        let kept = match kind {
+            // SAFETY: numbers.
+            libc::P_PIDFD => unsafe { libc::fcntl(id as c_int, libc::F_DUPFD_CLOEXEC, 0) },
+            _ => -1,
+        };
+        let id = if kept == -1 { id } else { kept as id_t };
+        let look = || {
+            // SAFETY: zeroes are a valid record; the caller's place may be null, or can be written.
+            unsafe {
+                let mut seen: siginfo_t = core::mem::zeroed();
+                match real(id, &mut seen, options | libc::WNOHANG) {
+                    0 if seen.si_pid() == 0 => return None,
+                    0 if info.is_null() => {}
+                    // The kernel, too, has taken what it reports by then.
+                    0 if !can_be_written(info, 1) => return Some(fail(libc::EFAULT)),
+                    0 => *info = seen,
+                    failed => return Some(failed),
+                }
+                Some(0)
+            }
+        };
+        let answer = until_told((kind, id), options, look, || real(id, info, options));
+        if kept != -1 {
+            let errno = errno();
+            // SAFETY: a descriptor of ours.
+            unsafe { libc::close(kept) };
+            set_errno(errno);
+        }
+        answer
+    }
+}
+
+exported! {
+    // For any child.
+    fn wait(status: *mut c_int) -> pid_t {
+        // SAFETY: the caller's place.
+        unsafe { waitpid(-1, status, 0) }
+    }
+}
+
+/// A descriptor that is readable when `thread` has ended, whose control block is there still. `None`: the kernel has none to
+/// give.
+fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
+    // SAFETY: the caller's thread, which nobody has joined yet, so its control block is there.
+    let name = || unsafe { thread_id(thread as usize) };
+    let id = name().filter(|&id| id != 0)?;
+    // The first thread of a process ends otherwise than the others.
+    if id == std::process::id() {
+        return None;
+    }
+    // If the id is still the thread's, the descriptor is, too.
+    let descriptor = calls::pidfd(id, calls::PIDFD_THREAD).ok();
+    descriptor.filter(|_| name() == Some(id))
+}
+
+hooked! {
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int where real() {
+        // SAFETY: it takes nothing.
+        if thread == unsafe { libc::pthread_self() } {
+            return real(); // it says that this would wait for ever
+        }
+        // SAFETY: the caller's thread and place.
+        let attempt = || unsafe { libc::pthread_tryjoin_np(thread, result) };
+        let first = attempt();
+        if first != libc::EBUSY {
+            return first;
+        }
+        let Some(descriptor) = descriptor(thread) else {
+            return blocking(real);
+        };
+        let attempt = |_| match attempt() {
+            libc::EBUSY => not_ready(),
+            answer => answer as isize,
+        };
+        run(descriptor.as_raw_fd(), Purpose::Read, attempt, |_| real() as isize) as c_int
     }
 }

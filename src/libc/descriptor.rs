@@ -10,14 +10,23 @@
 //! Nothing is remembered that a program could change unseen, but for the nature. That is forgotten
 //! when the descriptor is closed. If it is wrong all the same, the call fails in a way that shows
 //! it, or blocks the kernel thread.
+//!
+//! And the calls by which a number gets another meaning: `close`, `dup2`, `dup3`, `close_range`; and `shutdown`, as not every
+//! socket tells those that wait for it. Threads that wait for the descriptor go on with a duplicate, as threads that are
+//! blocked in the kernel keep the file open; and what is remembered about the number is forgotten. These functions do so on any
+//! thread.
 
-use core::ffi::c_int;
-use core::pin::{Pin, pin};
+use core::cell::Cell;
+use core::ffi::{c_int, c_long, c_uint};
+use core::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use libc::iovec;
+
 use super::{errno, in_kernel, set_errno, uninterrupted};
-use crate::engine::facade::watch::{Call, Purpose};
-use crate::engine::facade::{clock, may_block, word};
+use crate::engine::facade::unwinding::Next;
+use crate::engine::facade::watch::{self, Call, Purpose};
+use crate::engine::facade::{is_forked_child, may_block, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +48,6 @@ const KNOWN: usize = 1 << 16;
 static NATURES: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
 
 impl Nature {
-    const ALL: [Nature; 4] = [Nature::Socket, Nature::Pipe, Nature::Device, Nature::File];
-
     fn place(fd: c_int) -> Option<&'static AtomicU8> {
         NATURES.get(usize::try_from(fd).ok()?)
     }
@@ -48,24 +55,25 @@ impl Nature {
     /// The nature of `fd`. `None`: it is not open.
     #[inline]
     pub(super) fn of(fd: c_int) -> Option<Nature> {
+        const ALL: [Nature; 4] = [Nature::Socket, Nature::Pipe, Nature::Device, Nature::File];
         match Nature::place(fd).map_or(0, |known| known.load(Relaxed)) {
             0 => Nature::ask(fd),
-            known => Some(Nature::ALL[usize::from(known) - 1]),
+            known => Some(ALL[usize::from(known) - 1]),
         }
     }
 
     /// Asks the kernel.
     #[cold]
     pub(super) fn ask(fd: c_int) -> Option<Nature> {
-        let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: a valid place, read if the call has filled it in.
-        let kind = unsafe {
-            if libc::fstat(fd, stat.as_mut_ptr()) != 0 {
-                return None;
-            }
-            stat.assume_init().st_mode & libc::S_IFMT
+        // SAFETY: zeroes are a valid record, and the record is a place of ours.
+        let (answer, stat) = unsafe {
+            let mut stat: libc::stat = core::mem::zeroed();
+            (libc::fstat(fd, &mut stat), stat)
         };
-        let nature = match kind {
+        if answer != 0 {
+            return None;
+        }
+        let nature = match stat.st_mode & libc::S_IFMT {
             libc::S_IFSOCK => Nature::Socket,
             libc::S_IFIFO => Nature::Pipe,
             libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Nature::File,
@@ -94,39 +102,45 @@ impl Nature {
     }
 }
 
+/// The flags with which `fd` is open. `None`: it is not open.
+pub(super) fn flags_of(fd: c_int) -> Option<c_int> {
+    // SAFETY: the call asks for flags.
+    Some(unsafe { libc::fcntl(fd, libc::F_GETFL) }).filter(|&flags| flags != -1)
+}
+
 /// Whether `fd` is in non-blocking mode.
 pub(super) fn is_nonblocking(fd: c_int) -> bool {
-    // SAFETY: the call asks for flags.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    flags != -1 && flags & libc::O_NONBLOCK != 0
+    flags_of(fd).is_some_and(|flags| flags & libc::O_NONBLOCK != 0)
 }
 
 /// What `poll` says at this moment of `fd`: its answer, and which of `events` are there, or errors.
 fn polled(fd: c_int, events: i16) -> (c_int, i16) {
+    let revents = 0;
     let mut asked = libc::pollfd {
         fd,
         events,
-        revents: 0,
+        revents,
     };
-    // SAFETY: one valid record, and no waiting.
-    (unsafe { super::poll::now(&mut asked, 1) }, asked.revents)
+    (super::poll::now(&mut asked, 1), asked.revents)
 }
 
-/// Whether `poll` says at this moment that `fd` is ready for `events`, or that it has an error.
-pub(super) fn is_ready(fd: c_int, events: i16) -> bool {
-    polled(fd, events).0 != 0
+/// What `poll` calls this, and which option has a time-out for this.
+fn names_of(purpose: Purpose) -> (i16, c_int) {
+    match purpose {
+        Purpose::Read => (libc::POLLIN, libc::SO_RCVTIMEO),
+        Purpose::Write => (libc::POLLOUT, libc::SO_SNDTIMEO),
+    }
+}
+
+/// Whether `poll` says at this moment that `fd` is ready for this, or that it has an error.
+pub(super) fn is_ready(fd: c_int, purpose: Purpose) -> bool {
+    polled(fd, names_of(purpose).0).0 != 0
 }
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
-fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
-    let name = match purpose {
-        Purpose::Read => libc::SO_RCVTIMEO,
-        _ => libc::SO_SNDTIMEO,
-    };
-    let [seconds, micros] = option::<[u64; 2]>(fd, name)?;
-    let nanos = seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(micros * 1_000);
+pub(super) fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
+    let [seconds, micros] = option::<[u64; 2]>(fd, names_of(purpose).1)?;
+    let nanos = super::sum(seconds, micros * 1_000);
     (nanos != 0).then_some(nanos)
 }
 
@@ -156,7 +170,7 @@ pub(super) fn not_ready() -> isize {
 
 /// Makes `call`, if `fd` is ready for `purpose` at this moment.
 pub(super) fn ready_then(fd: c_int, purpose: Purpose, call: impl FnOnce() -> isize) -> isize {
-    match is_ready(fd, events_of(purpose)) {
+    match is_ready(fd, purpose) {
         true => may_block(call),
         false => not_ready(),
     }
@@ -165,11 +179,6 @@ pub(super) fn ready_then(fd: c_int, purpose: Purpose, call: impl FnOnce() -> isi
 /// Whether `fd` is a stream socket.
 pub(super) fn is_stream(fd: c_int) -> bool {
     option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
-}
-
-/// Whether a try has failed because it would block, or because it has begun to connect the socket.
-fn would_block() -> bool {
-    matches!(errno(), libc::EAGAIN | libc::EINPROGRESS)
 }
 
 /// Whether a TCP connection has broken, and there is nothing more to read. The next call has the error: a call
@@ -181,126 +190,100 @@ fn is_over(fd: c_int) -> bool {
         && queued(fd, libc::FIONREAD) == 0
 }
 
+/// Tries `attempt` until it has an answer. In between `wait` waits for a reason to try again, and says whether one has come:
+/// if not, the time is up, and there is one more try. `wait` hears how many waits were in vain so far. If it fails, the thread
+/// cannot wait.
+///
+/// A call that has waited leaves `errno` as it was, unless its last try has set it.
+pub(super) fn until<T, E>(
+    mut attempt: impl FnMut() -> Option<T>,
+    mut wait: impl FnMut(u32) -> Result<bool, E>,
+) -> Result<Option<T>, E> {
+    let before = errno();
+    let mut in_vain = 0;
+    let mut answer = attempt();
+    let mut goes_on = true;
+    while answer.is_none() && goes_on {
+        goes_on = wait(in_vain)?;
+        in_vain += 1;
+        set_errno(before);
+        answer = attempt();
+    }
+    Ok(answer)
+}
+
 /// After so many waits that were in vain the kernel is asked whether the descriptor is ready all the same:
 /// then it waits for something that only it knows.
 const IN_VAIN: u32 = 3;
 
-/// A call that may be made of several parts, each of which waits until it can go on.
-pub(super) struct Waiter<'a> {
-    call: Pin<&'a Call>,
-    purpose: Purpose,
-    /// Since when it waits, and until when; known once it would block.
-    deadline: Option<Option<u64>>,
-}
-
-impl<'a> Waiter<'a> {
-    pub(super) fn new(call: Pin<&'a Call>, purpose: Purpose) -> Waiter<'a> {
-        Waiter {
-            call,
-            purpose,
-            deadline: None,
-        }
-    }
-
-    /// Tries `attempt` until it no longer would block, and waits in between. If the thread cannot wait, makes
-    /// the call `block`, which blocks the kernel thread.
-    ///
-    /// Both get the descriptor, and return a negative number with `errno` set if they fail.
-    pub(super) fn run(
-        &mut self,
-        mut attempt: impl FnMut(c_int) -> isize,
-        block: impl Fn(c_int) -> isize,
-    ) -> isize {
-        let block = |fd| in_kernel(|| block(fd));
-        let mut attempt = |fd| uninterrupted(|| attempt(fd));
-        let before = errno();
-        let mut in_vain = 0;
-        loop {
-            let result = attempt(self.call.fd());
-            if result >= 0 {
-                if self.deadline.is_some() {
-                    set_errno(before);
-                }
-                return result;
-            }
-            if !would_block() {
-                return result;
-            }
-            let deadline = match self.deadline {
-                Some(deadline) => deadline,
-                None => {
-                    let (fd, refusal) = (self.call.fd(), errno());
-                    if is_nonblocking(fd) {
-                        set_errno(refusal);
-                        return -1;
-                    }
-                    let limit = own_time_out(fd, self.purpose);
-                    *self
-                        .deadline
-                        .insert(limit.map(|limit| clock::now().saturating_add(limit)))
-                }
-            };
-            if in_vain >= IN_VAIN && is_ready(self.call.fd(), events_of(self.purpose)) {
-                return block(self.call.fd());
-            }
-            match self.call.wait(self.purpose, deadline) {
-                Ok(true) => in_vain += 1,
-                Ok(false) => {
-                    // It may be ready although no event has come.
-                    let result = attempt(self.call.fd());
-                    if result < 0 && would_block() {
-                        set_errno(libc::EAGAIN);
-                    }
-                    return result;
-                }
-                Err(_) => return block(self.call.fd()),
-            }
-        }
-    }
-}
-
-fn events_of(purpose: Purpose) -> i16 {
-    match purpose {
-        Purpose::Read => libc::POLLIN,
-        _ => libc::POLLOUT,
-    }
-}
-
-/// A call of one part.
+/// A call of one part: makes `attempt` until it no longer would block. If the thread cannot wait, makes the call `block`,
+/// which blocks the kernel thread.
+///
+/// Both get the descriptor, and return a negative number with `errno` set if they fail.
 pub(super) fn run(
     fd: c_int,
     purpose: Purpose,
-    attempt: impl FnMut(c_int) -> isize,
+    mut attempt: impl FnMut(c_int) -> isize,
     block: impl Fn(c_int) -> isize,
 ) -> isize {
-    let call = pin!(Call::new(fd));
-    Waiter::new(call.as_ref(), purpose).run(attempt, block)
+    let attempt = |fd, _| attempt(fd);
+    run_all(fd, purpose, None, attempt, |fd, _| block(fd))
 }
 
-/// A call that transfers `wanted` bytes in several parts, and returns their sum. If a part fails after another,
-/// the sum is the result, as the kernel does it.
+/// A call that transfers `wanted` bytes in several parts, and returns their sum; `None`: in one part. If a part fails after
+/// another, the sum is the result, as the kernel does it.
 ///
 /// `attempt` and `block` get the descriptor and the number of bytes that are done.
 pub(super) fn run_all(
     fd: c_int,
     purpose: Purpose,
-    wanted: usize,
+    wanted: Option<usize>,
     mut attempt: impl FnMut(c_int, usize) -> isize,
     block: impl Fn(c_int, usize) -> isize,
 ) -> isize {
-    let wanted = wanted.min(MOST_BYTES);
     let call = pin!(Call::new(fd));
-    let mut waiter = Waiter::new(call.as_ref(), purpose);
+    let call = call.as_ref();
+    let wanted = wanted.map_or(0, |wanted| wanted.min(MOST_BYTES));
+    // Until when the call waits; known once it would block.
+    let known = Cell::new(None);
     let mut done = 0;
     loop {
         // A part that is made after the end is empty.
         let is_done = |fd| done != 0 && is_over(fd);
-        let attempt = |fd| if is_done(fd) { 0 } else { attempt(fd, done) };
-        let block = |fd| if is_done(fd) { 0 } else { block(fd, done) };
-        match waiter.run(attempt, block) {
+        let attempt = || {
+            let fd = call.fd();
+            let result = uninterrupted(|| if is_done(fd) { 0 } else { attempt(fd, done) });
+            if result >= 0 || !matches!(errno(), libc::EAGAIN | libc::EINPROGRESS) {
+                return Some(result);
+            }
+            if known.get().is_none() {
+                let refusal = errno();
+                if is_nonblocking(fd) {
+                    set_errno(refusal);
+                    return Some(-1);
+                }
+                let limit = own_time_out(fd, purpose);
+                known.set(Some(limit.map(super::after)));
+            }
+            None
+        };
+        let part = until(attempt, |in_vain| {
+            match in_vain >= IN_VAIN && is_ready(call.fd(), purpose) {
+                true => Err(()),
+                false => call.wait(purpose, known.get().flatten()).map_err(drop),
+            }
+        });
+        let part = match part {
+            Ok(part) => part.unwrap_or_else(not_ready),
+            Err(()) => {
+                let fd = call.fd();
+                in_kernel(|| if is_done(fd) { 0 } else { block(fd, done) })
+            }
+        };
+        match part {
             ..0 if done != 0 => return done as isize,
-            part @ ..=0 => return done as isize + part,
-            part => done += part as usize,
+            ..=0 => return done as isize + part,
+            _ => done += part as usize,
         }
         if done >= wanted {
             return done as isize;
@@ -318,12 +301,26 @@ pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
     all_pages(at, count, |word| word::load(word).is_ok())
 }
 
-/// The value at `at`. `None`: the kernel could not read it.
+/// A record of C's: any bits of its size are a value.
 ///
 /// # Safety
-/// If it can be read, it is a valid value.
-pub(super) unsafe fn value_at<T: Copy>(at: *const T) -> Option<T> {
-    // SAFETY: it can be read. The kernel asks for no alignment.
+/// That is so.
+pub(super) unsafe trait Record: Copy {}
+// SAFETY: numbers and addresses.
+unsafe impl Record for libc::timespec {}
+// SAFETY: as above.
+unsafe impl Record for libc::timeval {}
+// SAFETY: as above.
+unsafe impl Record for libc::msghdr {}
+// SAFETY: as above.
+unsafe impl Record for libc::sa_family_t {}
+// SAFETY: as above.
+unsafe impl Record for signal::Mask {}
+
+/// The record at `at`. `None`: the kernel could not read it.
+pub(super) fn value_at<T: Record>(at: *const T) -> Option<T> {
+    // SAFETY: the kernel could read it, and a program keeps a record that it has given to a function of libc's until that has
+    // returned. Any bits are a value. The kernel asks for no alignment.
     (!at.is_null() && is_there(at, 1)).then(|| unsafe { at.read_unaligned() })
 }
 
@@ -336,57 +333,152 @@ pub(super) fn can_be_written<T>(at: *mut T, count: usize) -> bool {
 fn all_pages<T>(at: *const T, count: usize, ask: impl Fn(usize) -> bool) -> bool {
     // The smallest that there is.
     const PAGE: usize = 4096;
-    let Some(length) = size_of::<T>().checked_mul(count) else {
-        return false;
-    };
-    let Some(end) = at.addr().checked_add(length) else {
+    let end = (size_of::<T>().checked_mul(count)).and_then(|length| at.addr().checked_add(length));
+    let Some(end) = end else {
         return false;
     };
     let pages = (at.addr()..end).step_by(PAGE);
-    let last = (length != 0).then(|| end - 1);
+    let last = (end != at.addr()).then(|| end - 1);
     pages.chain(last).all(|at| ask(at & !3))
 }
 
 /// The buffers of a call, as `readv(2)` has them; the kernel could read the records.
 #[derive(Clone, Copy)]
 pub(super) struct Buffers {
-    pub(super) at: *const libc::iovec,
-    pub(super) count: usize,
+    at: *const iovec,
+    count: usize,
     /// Of all of them together.
     pub(super) length: usize,
 }
 
 impl Buffers {
     /// `None`: the kernel does not take them.
-    pub(super) fn new(at: *const libc::iovec, count: usize) -> Option<Buffers> {
+    pub(super) fn new(at: *const iovec, count: usize) -> Option<Buffers> {
         if count > MOST_BUFFERS || !is_there(at, count) {
             return None;
         }
-        // SAFETY: the records can be read.
-        let lengths = (0..count).map(|i| unsafe { (*at.add(i)).iov_len });
-        let length = lengths.fold(0, usize::saturating_add);
-        let is_accepted = isize::try_from(length).is_ok();
-        is_accepted.then_some(Buffers { at, count, length })
+        let length = 0;
+        let mut buffers = Buffers { at, count, length };
+        let sum = |sum: usize, one: iovec| sum.saturating_add(one.iov_len);
+        buffers.length = buffers.iter().fold(0, sum);
+        isize::try_from(buffers.length).is_ok().then_some(buffers)
     }
 
-    /// What is left of them behind the first `done` bytes.
-    ///
-    /// # Safety
-    /// The records are there still.
-    pub(super) unsafe fn rest(self, mut done: usize) -> Vec<libc::iovec> {
+    fn iter(self) -> impl Iterator<Item = iovec> {
+        // SAFETY: `new` has found that the records can be read, and the program keeps them until its call is over.
+        (0..self.count).map(move |i| unsafe { self.at.add(i).read_unaligned() })
+    }
+
+    /// Calls `f` with the records of what lies behind the first `done` bytes.
+    pub(super) fn behind<T>(self, mut done: usize, f: impl FnOnce(*const iovec, usize) -> T) -> T {
+        if done == 0 {
+            return f(self.at, self.count);
+        }
         let mut rest = Vec::with_capacity(self.count);
-        for i in 0..self.count {
-            // SAFETY: the caller's promise.
-            let buffer = unsafe { *self.at.add(i) };
+        for mut buffer in self.iter() {
             let skipped = done.min(buffer.iov_len);
             done -= skipped;
-            if skipped < buffer.iov_len {
-                rest.push(libc::iovec {
-                    iov_base: buffer.iov_base.wrapping_byte_add(skipped),
-                    iov_len: buffer.iov_len - skipped,
-                });
+            buffer.iov_base = buffer.iov_base.wrapping_byte_add(skipped);
+            buffer.iov_len -= skipped;
+            if buffer.iov_len != 0 {
+                rest.push(buffer);
             }
         }
-        rest
+        f(rest.as_ptr(), rest.len())
+    }
+}
+
+/// `fd` is about to be closed.
+#[inline]
+fn will_close(fd: c_int) {
+    if !is_forked_child() {
+        watch::closing(fd);
+    }
+    Nature::forget(fd);
+}
+
+/// It was closed, or shut down.
+#[inline]
+fn has_closed(fd: c_int) {
+    if !is_forked_child() {
+        watch::look_again(fd);
+    }
+}
+
+/// Makes `call`, which closes `fd`.
+#[inline]
+fn closing(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    will_close(fd);
+    let answer = call();
+    has_closed(fd);
+    answer
+}
+
+/// What closes or shuts down, by `syscall(2)`; `None` for other calls.
+pub(super) fn by_number(number: c_long, a: usize, b: usize, c: usize) -> Option<c_int> {
+    // SAFETY: numbers, which the program means.
+    unsafe {
+        Some(match number {
+            libc::SYS_close => close(a as c_int),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => dup2(a as c_int, b as c_int),
+            libc::SYS_dup3 => dup3(a as c_int, b as c_int, c as c_int),
+            libc::SYS_shutdown => shutdown(a as c_int, b as c_int),
+            libc::SYS_close_range => close_range(a as c_uint, b as c_uint, c as c_int),
+            _ => return None,
+        })
+    }
+}
+
+extern "C" fn closed(fd: usize, answer: c_int) -> c_int {
+    has_closed(fd as c_int);
+    answer
+}
+
+/// It may have been closed, or not.
+extern "C" fn cancelled(fd: usize) {
+    has_closed(fd as c_int);
+}
+
+around! {
+    fn close(fd: c_int) -> c_int {
+        before {
+            will_close(fd);
+            Next::call(close::target(), fd as usize)
+        }
+        after closed,
+        unwound cancelled,
+    }
+}
+
+interposed! {
+    fn dup2(from: c_int, to: c_int) -> c_int where real() {
+        if from == to { real() } else { closing(to, real) }
+    }
+
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int where real() {
+        if from == to { real() } else { closing(to, real) }
+    }
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int where real() {
+        if flags != 0 {
+            return real();
+        }
+        let watches = !is_forked_child();
+        if watches {
+            watch::watched_from(first, last).for_each(watch::closing);
+        }
+        Nature::forget_all(first, last);
+        let answer = real();
+        if watches {
+            watch::watched_from(first, last).for_each(watch::look_again);
+        }
+        answer
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> c_int where real() {
+        let answer = real();
+        has_closed(fd);
+        answer
     }
 }

@@ -1,12 +1,16 @@
-//! `syscall(SYS_futex, …)`: the futexes of std, of parking_lot, and of C++.
+//! `syscall(SYS_futex, …)`: the futexes of std, of parking_lot, and of C++. And the newer calls on futexes:
+//! `syscall(SYS_futex_waitv, …)`, and `futex_wake`, `futex_wait` and `futex_requeue` of Linux 6.7.
 //!
 //! | operation | what is done |
 //! |---|---|
 //! | `WAIT`, `WAIT_BITSET`, `WAKE`, `WAKE_BITSET`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, private | ours, in [`FUTEXES`] |
 //! | the same, shared; those that inherit priorities | the kernel's: other processes, or the kernel, take part |
+//! | the newer calls, on private words of 32 bits | ours, so that they meet the older ones |
+//! | the newer calls on words of other sizes, shared, with unknown flags, and mistakes | the kernel's |
+//! | a newer call that the kernel does not know, or a filter refuses | the kernel's: a program that asks for it must learn that |
 //!
 //! All other system calls go to the kernel; those that change the calling kernel thread keep the thread
-//! there (`changes`), and those that ask for its CPU time tell the green thread's (`cpu_time`).
+//! there, and those that ask for its CPU time tell the green thread's (`threads`).
 //!
 //! Threads of all kinds stand in one table, in the order in which they came: a green thread is parked, and any other
 //! blocks its kernel thread on a word of its own.
@@ -20,19 +24,22 @@
 //! A forked child has another table, the kernel's: the threads in this one are the parent's.
 
 use core::ffi::{c_int, c_long};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-use super::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
-use super::descriptor::value_at;
-use super::{
-    changes, close, count_parked, deadline_on, exported, fail, futex2, is_hooked, is_on, nanos,
-    repeated,
+use libc::{
+    FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT,
+    FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
 };
-use crate::engine::facade::WaitKind;
+
+use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting};
+use super::descriptor::{Record, value_at};
+use super::{
+    after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated, threads,
+};
 use crate::engine::facade::queue::Position;
 use crate::engine::facade::word::{self, Fault};
 use crate::engine::facade::{
-    clock, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
+    WaitKind, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
 };
 
 /// The threads that wait on words.
@@ -45,146 +52,182 @@ static FUTEX: WaitKind = WaitKind::inside("futex", |address, facts| {
     }
 });
 
-/// Sees to it that a child that is forked before there is a runtime begins with an empty table. (Later ones
-/// do not use it.)
-pub(super) fn forget_in_children() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    extern "C" fn in_child() {
-        FUTEXES.forget();
-    }
-    if !DONE.load(Ordering::Relaxed) && !DONE.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler writes to atomics.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    }
-}
-
-/// `errno`.
-pub(super) struct Errno(pub(super) c_int);
-
-impl From<Fault> for Errno {
-    fn from(_: Fault) -> Errno {
-        Errno(libc::EFAULT)
-    }
-}
+/// What a call returns, or `errno`.
+type Answer = Result<usize, c_int>;
 
 exported! {
+    // A number that is not listed here goes to the kernel as it is.
     fn syscall(
-        number: c_long,
-        a: usize,
-        b: usize,
-        c: usize,
-        d: usize,
-        e: usize,
-        f: usize,
+        number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
     ) -> c_long {
-        // SAFETY: the caller's arguments.
-        unsafe { call(number, [a, b, c, d, e, f]) }
-    }
-}
-
-/// Makes a system call. A number that is not listed here goes to the kernel as it is.
-///
-/// # Safety
-/// As the system call demands.
-unsafe fn call(number: c_long, arguments: [usize; 6]) -> c_long {
-    let [a, b, c, ..] = arguments;
-    let kernels = || {
-        // SAFETY: the caller's promise.
-        let own = unsafe { thread_clock(number, &arguments) };
-        // SAFETY: the same.
-        let once = || unsafe { kernel_call(number, &arguments) };
-        // An interrupted `close` has closed: the descriptor may be another's by now.
-        let is_cut = |answer: &_| *answer == Err(libc::EINTR) && number != libc::SYS_close;
-        own.unwrap_or_else(|| changes::guard(number, &arguments, || repeated(once, is_cut)))
-    };
-    // SAFETY: the caller's promise.
-    if let Some(answer) = unsafe { close::by_number(number, a, b, c) } {
-        return answer.into();
-    }
-    let answer = match number {
-        libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
-        libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels).map_err(Errno),
-        // The preemption signals' actions are the crate's.
-        libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => {
-            Err(Errno(libc::EINVAL))
+        let arguments = [a, b, c, d, e, f];
+        let kernels = || {
+            // SAFETY: the caller's arguments, of this system call.
+            let own = unsafe { thread_clock(number, &arguments) };
+            // SAFETY: the same.
+            let once = || unsafe { kernel_call(number, &arguments) };
+            // An interrupted `close` has closed: the descriptor may be another's by now.
+            let is_cut = |answer: &_| *answer == Err(libc::EINTR) && number != libc::SYS_close;
+            own.unwrap_or_else(|| threads::guard(number, &arguments, || repeated(once, is_cut)))
+        };
+        if let Some(answer) = descriptor::by_number(number, a, b, c) {
+            return answer.into();
         }
-        libc::SYS_rt_sigaction => {
-            let answer = kernels();
-            handlers::adopt();
-            answer.map_err(Errno)
+        let answer = match number {
+            libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
+            libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels),
+            // The preemption signals' actions are the crate's.
+            libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => Err(libc::EINVAL),
+            libc::SYS_rt_sigaction => {
+                let answer = kernels();
+                handlers::adopt();
+                answer
+            }
+            libc::SYS_rt_sigprocmask => {
+                let answer = kernels();
+                mask_changed();
+                answer
+            }
+            WAITV | NEW_WAKE | NEW_WAIT | NEW_REQUEUE => {
+                newer(number, arguments).unwrap_or_else(kernels)
+            }
+            _ => kernels(),
+        };
+        match answer {
+            Ok(result) => result as c_long,
+            Err(errno) => fail(errno).into(),
         }
-        libc::SYS_rt_sigprocmask => {
-            let answer = kernels();
-            mask_changed();
-            answer.map_err(Errno)
-        }
-        _ => futex2::call(number, arguments).unwrap_or_else(|| kernels().map_err(Errno)),
-    };
-    match answer {
-        Ok(result) => result as c_long,
-        Err(Errno(errno)) => c_long::from(fail(errno)),
     }
 }
 
 /// The part of an operation that says what is to be done. Flags that are not known here belong to it, so
 /// that the kernel gets them.
-const COMMAND: c_int = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+const COMMAND: c_int = !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
 
 /// Whether the operation is one of those above, on a private futex.
 fn is_ours(operation: c_int) -> bool {
     let is_known = match operation & COMMAND {
-        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => waits_here(),
-        libc::FUTEX_WAKE
-        | libc::FUTEX_WAKE_BITSET
-        | libc::FUTEX_REQUEUE
-        | libc::FUTEX_CMP_REQUEUE
-        | libc::FUTEX_WAKE_OP => true,
+        FUTEX_WAIT | FUTEX_WAIT_BITSET => waits_here(),
+        FUTEX_WAKE | FUTEX_WAKE_BITSET | FUTEX_REQUEUE | FUTEX_CMP_REQUEUE | FUTEX_WAKE_OP => true,
         _ => false,
     };
-    is_known && operation & libc::FUTEX_PRIVATE_FLAG != 0 && is_on() && !is_forked_child()
+    is_known && operation & FUTEX_PRIVATE_FLAG != 0 && is_on() && !is_forked_child()
 }
 
 /// Whether threads wait in the table: there are green threads, or have been.
-pub(super) fn waits_here() -> bool {
+fn waits_here() -> bool {
     handlers::is_any_reserved()
 }
 
-fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Result<usize, Errno> {
-    let by_real_clock = operation as c_int & libc::FUTEX_CLOCK_REALTIME != 0;
+fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Answer {
+    let by_real_clock = operation as c_int & FUTEX_CLOCK_REALTIME != 0;
     let operation = operation as c_int & COMMAND;
-    if by_real_clock && operation != libc::FUTEX_WAIT_BITSET {
-        return Err(Errno(libc::ENOSYS));
+    if by_real_clock && operation != FUTEX_WAIT_BITSET {
+        return Err(libc::ENOSYS);
     }
     // Of threads to wake or to move; the kernel wakes one if it is asked for fewer.
     let most = |count: usize| (count as c_int).max(1) as usize;
     match operation {
-        libc::FUTEX_WAIT => {
-            // Relative.
-            let deadline = time(fourth)?.map(|time| clock::now().saturating_add(time));
-            wait(address, value as u32, ANY, deadline)
-        }
-        libc::FUTEX_WAIT_BITSET => {
+        // Relative.
+        FUTEX_WAIT => wait_on(address, value as u32, ANY, time(fourth)?.map(after)),
+        FUTEX_WAIT_BITSET => {
             let clock = match by_real_clock {
                 true => libc::CLOCK_REALTIME,
                 false => libc::CLOCK_MONOTONIC,
             };
             let deadline = deadline_by(clock, fourth)?;
-            wait(address, value as u32, events(third)?, deadline)
+            wait_on(address, value as u32, events(third)?, deadline)
         }
-        libc::FUTEX_WAKE => {
-            check(address)?;
-            Ok(wake(address, ANY, most(value)))
-        }
-        libc::FUTEX_WAKE_BITSET => {
-            let events = events(third)?;
-            check(address)?;
-            Ok(wake(address, events, most(value)))
-        }
-        libc::FUTEX_WAKE_OP => wake_op(address, most(value), second, most(fourth), third as u32),
+        FUTEX_WAKE => wake(address, ANY, most(value)),
+        FUTEX_WAKE_BITSET => wake(address, events(third)?, most(value)),
+        FUTEX_WAKE_OP => wake_op(address, most(value), second, most(fourth), third as u32),
         _ => {
-            let expected = (operation == libc::FUTEX_CMP_REQUEUE).then_some(third as u32);
-            requeue(address, second, value as c_int, fourth as c_int, expected)
+            let expected = (operation == FUTEX_CMP_REQUEUE).then_some(third as u32);
+            let (woken, moved) = (value as c_int, fourth as c_int);
+            requeue(address, second, woken, moved, expected)
         }
+    }
+}
+
+/// The time at `address`, if there is one.
+fn time(address: usize) -> Result<Option<u64>, c_int> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let time = value_at(address as *const libc::timespec).ok_or(libc::EFAULT)?;
+    nanos(time).map(Some).ok_or(libc::EINVAL)
+}
+
+/// The point in time at which `clock` shows the time at `address`, if there is one.
+fn deadline_by(clock: libc::clockid_t, address: usize) -> Result<Option<u64>, c_int> {
+    Ok(time(address)?.map(|time| deadline_on(clock, time)))
+}
+
+/// Checks the address of a futex.
+fn check(address: usize) -> Result<(), c_int> {
+    match () {
+        () if !address.is_multiple_of(4) => Err(libc::EINVAL),
+        // No program has more; what lies above is the kernel's, or nobody's.
+        () if address >> 56 != 0 => Err(libc::EFAULT),
+        () => Ok(()),
+    }
+}
+
+/// Whether the word at `address` has this value.
+fn compare(address: usize, expected: u32) -> Result<(), c_int> {
+    match word::load(address) {
+        Err(Fault) => Err(libc::EFAULT),
+        Ok(found) if found != expected => Err(libc::EAGAIN),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn events(set: usize) -> Result<Events, c_int> {
+    match set as Events {
+        0 => Err(libc::EINVAL),
+        events => Ok(events),
+    }
+}
+
+/// Waits on one word.
+fn wait_on(address: usize, expected: u32, events: Events, deadline: Option<u64>) -> Answer {
+    wait(&[Waiting::new(address, events)], |_| expected, deadline)
+}
+
+/// Waits at these places, while each word has the value that is expected of its number. The answer is the number of the word
+/// at which the thread was woken.
+fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u64>) -> Answer {
+    let compare = |number: usize| compare(places[number].address(), expected(number));
+    for (number, place) in places.iter().enumerate() {
+        check(place.address())?;
+        compare(number)?; // the common refusal needs no lock
+    }
+    forget_in_children();
+    let how = match is_hooked() {
+        true => How::Park,
+        false => How::Block,
+    };
+    if how == How::Park {
+        count_parked();
+    }
+    let refuse = |number, _: Beside<'_>| compare(number);
+    match FUTEXES.wait(places, how, Position::Back, deadline, refuse, || ())? {
+        Waited::Woken(number) => Ok(number),
+        Waited::TimedOut => Err(libc::ETIMEDOUT),
+        Waited::Interrupted => Err(libc::EINTR),
+    }
+}
+
+/// Sees to it that a child that is forked before there is a runtime begins with an empty table. (Later ones
+/// do not use it.)
+fn forget_in_children() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    extern "C" fn in_child() {
+        FUTEXES.forget();
+    }
+    if !DONE.load(Relaxed) && !DONE.swap(true, Relaxed) {
+        // SAFETY: the handler writes to atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
 
@@ -195,127 +238,44 @@ fn ask_the_kernel(arguments: [usize; 6]) -> usize {
 }
 
 /// Wakes `most` threads that wait at `address` for one of `events`: those of the table first.
-pub(super) fn wake(address: usize, events: Events, most: usize) -> usize {
+fn wake(address: usize, events: Events, most: usize) -> Answer {
+    check(address)?;
     let woken = FUTEXES.wake(address, events, most);
     if woken >= most {
-        return woken;
+        return Ok(woken);
     }
-    let operation = (libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let operation = (FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG) as usize;
     let rest = most - woken;
-    woken + ask_the_kernel([address, operation, rest, 0, 0, events as usize])
+    Ok(woken + ask_the_kernel([address, operation, rest, 0, 0, events as usize]))
 }
 
 /// Wakes `woken` threads that wait at `from`, and moves `moved` others to `to`, if the word at `from` is as
 /// `expected`.
-pub(super) fn requeue(
-    from: usize,
-    to: usize,
-    woken: c_int,
-    moved: c_int,
-    expected: Option<u32>,
-) -> Result<usize, Errno> {
+fn requeue(from: usize, to: usize, woken: c_int, moved: c_int, expected: Option<u32>) -> Answer {
     let (Ok(woken), Ok(moved)) = (usize::try_from(woken), usize::try_from(moved)) else {
-        return Err(Errno(libc::EINVAL));
+        return Err(libc::EINVAL);
     };
     check(from)?;
     check(to)?;
-    let compare = || match expected {
-        Some(expected) if word::load(from)? != expected => Err(Errno(libc::EAGAIN)),
-        _ => Ok(()),
-    };
-    let done = FUTEXES.requeue(from, to, woken, moved, compare)?;
+    let refuse = || expected.map_or(Ok(()), |expected| compare(from, expected));
+    let done = FUTEXES.requeue(from, to, woken, moved, refuse)?;
     let rest = [woken - done.0, moved - done.1];
     if rest == [0; 2] {
         return Ok(woken + moved);
     }
     // If the word changes meanwhile, it is as if those in the kernel came later.
     let (operation, third) = match expected {
-        Some(expected) => (libc::FUTEX_CMP_REQUEUE, expected),
-        None => (libc::FUTEX_REQUEUE, 0),
+        Some(expected) => (FUTEX_CMP_REQUEUE, expected),
+        None => (FUTEX_REQUEUE, 0),
     };
-    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let operation = (operation | FUTEX_PRIVATE_FLAG) as usize;
     let kernels = ask_the_kernel([from, operation, rest[0], rest[1], to, third as usize]);
     Ok(done.0 + done.1 + kernels)
 }
 
-/// The time at `address`, if there is one.
-fn time(address: usize) -> Result<Option<u64>, Errno> {
-    if address == 0 {
-        return Ok(None);
-    }
-    // SAFETY: the caller's argument.
-    let time = unsafe { value_at(address as *const libc::timespec) }.ok_or(Fault)?;
-    nanos(time).map(Some).ok_or(Errno(libc::EINVAL))
-}
-
-/// The point in time at which `clock` shows the time at `address`, if there is one.
-pub(super) fn deadline_by(clock: libc::clockid_t, address: usize) -> Result<Option<u64>, Errno> {
-    Ok(time(address)?.map(|time| deadline_on(clock, time)))
-}
-
-/// Checks the address of a futex.
-pub(super) fn check(address: usize) -> Result<(), Errno> {
-    if !address.is_multiple_of(4) {
-        return Err(Errno(libc::EINVAL));
-    }
-    // No program has more; what lies above is the kernel's, or nobody's.
-    match address >> 56 != 0 {
-        true => Err(Errno(libc::EFAULT)),
-        false => Ok(()),
-    }
-}
-
-fn events(set: usize) -> Result<Events, Errno> {
-    match set as Events {
-        0 => Err(Errno(libc::EINVAL)),
-        events => Ok(events),
-    }
-}
-
-pub(super) fn wait(
-    address: usize,
-    expected: u32,
-    events: Events,
-    deadline: Option<u64>,
-) -> Result<usize, Errno> {
-    let compare = || match word::load(address)? == expected {
-        true => Ok(()),
-        false => Err(Errno(libc::EAGAIN)),
-    };
-    // The common refusal needs no lock.
-    check(address)?;
-    compare()?;
-    forget_in_children();
-    waited(FUTEXES.wait(address, events, how(), Position::Back, deadline, compare)?)
-}
-
-/// How the calling thread, which is about to wait, does so.
-pub(super) fn how() -> How {
-    if !is_hooked() {
-        return How::Block;
-    }
-    count_parked();
-    How::Park
-}
-
-/// The answer of a wait that has ended so: if it was woken, the number of the word.
-pub(super) fn waited(ended: Waited) -> Result<usize, Errno> {
-    match ended {
-        Waited::Woken(number) => Ok(number),
-        Waited::TimedOut => Err(Errno(libc::ETIMEDOUT)),
-        Waited::Interrupted => Err(Errno(libc::EINTR)),
-    }
-}
-
 /// Changes the word at `other` as `operation` says, wakes threads at `address`, and, if the word had a value
 /// that `operation` describes, threads at `other`.
-fn wake_op(
-    address: usize,
-    most: usize,
-    other: usize,
-    most_there: usize,
-    operation: u32,
-) -> Result<usize, Errno> {
+fn wake_op(address: usize, most: usize, other: usize, most_there: usize, operation: u32) -> Answer {
     check(address)?;
     check(other)?;
     // | 4 bits: what to do, and whether with 1 << argument | 4: how to compare | 12: argument | 12: with what |
@@ -347,15 +307,117 @@ fn wake_op(
         })
     };
     if change(0).is_none() {
-        return Err(Errno(libc::ENOSYS));
+        return Err(libc::ENOSYS);
     }
-    let before = word::update(other, |word| change(word).unwrap_or(word))?;
-    if is_met(before).is_none() {
-        return Err(Errno(libc::ENOSYS)); // the kernel, too, has changed the word by then
+    let before = word::update(other, |word| change(word).unwrap_or(word));
+    let before = before.map_err(|Fault| libc::EFAULT)?;
+    // The kernel, too, has changed the word by then.
+    let is_met = is_met(before).ok_or(libc::ENOSYS)?;
+    let woken = wake(address, ANY, most)?;
+    let there = if is_met {
+        wake(other, ANY, most_there)?
+    } else {
+        0
+    };
+    Ok(woken + there)
+}
+
+// The newer calls have one number each on all architectures.
+const WAITV: c_long = 449;
+const NEW_WAKE: c_long = 454;
+const NEW_WAIT: c_long = 455;
+const NEW_REQUEUE: c_long = 456;
+
+/// `FUTEX2_SIZE_U32 | FUTEX2_PRIVATE`.
+const PRIVATE_WORD: u32 = 2 | 128;
+
+/// `struct futex_waitv`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Futex {
+    value: u64,
+    address: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+// SAFETY: numbers.
+unsafe impl Record for Futex {}
+
+/// The futexes at `address`, if they can be read and are private words.
+fn futexes(address: usize, count: usize) -> Option<Vec<Futex>> {
+    let is_ours = |futex: &Futex| {
+        let fits = u32::try_from(futex.value).is_ok();
+        fits && futex.flags == PRIVATE_WORD && futex.reserved == 0
+    };
+    let futex = |number| value_at((address as *const Futex).wrapping_add(number)).filter(is_ours);
+    (0..count).map(futex).collect()
+}
+
+/// Makes one of the newer calls, if it is on private words. `None`: it is the kernel's.
+#[cold]
+fn newer(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<Answer> {
+    if !is_on() || is_forked_child() || !is_known(number) {
+        return None;
     }
-    let woken = wake(address, ANY, most);
-    match is_met(before) {
-        Some(true) => Ok(woken + wake(other, ANY, most_there)),
-        _ => Ok(woken),
+    let is_private = |flags: usize| flags as u32 == PRIVATE_WORD;
+    let events = |set: usize| u32::try_from(set).ok().filter(|&events| events != 0);
+    // Whether the kernel waits until a time of the clock, if there is a time.
+    let is_clock = |time: usize, clock: usize| {
+        let is_known = matches!(clock as i32, libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME);
+        time == 0 || is_known
+    };
+    match number {
+        NEW_WAKE => {
+            let events = events(b)?;
+            is_private(d).then(|| match c as c_int {
+                0 => check(a).map(|()| 0),
+                most => wake(a, events, most.max(1) as usize),
+            })
+        }
+        NEW_WAIT => {
+            let (expected, events) = (u32::try_from(b).ok()?, events(c)?);
+            (is_private(d) && waits_here() && is_clock(e, f)).then(|| {
+                let deadline = deadline_by(f as libc::clockid_t, e)?;
+                wait_on(a, expected, events, deadline)
+            })
+        }
+        NEW_REQUEUE => {
+            let both = (b as u32 == 0).then(|| futexes(a, 2))??;
+            let [from, to] = [both[0].address as usize, both[1].address as usize];
+            let expected = Some(both[0].value as u32);
+            Some(requeue(from, to, c as c_int, d as c_int, expected))
+        }
+        _ => {
+            /// The kernel takes no more.
+            const MOST: usize = 128;
+            let count = b as u32 as usize;
+            if !(1..=MOST).contains(&count) || c as u32 != 0 || !waits_here() || !is_clock(d, e) {
+                return None;
+            }
+            let words = futexes(a, count)?;
+            let place = |word: &Futex| Waiting::new(word.address as usize, ANY);
+            let places: Vec<_> = words.iter().map(place).collect();
+            let expected = |number: usize| words[number].value as u32;
+            let deadline = deadline_by(e as libc::clockid_t, d);
+            Some(deadline.and_then(|deadline| wait(&places, expected, deadline)))
+        }
     }
+}
+
+/// Whether the kernel knows the call, and nobody forbids it. It is asked once.
+fn is_known(number: c_long) -> bool {
+    static KNOWN: [AtomicU8; 8] = [const { AtomicU8::new(0) }; 8];
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+    let known = &KNOWN[(number - WAITV) as usize];
+    if known.load(Relaxed) == 0 {
+        // Each of them refuses such flags, which are its second to fourth argument.
+        let wrong = u32::MAX as usize;
+        // SAFETY: the kernel refuses the arguments before it looks at memory.
+        let answer = unsafe { kernel_call(number, &[0, wrong, wrong, wrong, 0, 0]) };
+        let is_known = answer == Err(libc::EINVAL);
+        known.store(if is_known { YES } else { NO }, Relaxed);
+    }
+    known.load(Relaxed) == YES
 }

@@ -1,14 +1,12 @@
 //! Signal handlers that wake threads, on a thread that is doing that already.
 //!
 //! A handler may make a futex call, or post a semaphore. If it has interrupted its thread in the table of
-//! addresses it cannot have the lock that the thread holds. So it leaves a note, and the thread does what the
-//! note says as soon as it is out. (A handler that has interrupted the scheduler: `sched::deferred`.)
+//! addresses it cannot have the lock that the thread holds. So the handler leaves a note, and the thread heeds the note as
+//! soon as the thread is out. (A handler that has interrupted the scheduler: `sched::deferred`.)
 //!
-//! | a note is | changed by |
-//! |---|---|
-//! | `FREE` | a handler that takes it |
-//! | `TAKEN` | the handler that fills it in; the thread that reads it |
-//! | `LEFT` | any thread that heeds notes |
+//! A note is an address, with the number of its table in the lowest bit; 0: none. It says that all threads which wait there
+//! are to be woken: more than the handler has asked for, but any of these threads may be woken without a reason, and looks again
+//! at what it waits for.
 //!
 //! Invariants:
 //! 1. The flags of a thread belong to it and to the handlers that interrupt it: each of them ends before
@@ -16,55 +14,27 @@
 //! 2. A thread says that it is out before it looks whether there are notes, so none is left behind.
 //!    Another thread may heed them earlier: they say what is to be done, and not by whom.
 //!
-//! Orderings: a note's content is between the Release that leaves it and the Acquire that takes it. The
-//! compiler fences are between a thread and its handlers.
+//! Orderings: what a handler did before it left a note is between the Release with which it does so (also where it finds the
+//! note there already, which it then exchanges for the same one) and the Acquire that takes the note. The compiler fences
+//! are between a thread and its handlers.
 
-use super::addresses::{Addresses, Events};
+use super::addresses::{ANY, Addresses};
+use super::{futex::FUTEXES, pthread::TABLE};
 use crate::engine::facade::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
+    AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence,
 };
 
-/// As many wake-ups can wait at a time, in the short while that threads are inside.
-const NOTES: usize = 64;
+static TABLES: [&Addresses; 2] = [&FUTEXES, &TABLE];
 
-/// A call that a handler could not make.
-struct Note {
-    state: AtomicU32,
-    table: AtomicPtr<Addresses>,
-    address: AtomicUsize,
-    events: AtomicU32,
-    most: AtomicUsize,
-}
+/// Wake-ups at as many addresses can wait at a time, in the short while that threads are inside.
+static NOTES: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-const LEFT: u32 = 2;
-
-static BOARD: [Note; NOTES] = [const {
-    Note {
-        state: AtomicU32::new(FREE),
-        table: AtomicPtr::new(core::ptr::null_mut()),
-        address: AtomicUsize::new(0),
-        events: AtomicU32::new(0),
-        most: AtomicUsize::new(0),
-    }
-}; NOTES];
-
-/// What a thread and its handlers know.
-struct Flags {
-    is_inside: AtomicBool,
-    has_notes: AtomicBool,
-}
-
+// What a thread and its handlers know.
 thread_local! {
-    static THREAD: Flags = const {
-        Flags {
-            is_inside: AtomicBool::new(false),
-            has_notes: AtomicBool::new(false),
-        }
-    };
+    static IS_INSIDE: AtomicBool = const { AtomicBool::new(false) };
+    static HAS_NOTES: AtomicBool = const { AtomicBool::new(false) };
 }
 
 /// The thread is in a table, until this is dropped.
@@ -74,87 +44,56 @@ impl Inside {
     /// `None`: the caller is a handler, and has interrupted a thread that is.
     #[inline]
     pub(super) fn enter() -> Option<Inside> {
-        THREAD.with(|thread| {
-            let is_inside = thread.is_inside.load(Relaxed);
-            thread.is_inside.store(true, Relaxed);
-            compiler_fence(SeqCst);
-            (!is_inside).then(|| Inside(()))
-        })
+        let was_inside = IS_INSIDE.with(|flag| {
+            let was_inside = flag.load(Relaxed);
+            flag.store(true, Relaxed);
+            was_inside
+        });
+        compiler_fence(SeqCst);
+        (!was_inside).then(|| Inside(()))
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        THREAD.with(|thread| {
-            compiler_fence(SeqCst);
-            thread.is_inside.store(false, Relaxed);
-            compiler_fence(SeqCst);
-            if thread.has_notes.load(Relaxed) {
-                thread.has_notes.store(false, Relaxed);
+        compiler_fence(SeqCst);
+        IS_INSIDE.with(|flag| flag.store(false, Relaxed));
+        compiler_fence(SeqCst);
+        HAS_NOTES.with(|flag| {
+            if flag.load(Relaxed) {
+                flag.store(false, Relaxed);
                 heed();
             }
         });
     }
 }
 
-/// Leaves a note: `most` threads are to be woken. If there is no room for it the process ends, as a thread that is
-/// not woken would wait for ever.
+/// Leaves a note: the threads that wait at `address`, a multiple of 2, are to be woken. If there is no place for the note the
+/// process ends, as a thread that is not woken would wait for ever.
 #[cold]
-pub(super) fn wake_later(table: &Addresses, address: usize, events: Events, most: usize) {
-    let says_so = |note: &Note| {
-        note.address.load(Relaxed) == address
-            && note.events.load(Relaxed) == events
-            && core::ptr::eq(note.table.load(Relaxed), table)
+pub(super) fn wake_later(table: &Addresses, address: usize) {
+    let number = TABLES.iter().position(|other| core::ptr::eq(*other, table));
+    let note = address | number.unwrap_or(0);
+    HAS_NOTES.with(|flag| flag.store(true, Relaxed));
+    let is_left = |before: usize| {
+        // Release: what the handler has done; partner: Acquire in `heed`.
+        let leave = |place: &AtomicUsize| place.compare_exchange(before, note, Release, Relaxed);
+        NOTES.iter().any(|place| leave(place).is_ok())
     };
-    THREAD.with(|thread| thread.has_notes.store(true, Relaxed));
-    // A note that says so already; it may have become another one before it was taken.
-    for note in BOARD.iter().filter(|note| says_so(note)) {
-        if note.take(LEFT) {
-            let is_it = says_so(note);
-            if is_it {
-                let sum = note.most.load(Relaxed).saturating_add(most);
-                note.most.store(sum, Relaxed);
-            }
-            // Release: the content; partner: Acquire in `take`.
-            note.state.store(LEFT, Release);
-            if is_it {
-                return;
-            }
-        }
-    }
-    let Some(note) = BOARD.iter().find(|note| note.take(FREE)) else {
+    if !is_left(note) && !is_left(0) {
         crate::engine::facade::die("signal handlers wake threads at too many addresses at once");
-    };
-    note.table
-        .store(core::ptr::from_ref(table).cast_mut(), Relaxed);
-    note.address.store(address, Relaxed);
-    note.events.store(events, Relaxed);
-    note.most.store(most, Relaxed);
-    // Release: the content; partner: Acquire in `take`.
-    note.state.store(LEFT, Release);
-}
-
-impl Note {
-    fn take(&self, from: u32) -> bool {
-        // Acquire: the content; partner: Release in `wake_later`. Or the last reader is done with the
-        // place; partner: Release in `heed`.
-        self.state
-            .compare_exchange(from, TAKEN, Acquire, Relaxed)
-            .is_ok()
     }
 }
 
 /// Does what the notes say.
 #[cold]
 fn heed() {
-    while let Some(note) = BOARD.iter().find(|note| note.take(LEFT)) {
-        // SAFETY: a table is a static.
-        let table = unsafe { &*note.table.load(Relaxed) };
-        let (address, events) = (note.address.load(Relaxed), note.events.load(Relaxed));
-        let most = note.most.load(Relaxed);
-        // Release: this thread is done with the place; partner: Acquire in `take`.
-        note.state.store(FREE, Release);
-        table.wake(address, events, most);
+    for place in &NOTES {
+        // Acquire: what the handlers have done that have left this note; partner: Release in `wake_later`.
+        let note = place.swap(0, Acquire);
+        if note != 0 {
+            TABLES[note & 1].wake(note & !1, ANY, usize::MAX);
+        }
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! | macro | its functions |
 //! |---|---|
-//! | [`libc_functions`] | libc's: for each a module of its name, with `real`, which calls it |
-//! | [`exported`] | ours, with no use for libc's |
-//! | [`interposed`] | ours, on every thread, and libc's |
-//! | [`hooked`] | ours, on a green thread that may be parked; any other thread goes on in libc's |
-//! | [`around`] | ours, which leave no frame below what they call, and libc's |
+//! | `libc_functions!` | libc's: for each a module of its name, with `real`, which calls it |
+//! | `exported!` | ours, with no use for libc's |
+//! | `interposed!` | ours, on every thread, and libc's |
+//! | `hooked!` | ours, on a green thread that may be parked; any other thread goes on in libc's |
+//! | `around!` | ours, which leave no frame below what they call, and libc's |
 //!
-//! `dlsym(RTLD_NEXT)` finds libc's functions: those of [`interposed`] when the program is loaded, and not in a child of
+//! A function of `interposed!` or `hooked!` may be declared `where real(fd)`: in its body `real(fd)` calls libc's function
+//! with that `fd`, and with the arguments of the caller for all others.
+//!
+//! `dlsym(RTLD_NEXT)` finds libc's functions: those of `interposed!` when the program is loaded, and not in a child of
 //! `_Fork`, where the loader's lock may be held for ever; the others at their first use. Where ours are not found before
-//! libc's (`sys::names`), and in a static program, which has no `dlsym`, there are no green threads. Beside a sanitizer
+//! libc's (`sys::libraries`), and in a static program, which has no `dlsym`, there are no green threads. Beside a sanitizer
 //! that learns from calls of libc's functions, it is the sanitizer's that are called.
 //!
 //! Orderings: an address is all that there is to see, so Relaxed.
@@ -65,18 +68,17 @@ impl Real {
     #[cold]
     pub(super) fn find(&self) -> usize {
         let sanitizers = sanitizer::interceptor(self.name).filter(|_| !self.is_libcs);
-        let (name, version) = (self.name.as_ptr(), self.version.as_ptr());
-        // SAFETY: dlsym and dlvsym with valid names.
-        let found = sanitizers.unwrap_or_else(|| unsafe {
-            let versioned = match self.version.is_empty() {
-                true => core::ptr::null_mut(),
-                false => libc::dlvsym(libc::RTLD_NEXT, name, version),
-            };
-            match versioned.is_null() {
-                true => libc::dlsym(libc::RTLD_NEXT, name) as usize,
-                false => versioned as usize,
+        let mut found = sanitizers.unwrap_or(0);
+        // SAFETY: dlvsym and dlsym get names that end with a NUL.
+        unsafe {
+            if found == 0 && !self.version.is_empty() {
+                let version = self.version.as_ptr();
+                found = libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version) as usize;
             }
-        });
+            if found == 0 {
+                found = libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) as usize;
+            }
+        }
         self.address.store(found, Relaxed);
         found
     }
@@ -92,7 +94,7 @@ const fn text(literal: &'static str) -> &'static CStr {
 /// Declares functions of libc: for each a module of its name, with `real`, which calls it.
 ///
 /// One that has versions is written `fn name["GLIBC_2.3.2"](…)`. All may unwind: libc's do when a kernel thread is
-/// cancelled in them. A kernel thread comes there from [`hooked`] or [`around`], which know libc's function by its
+/// cancelled in them. A kernel thread comes there from `hooked!` or `around!`, which know libc's function by its
 /// address, `target`: `real` is a frame of Rust's.
 macro_rules! libc_functions {
     ($(
@@ -129,7 +131,17 @@ macro_rules! libc_functions {
         }
     )*};
 }
-pub(super) use libc_functions;
+
+/// Declares `$real`, a closure for a body: it calls libc's function `$name`, with new values for the arguments in its own
+/// brackets, and the caller's for the others.
+macro_rules! real {
+    ($name:ident($($argument:ident),*)) => {};
+    ($name:ident($($argument:ident),*) $real:ident($($new:ident),*)) => {
+        // SAFETY: libc's function gets what its caller has given to ours, or a part of it: a body changes flags, time-outs,
+        // numbers of descriptors, and leaves out what is done already of a buffer.
+        let $real = move |$($new),*| unsafe { $name::real($($argument),*) };
+    };
+}
 
 /// Runs `$find` when the program, or the library that the crate is in, is loaded.
 macro_rules! when_loaded {
@@ -145,7 +157,6 @@ macro_rules! when_loaded {
         };
     };
 }
-pub(super) use when_loaded;
 
 /// Declares functions that have the names of libc's, and take their place.
 macro_rules! exported {
@@ -156,25 +167,27 @@ macro_rules! exported {
         pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result $body
     )*};
 }
-pub(super) use exported;
 
-/// [`exported`], with libc's functions behind them. A thread must not be cancelled in the body.
+/// `exported!`, with libc's functions behind them. A thread must not be cancelled in the body.
 macro_rules! interposed {
     ($(
-        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
+            $(where $real:ident($($new:ident),*))? $body:block
     )*) => {
-        $crate::libc::macros::libc_functions! {
+        libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
         }
-        $crate::libc::macros::exported! {
-            $(fn $name($($argument: $Type),*) -> $Result $body)*
+        exported! {
+            $(fn $name($($argument: $Type),*) -> $Result {
+                real!($name($($argument),*) $($real($($new),*))?);
+                $body
+            })*
         }
-        $crate::libc::macros::when_loaded!(for real in [$(&$name::REAL),*] {
+        when_loaded!(for real in [$(&$name::REAL),*] {
             real.find();
         });
     };
 }
-pub(super) use interposed;
 
 /// Declares functions that have the names of libc's, and libc's behind them.
 ///
@@ -182,16 +195,20 @@ pub(super) use interposed;
 /// with no frame of ours below it.
 macro_rules! hooked {
     ($(
-        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
+            $(where $real:ident($($new:ident),*))? $body:block
     )*) => {
-        $crate::libc::macros::libc_functions! {
+        libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
         }
         $(
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
-                unsafe extern "C-unwind" fn parking($($argument: $Type),*) -> $Result $body
+                extern "C-unwind" fn parking($($argument: $Type),*) -> $Result {
+                    real!($name($($argument),*) $($real($($new),*))?);
+                    $body
+                }
                 extern "C" fn way() -> *const () {
                     match $crate::libc::is_hooked() {
                         true => parking as *const (),
@@ -203,7 +220,6 @@ macro_rules! hooked {
         )*
     };
 }
-pub(super) use hooked;
 
 /// Declares functions that have the names of libc's, and call another function: `before` gets the arguments, and says
 /// which (`unwinding`). Any thread may be cancelled there, or unwind.
@@ -215,7 +231,7 @@ macro_rules! around {
             unwound $unwound:path,
         }
     )*) => {
-        $crate::libc::macros::libc_functions! {
+        libc_functions! {
             $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
         }
         $(
@@ -223,7 +239,7 @@ macro_rules! around {
             #[unsafe(naked)]
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
                 #[allow(unused_variables, reason = "whoever is called gets them")]
-                unsafe extern "C" fn before(
+                extern "C" fn before(
                     $($argument: $Type),*
                 ) -> $crate::engine::facade::unwinding::Next $before
                 $crate::engine::facade::unwinding::call_around!(before, $after, $unwound)
@@ -231,7 +247,6 @@ macro_rules! around {
         )*
     };
 }
-pub(super) use around;
 
 /// Declares what fortified C calls in the place of another function of this file: it has checked nothing yet. If what it asks
 /// does not hold, the program ends.
@@ -241,13 +256,12 @@ macro_rules! fortified {
             $must:expr => $function:ident($($given:ident),*)
         }
     )*) => {
-        $crate::libc::macros::hooked! {
+        hooked! {
             $(fn $name($($argument: $Type),*) -> $Result {
                 $crate::libc::must_hold($must);
-                // SAFETY: the caller's arguments. There is as much room as was found now.
+                // SAFETY: the caller's arguments, for the function that they are meant for; the places are as long as was found now.
                 unsafe { self::$function($($given),*) }
             })*
         }
     };
 }
-pub(super) use fortified;

@@ -5,12 +5,9 @@
 //!
 //! | file | functions | where |
 //! |---|---|---|
-//! | `masks` | signal masks, alternate stacks | `cfg(interposes)` |
-//! | `handlers` | `sigaction`, `signal` and their kin | the same |
-//! | `lifecycle` | `dlclose`; `vfork`, `_Fork`, `clone` | the same; `cfg(answers)` |
-//! | `answers` | what is asked about a pthread | `cfg(answers)` |
-//! | `changes` | calls that change the kernel thread, `prctl` | the same |
-//! | `clocks` | CPU time | the same |
+//! | `signals` | signal handlers, signal masks, alternate stacks | `cfg(interposes)` |
+//! | `mod` | `dlclose` | the same |
+//! | `threads` | questions about a pthread; calls that change the kernel thread, `prctl`; CPU time; `vfork`, `_Fork`, `clone` | `cfg(answers)` |
 //!
 //! The others (`cfg(hooks)`: with the feature `unmodified`) block, and park the green thread that makes them, in code that
 //! knows nothing of green threads. Each asks first whether the calling thread is a green
@@ -18,19 +15,13 @@
 //!
 //! | file | functions |
 //! |---|---|
-//! | `futex`, `futex2` | `syscall` |
+//! | `futex` | `syscall` |
 //! | `sleep` | `nanosleep`, `sleep` and their kin |
-//! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
-//! | `poll`, `select`, `epoll` | waiting for one of several descriptors |
-//! | `stream` | `read`, `write` and their kin |
-//! | `receive`, `send` | `recv`, `send` and their kin |
-//! | `connect` | `connect`, `accept` |
-//! | `splice` | `splice`, `sendfile` |
-//! | `process` | `waitpid` and its kin |
-//! | `lock` | locks on files, and syncing |
-//! | `announced` | `getaddrinfo` and others that cannot be waited for |
-//! | `close` | `close` and its kin: a descriptor for which threads wait |
-//! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
+//! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once |
+//! | `poll` | `poll`, `select`, `epoll_wait` and their kin: waiting for one of several descriptors |
+//! | `transfer` | `read`, `write`, `recv`, `send` and their kin, `sendfile`, `splice`; `connect`, `accept` |
+//! | `announced` | what no descriptor's event ends: `waitpid` and its kin, `pthread_join`, locks on files, syncing, `getaddrinfo` and others |
+//! | `descriptor` | a call on a descriptor: try, wait, try again; `close` and its kin: a descriptor for which threads wait |
 //! | `addresses` | (none) threads that wait at addresses, for the futexes and locks of code that is not ours |
 //! | `inside` | (none) a signal handler that has interrupted its thread in there leaves it a note |
 //! | `macros` | (none) declaring a function of libc's, and ours of the same name |
@@ -47,62 +38,37 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+#[macro_use]
+mod macros;
+
 #[cfg(hooks)]
 mod addresses;
 #[cfg(hooks)]
 mod announced;
-#[cfg(answers)]
-mod answers;
-#[cfg(answers)]
-mod changes;
-#[cfg(answers)]
-mod clocks;
-#[cfg(hooks)]
-mod close;
-#[cfg(hooks)]
-mod connect;
 #[cfg(hooks)]
 mod descriptor;
 #[cfg(hooks)]
-mod epoll;
-#[cfg(hooks)]
 mod futex;
 #[cfg(hooks)]
-mod futex2;
-mod handlers;
-#[cfg(hooks)]
 mod inside;
-mod lifecycle;
-#[cfg(hooks)]
-mod lock;
-mod macros;
-mod masks;
 #[cfg(hooks)]
 mod poll;
 #[cfg(hooks)]
-mod process;
-#[cfg(hooks)]
 mod pthread;
-#[cfg(hooks)]
-mod receive;
-#[cfg(hooks)]
-mod select;
-#[cfg(hooks)]
-mod send;
+mod signals;
 #[cfg(hooks)]
 mod sleep;
+#[cfg(answers)]
+mod threads;
 #[cfg(hooks)]
-mod splice;
-#[cfg(hooks)]
-mod stream;
+mod transfer;
 
-use self::macros::{around, exported, fortified, hooked, interposed};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::facade;
 use crate::engine::facade::handlers::begun;
-use crate::engine::facade::{clock, count_parked, names, variable};
+use crate::engine::facade::{clock, count_parked, libraries, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -116,7 +82,7 @@ fn is_on() -> bool {
             let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
             // A sanitizer that lets the threads be kernel threads is to see all that they do.
             let is_on = is_off != Some(true)
-                && names::lead_here()
+                && libraries::libcs_names_lead_here()
                 && facade::sanitizer::stranger().is_none();
             STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
             is_on
@@ -129,6 +95,13 @@ fn is_on() -> bool {
 #[inline]
 fn is_hooked() -> bool {
     facade::is_hooked() && is_on()
+}
+
+interposed! {
+    // Green threads that resolve symbols are waited for, too (`sched::unload`).
+    fn dlclose(library: *mut c_void) -> c_int where real() {
+        facade::unloaded_by(real)
+    }
 }
 
 /// Sets `errno`, and returns what a function returns that fails.
@@ -189,31 +162,40 @@ fn must_hold(is_right: bool) {
     }
 }
 
+/// So many seconds and nanoseconds, in nanoseconds.
+fn sum(seconds: u64, nanos: u64) -> u64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
 /// A time in nanoseconds. `None`: the kernel does not accept it.
 fn nanos(time: libc::timespec) -> Option<u64> {
     let seconds = u64::try_from(time.tv_sec).ok()?;
-    let rest = u64::try_from(time.tv_nsec)
-        .ok()
-        .filter(|&rest| rest < 1_000_000_000)?;
-    Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
+    let rest = u64::try_from(time.tv_nsec).ok()?;
+    (rest < 1_000_000_000).then(|| sum(seconds, rest))
+}
+
+/// The point in time (monotonic nanoseconds) at which `nanos` are over; none at all are over by now, and at once.
+fn after(nanos: u64) -> u64 {
+    match nanos {
+        0 => 0,
+        _ => clock::now().saturating_add(nanos),
+    }
 }
 
 /// The point in time (monotonic nanoseconds) at which `clock` shows `time`.
 fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
-    if clock == libc::CLOCK_MONOTONIC {
-        return time;
+    match clock {
+        libc::CLOCK_MONOTONIC => time,
+        _ => time
+            .saturating_sub(read(clock))
+            .saturating_add(clock::now()),
     }
-    time.saturating_sub(read(clock))
-        .saturating_add(clock::now())
 }
 
 /// What `clock` shows, in nanoseconds.
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a valid place. It fails for a clock that does not exist: then 0 is returned.
+    let mut now = clock::timespec(0);
+    // SAFETY: a place of ours. The call fails for a clock that does not exist: then 0 is returned.
     unsafe { libc::clock_gettime(clock, &mut now) };
     nanos(now).unwrap_or(0)
 }

@@ -1,193 +1,314 @@
-//! `poll`, `ppoll`: asked without waiting first, and again whenever one of the descriptors may be ready.
+//! Waiting for one of several descriptors: `poll`, `ppoll`, `select`, `pselect`; and `epoll_wait`, `epoll_pwait`, `epoll_pwait2`.
+//! The kernel is asked without waiting first, and again whenever one of the descriptors may be ready.
 //!
-//! A call with a signal mask that differs from the thread's is libc's: it waits for a signal, too.
+//! An epoll instance is one descriptor that can be waited for. Of the threads that wait for one instance an event wakes one, as
+//! the kernel does it; if there are more events than that thread takes, the next one is woken when its call is over.
+//!
+//! A call with a signal mask that differs from the thread's is libc's: it waits for a signal, too. `select` leaves in its
+//! time-out what is left of it, as Linux does.
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_ulong};
-use core::ptr::null;
+use core::pin::pin;
+use core::ptr::{self, null, null_mut};
+use std::io;
 
-use super::descriptor::value_at;
-use super::{errno, fortified, hooked, in_kernel, nanos, set_errno, uninterrupted};
-use crate::engine::facade::watch::{self, Interest};
+use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
+
+use super::descriptor::{is_there, until, value_at};
+use super::{after, in_kernel, nanos, sum, uninterrupted};
+use crate::engine::facade::watch::{self, Call, Interest, Purpose};
 use crate::engine::facade::{self, clock, signal};
 
-/// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
-const IN_VAIN: u32 = 10;
-const PAUSE: u64 = 2_000_000;
-
-/// What `poll` says at this moment.
-///
-/// # Safety
-/// The records are valid.
-pub(super) unsafe fn now(records: *mut libc::pollfd, count: c_ulong) -> c_int {
-    // SAFETY: the caller's promise.
+/// What `poll` says at this moment of records that are valid, or that the kernel cannot write either.
+pub(super) fn now(records: *mut pollfd, count: c_ulong) -> c_int {
+    // SAFETY: the caller's records.
     uninterrupted(|| unsafe { poll::real(records, count, 0) })
 }
 
-/// Asks with `look`, which does not wait, until its answer is not 0, or until `deadline`. In between `wait` waits for an
-/// event, and says whether one has come; it hears how many were in vain so far. `None`: the caller is to make the call
-/// that blocks.
-pub(super) fn until<E>(
+/// Until when a call waits, with which signal mask or none, and how libc's call is made for the time that is left.
+#[derive(Clone, Copy)]
+pub(super) struct Limit<'a> {
     deadline: Option<u64>,
-    mut look: impl FnMut() -> c_int,
-    mut wait: impl FnMut(u32) -> Result<bool, E>,
-) -> Option<c_int> {
-    let first = look();
-    if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
-        return Some(first);
-    }
-    let before = errno();
-    let mut in_vain = 0;
-    loop {
-        let has_come = wait(in_vain).ok()?;
-        let answer = look();
-        if answer != 0 || !has_come {
-            if answer >= 0 {
-                set_errno(before);
-            }
-            return Some(answer);
-        }
-        in_vain += 1;
-    }
+    mask: *const sigset_t,
+    real: &'a dyn Fn(Option<u64>) -> c_int,
 }
 
-/// [`until`], for one of several descriptors.
-pub(super) fn until_any(
-    deadline: Option<u64>,
-    interests: impl Fn() -> Vec<Interest>,
-    look: impl FnMut() -> c_int,
-) -> Option<c_int> {
-    let mut kept = None;
-    until(deadline, look, |in_vain| {
-        // An end or an error comes unasked, and `select` may not count it: then it comes at once, always.
-        if in_vain > IN_VAIN {
-            let pause = clock::now().saturating_add(PAUSE);
-            facade::sleep_until(deadline.unwrap_or(u64::MAX).min(pause));
-        }
-        watch::wait_for_any(kept.get_or_insert_with(&interests), deadline)
-    })
-}
-
-/// Makes the call that blocks until `deadline`; it gets the time that is left.
-pub(super) fn block(deadline: Option<u64>, call: impl Fn(Option<u64>) -> c_int) -> c_int {
-    let left = || deadline.map(|deadline| deadline.saturating_sub(clock::now()));
-    in_kernel(|| call(left()))
-}
-
-/// The point in time at which `nanos` are over; none at all are over by now, and at once.
-pub(super) fn after(nanos: u64) -> u64 {
-    match nanos {
-        0 => 0,
-        _ => clock::now().saturating_add(nanos),
-    }
-}
-
-/// A call with a time-out in milliseconds, and a mask or none: `wait` waits, if it can, or `real` makes libc's.
-///
-/// # Safety
-/// The mask is null or valid, or the kernel cannot read it either.
-pub(super) unsafe fn for_millis(
+/// Runs `call`, which has a time-out of so many milliseconds. (Negative: for ever.)
+fn for_millis(
     millis: c_int,
-    mask: *const libc::sigset_t,
-    wait: impl FnOnce(Option<u64>) -> Option<c_int>,
+    mask: *const sigset_t,
     real: impl Fn(c_int) -> c_int,
+    call: impl FnOnce(Limit<'_>) -> c_int,
 ) -> c_int {
     let limit = u64::try_from(millis).ok();
-    let deadline = limit.map(|millis| after(millis * 1_000_000));
-    let millis_of = |time: u64| time.div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX);
-    // SAFETY: the caller's promise.
-    let waits = unsafe { !changes_mask(mask) };
-    let answer = waits.then(|| wait(deadline)).flatten();
-    answer.unwrap_or_else(|| block(deadline, |left| real(left.map_or(-1, millis_of))))
-}
-
-/// The same with a time-out in a record.
-///
-/// # Safety
-/// As above; and the time is null or valid, or cannot be read.
-pub(super) unsafe fn for_time(
-    time: *const libc::timespec,
-    mask: *const libc::sigset_t,
-    wait: impl FnOnce(Option<u64>) -> Option<c_int>,
-    real: impl Fn(*const libc::timespec) -> c_int,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let (deadline, waits) = unsafe {
-        let nanos = value_at(time).and_then(nanos);
-        if nanos.is_none() && !time.is_null() {
-            return real(time); // which refuses it
-        }
-        (nanos.map(after), !changes_mask(mask))
-    };
-    let answer = waits.then(|| wait(deadline)).flatten();
-    answer.unwrap_or_else(|| {
-        block(deadline, |left| {
-            let left = left.map(clock::timespec);
-            real(left.as_ref().map_or(core::ptr::null(), core::ptr::from_ref))
-        })
+    let millis = |left: u64| left.div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX);
+    call(Limit {
+        deadline: limit.map(|limit| after(limit * 1_000_000)),
+        mask,
+        real: &|left| real(left.map_or(-1, millis)),
     })
 }
 
-/// Whether a call with this mask waits for other signals than the thread does anyway; or the mask cannot be
-/// read.
-///
-/// # Safety
-/// The mask is null or valid, or the kernel cannot read it either.
-unsafe fn changes_mask(mask: *const libc::sigset_t) -> bool {
-    // SAFETY: a set begins with the kernel's mask; any bits are one.
-    !mask.is_null() && unsafe { value_at(mask.cast::<signal::Mask>()) } != Some(signal::mask())
+/// Runs `call`, which has a time-out in a record.
+pub(super) fn for_time(
+    time: *const timespec,
+    mask: *const sigset_t,
+    real: impl Fn(*const timespec) -> c_int,
+    call: impl FnOnce(Limit<'_>) -> c_int,
+) -> c_int {
+    let limit = value_at(time).and_then(nanos);
+    if limit.is_none() && !time.is_null() {
+        return real(time); // which refuses it
+    }
+    call(Limit {
+        deadline: limit.map(after),
+        mask,
+        real: &|left| {
+            let left = left.map(clock::timespec);
+            real(left.as_ref().map_or(null(), ptr::from_ref))
+        },
+    })
 }
 
-/// # Safety
-/// The records are valid.
-unsafe fn interests_of(records: *const libc::pollfd, count: c_ulong) -> Vec<Interest> {
+impl Limit<'_> {
+    fn left(self) -> Option<u64> {
+        let left = |deadline: u64| deadline.saturating_sub(clock::now());
+        self.deadline.map(left)
+    }
+
+    /// Makes libc's call.
+    pub(super) fn block(self) -> c_int {
+        in_kernel(|| (self.real)(self.left()))
+    }
+
+    /// Makes a call that waits. `look` asks without waiting, and its answer is not 0 if there is something to tell; `wait`
+    /// waits in between, as in [`until`]. If it cannot, or the mask is not the thread's, libc's call is made.
+    fn wait<E>(
+        self,
+        mut look: impl FnMut() -> c_int,
+        wait: impl FnMut(u32) -> Result<bool, E>,
+    ) -> c_int {
+        let look = || match look() {
+            0 if self.left() != Some(0) => None,
+            answer => Some(answer),
+        };
+        // A set begins with the kernel's mask.
+        let mask = self.mask.cast::<signal::Mask>();
+        let waits = mask.is_null() || value_at(mask) == Some(signal::mask());
+        match waits.then(|| until(look, wait)) {
+            Some(Ok(answer)) => answer.unwrap_or(0),
+            _ => self.block(),
+        }
+    }
+}
+
+/// The wait in between of a call that waits for any of several descriptors.
+fn any(
+    deadline: Option<u64>,
+    interests: impl Fn() -> Vec<Interest>,
+) -> impl FnMut(u32) -> io::Result<bool> {
+    /// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
+    const IN_VAIN: u32 = 10;
+    const PAUSE: u64 = 2_000_000;
+    let mut kept = None;
+    move |in_vain| {
+        // An end or an error comes unasked, and `select` may not count it: then it comes at once, always.
+        if in_vain > IN_VAIN {
+            facade::sleep_until(deadline.unwrap_or(u64::MAX).min(after(PAUSE)));
+        }
+        watch::wait_for_any(kept.get_or_insert_with(&interests), deadline)
+    }
+}
+
+/// `poll` and `ppoll`.
+fn polling(records: *mut pollfd, count: c_ulong, limit: Limit<'_>) -> c_int {
     let interest = |i| {
-        // SAFETY: the caller's promise.
-        let record = unsafe { &*records.add(i) };
+        // SAFETY: the kernel has read and written the records when the call looked, before it waits.
+        let record = unsafe { records.add(i).read() };
         (record.fd >= 0).then_some(Interest {
             fd: record.fd,
             events: i32::from(record.events as u16),
         })
     };
-    (0..count as usize).filter_map(interest).collect()
+    let interests = || (0..count as usize).filter_map(interest).collect();
+    limit.wait(|| now(records, count), any(limit.deadline, interests))
 }
 
 hooked! {
-    fn poll(records: *mut libc::pollfd, count: c_ulong, millis: c_int) -> c_int {
-        // SAFETY: the caller's records: the first look has found them valid.
-        unsafe {
-            let interests = || interests_of(records, count);
-            let wait = |deadline| until_any(deadline, interests, || now(records, count));
-            for_millis(millis, null(), wait, |left| poll::real(records, count, left))
-        }
+    fn poll(records: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int where real(timeout) {
+        for_millis(timeout, null(), real, |limit| polling(records, count, limit))
     }
 
     fn ppoll(
-        records: *mut libc::pollfd,
-        count: c_ulong,
-        time: *const libc::timespec,
-        mask: *const libc::sigset_t,
-    ) -> c_int {
-        // SAFETY: as above.
-        unsafe {
-            let interests = || interests_of(records, count);
-            let wait = |deadline| until_any(deadline, interests, || now(records, count));
-            for_time(time, mask, wait, |left| ppoll::real(records, count, left, mask))
-        }
+        records: *mut pollfd, count: c_ulong, time: *const timespec, mask: *const sigset_t,
+    ) -> c_int where real(time) {
+        for_time(time, mask, real, |limit| polling(records, count, limit))
     }
 }
 
 fortified! {
-    fn __poll_chk(records: *mut libc::pollfd, count: c_ulong, millis: c_int, room: usize) -> c_int {
-        room / size_of::<libc::pollfd>() >= count as usize => poll(records, count, millis)
+    fn __poll_chk(records: *mut pollfd, count: c_ulong, timeout: c_int, size: usize) -> c_int {
+        size / size_of::<pollfd>() >= count as usize => poll(records, count, timeout)
     }
 
     fn __ppoll_chk(
-        records: *mut libc::pollfd,
-        count: c_ulong,
-        time: *const libc::timespec,
-        mask: *const libc::sigset_t,
-        room: usize,
+        records: *mut pollfd, count: c_ulong, time: *const timespec, mask: *const sigset_t,
+        size: usize,
     ) -> c_int {
-        room / size_of::<libc::pollfd>() >= count as usize => ppoll(records, count, time, mask)
+        size / size_of::<pollfd>() >= count as usize => ppoll(records, count, time, mask)
+    }
+}
+
+const BITS: usize = u64::BITS as usize;
+/// The kernel accepts more descriptors than libc's type has place for. A longer set is libc's matter.
+const WORDS: usize = size_of::<fd_set>() / size_of::<u64>();
+
+/// The three sets of a `select`: the descriptors to read, to write, with something exceptional.
+struct Sets<'a> {
+    words: [&'a [Cell<u64>]; 3],
+    /// What the caller has put there.
+    asked: [[u64; WORDS]; 3],
+}
+
+impl Sets<'_> {
+    /// `None`: they are too long, or cannot be read.
+    fn new(count: c_int, at: [*mut fd_set; 3]) -> Option<Self> {
+        if !(0..=(WORDS * BITS) as c_int).contains(&count) {
+            return None;
+        }
+        let length = (count as usize).div_ceil(BITS);
+        let mut words = [const { &[] as &[Cell<u64>] }; 3];
+        let mut asked = [[0; WORDS]; 3];
+        for (i, set) in at.into_iter().enumerate().filter(|(_, at)| !at.is_null()) {
+            if !is_there(set.cast::<u64>(), length) {
+                return None;
+            }
+            // SAFETY: the words can be read; the program keeps its set until its call is over.
+            words[i] = unsafe { core::slice::from_raw_parts(set.cast(), length) };
+            (asked[i].iter_mut().zip(words[i])).for_each(|(asked, word)| *asked = word.get());
+        }
+        Some(Sets { words, asked })
+    }
+
+    fn restore(&self) {
+        for (words, asked) in self.words.iter().zip(&self.asked) {
+            (words.iter().zip(asked)).for_each(|(word, &asked)| word.set(asked));
+        }
+    }
+
+    fn interests(&self, count: c_int) -> Vec<Interest> {
+        /// The events that the kernel counts for each set.
+        const EVENTS: [i32; 3] = [
+            libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDBAND | libc::EPOLLHUP | libc::EPOLLERR,
+            libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND | libc::EPOLLERR,
+            libc::EPOLLPRI,
+        ];
+        let interest = |fd: c_int| {
+            let (word, bit) = (fd as usize / BITS, fd as usize % BITS);
+            let sets = self.asked.iter().zip(EVENTS);
+            let wanted = sets.filter(|(set, _)| set[word] >> bit & 1 != 0);
+            let events = wanted.fold(0, |all, (_, events)| all | events);
+            (events != 0).then_some(Interest { fd, events })
+        };
+        (0..count).filter_map(interest).collect()
+    }
+}
+
+/// `select` and `pselect`.
+fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
+    let Some(sets) = Sets::new(count, at) else {
+        return limit.block();
+    };
+    // The first look finds them as they are, and fails if the kernel cannot write to them.
+    let has_looked = Cell::new(false);
+    let look = || {
+        if has_looked.replace(true) {
+            sets.restore();
+        }
+        let [read, write, except] = at;
+        // SAFETY: the caller's sets.
+        uninterrupted(|| unsafe { select::real(count, read, write, except, &mut timeval(0)) })
+    };
+    let real = |left| {
+        if has_looked.get() {
+            sets.restore();
+        }
+        (limit.real)(left)
+    };
+    let wait = any(limit.deadline, || sets.interests(count));
+    Limit {
+        real: &real,
+        ..limit
+    }
+    .wait(look, wait)
+}
+
+fn timeval(nanos: u64) -> timeval {
+    timeval {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_usec: (nanos % 1_000_000_000 / 1_000) as libc::suseconds_t,
+    }
+}
+
+hooked! {
+    fn select(
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        time: *mut timeval,
+    ) -> c_int where real(time) {
+        let asked = value_at(time);
+        if asked.map_or(!time.is_null(), |asked| asked.tv_sec < 0 || asked.tv_usec < 0) {
+            return real(time); // which refuses it
+        }
+        let deadline = asked.map(|asked| {
+            after(sum(asked.tv_sec as u64, (asked.tv_usec as u64).saturating_mul(1_000)))
+        });
+        let real = |left: Option<u64>| {
+            let mut left = left.map(timeval);
+            real(left.as_mut().map_or(null_mut(), ptr::from_mut))
+        };
+        let limit = Limit { deadline, mask: null(), real: &real };
+        let answer = selecting(count, [read, write, except], limit);
+        if let Some(deadline) = deadline {
+            // SAFETY: the caller's place, which could be read, and which libc's function writes to.
+            unsafe { *time = timeval(deadline.saturating_sub(clock::now())) };
+        }
+        answer
+    }
+
+    fn pselect(
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        time: *const timespec, mask: *const sigset_t,
+    ) -> c_int where real(time) {
+        for_time(time, mask, real, |limit| selecting(count, [read, write, except], limit))
+    }
+}
+
+/// `epoll_wait` and its kin.
+fn collecting(epoll: c_int, events: *mut epoll_event, size: c_int, limit: Limit<'_>) -> c_int {
+    let call = pin!(Call::new(epoll));
+    let call = call.as_ref();
+    // SAFETY: the caller's place for events.
+    let look = || uninterrupted(|| unsafe { epoll_wait::real(call.fd(), events, size, 0) });
+    limit.wait(look, |_| call.wait(Purpose::Read, limit.deadline))
+}
+
+hooked! {
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, size: c_int, timeout: c_int) -> c_int
+    where real(timeout) {
+        for_millis(timeout, null(), real, |limit| collecting(epoll, events, size, limit))
+    }
+
+    fn epoll_pwait(
+        epoll: c_int, events: *mut epoll_event, size: c_int, timeout: c_int, mask: *const sigset_t,
+    ) -> c_int where real(timeout) {
+        for_millis(timeout, mask, real, |limit| collecting(epoll, events, size, limit))
+    }
+
+    fn epoll_pwait2(
+        epoll: c_int, events: *mut epoll_event, size: c_int, time: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int where real(time) {
+        for_time(time, mask, real, |limit| collecting(epoll, events, size, limit))
     }
 }

@@ -7,21 +7,24 @@
 
 use core::ffi::{c_int, c_uint};
 
-use super::descriptor::value_at;
-use super::{count_parked, deadline_on, hooked, nanos, read, repeated};
-use crate::engine::facade::{clock, sleep_until, yield_now};
+use libc::{
+    CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI, TIMER_ABSTIME, clockid_t, timespec,
+};
 
-/// How long a sleep relies on a clock that may jump: it ends as late as this at most.
-const TRUST: u64 = 1_000_000_000;
+use super::descriptor::value_at;
+use super::{after, count_parked, deadline_on, nanos, read, repeated};
+use crate::engine::facade::{sleep_until, yield_now};
 
 /// Sleeps until `clock` shows `time`.
-fn sleep_on(clock: libc::clockid_t, time: u64) {
+fn sleep_on(clock: clockid_t, time: u64) {
+    /// How long a sleep relies on a clock that may jump: it ends as late as this at most.
+    const TRUST: u64 = 1_000_000_000;
     count_parked();
     loop {
         let end = deadline_on(clock, time);
         match clock {
-            libc::CLOCK_MONOTONIC => sleep_until(end),
-            _ => sleep_until(end.min(clock::now().saturating_add(TRUST))),
+            CLOCK_MONOTONIC => sleep_until(end),
+            _ => sleep_until(end.min(after(TRUST))),
         }
         if read(clock) >= time {
             return;
@@ -32,72 +35,48 @@ fn sleep_on(clock: libc::clockid_t, time: u64) {
 /// Sleeps for `nanos`.
 fn sleep_for(nanos: u64) {
     count_parked();
-    sleep_until(clock::now().saturating_add(nanos));
-}
-
-/// `clock_nanosleep` in the kernel.
-///
-/// # Safety
-/// That of the call.
-unsafe fn sleep_in_kernel(
-    clock: libc::clockid_t,
-    flags: c_int,
-    mut time: *const libc::timespec,
-    left: *mut libc::timespec,
-) -> c_int {
-    let mut rest = core::mem::MaybeUninit::uninit();
-    let left = if left.is_null() {
-        rest.as_mut_ptr()
-    } else {
-        left
-    };
-    let sleep = || {
-        // SAFETY: the caller's promise; the call reads the time before it writes what is left.
-        let answer = unsafe { clock_nanosleep::real(clock, flags, time, left) };
-        if answer == libc::EINTR && flags & libc::TIMER_ABSTIME == 0 {
-            time = left;
-        }
-        answer
-    };
-    repeated(sleep, |answer| *answer == libc::EINTR)
+    sleep_until(after(nanos));
 }
 
 hooked! {
-    fn nanosleep(time: *const libc::timespec, left: *mut libc::timespec) -> c_int {
-        // SAFETY: the caller's argument.
-        match unsafe { value_at(time) }.and_then(nanos) {
+    fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int where real() {
+        match value_at(time).and_then(nanos) {
             Some(time) => {
                 sleep_for(time);
                 0
             }
-            // SAFETY: the caller's arguments.
-            _ => unsafe { nanosleep::real(time, left) },
+            None => real(),
         }
     }
 
     fn clock_nanosleep(
-        clock: libc::clockid_t,
-        flags: c_int,
-        time: *const libc::timespec,
-        left: *mut libc::timespec,
-    ) -> c_int {
-        let is_known = matches!(
-            clock,
-            libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME | libc::CLOCK_BOOTTIME | libc::CLOCK_TAI
-        );
-        // SAFETY: the caller's argument.
-        match unsafe { value_at(time) }.and_then(nanos) {
-            Some(time) if is_known && flags & !libc::TIMER_ABSTIME == 0 => {
-                match (flags & libc::TIMER_ABSTIME, clock) {
-                    (0, libc::CLOCK_BOOTTIME) => sleep_on(clock, read(clock).saturating_add(time)),
-                    (0, _) => sleep_for(time),
-                    _ => sleep_on(clock, time),
-                }
-                0
+        clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec,
+    ) -> c_int where real(time, left) {
+        let is_known = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME | CLOCK_BOOTTIME | CLOCK_TAI);
+        let is_absolute = flags & TIMER_ABSTIME != 0;
+        if let Some(time) = value_at(time).and_then(nanos)
+            && is_known
+            && flags & !TIMER_ABSTIME == 0
+        {
+            match clock {
+                _ if is_absolute => sleep_on(clock, time),
+                CLOCK_BOOTTIME => sleep_on(clock, read(clock).saturating_add(time)),
+                _ => sleep_for(time),
             }
-            // SAFETY: the caller's arguments.
-            _ => unsafe { sleep_in_kernel(clock, flags, time, left) },
+            return 0;
         }
+        // In the kernel, which reads the time before it writes what is left.
+        let mut rest = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let left = if left.is_null() { &raw mut rest } else { left };
+        let mut time = time;
+        let sleep = || {
+            let answer = real(time, left);
+            if answer == libc::EINTR && !is_absolute {
+                time = left;
+            }
+            answer
+        };
+        repeated(sleep, |answer| *answer == libc::EINTR)
     }
 
     fn sched_yield() -> c_int {

@@ -5,19 +5,15 @@
 //! as far as there is room, and the place of a spawn is static.
 
 use core::panic::Location;
-use std::io;
-use std::sync::Mutex;
-use std::time::Duration;
 
-use super::observer::{self, EVENTS, listens};
+#[cfg(feature = "tracing")]
+pub use self::publish::publish_events;
+use super::observer::{EVENTS, listens};
 use super::queue::Queue;
-use crate::engine::facade::{Identity, OBSERVER_STACK, spawn_helper};
+use crate::engine::facade::Identity;
 #[cfg(green)]
 use crate::engine::probe::BlockedPlace;
 
-/// How soon the queue is looked at again: if there was something, and if there was not.
-const SOON: Duration = Duration::from_millis(1);
-const LATER: Duration = Duration::from_millis(20);
 /// The words of a name that are kept.
 const NAME: usize = 4;
 /// The words of an item: what has happened, the thread's number, where it was spawned, a figure, its name.
@@ -26,97 +22,34 @@ const ITEM: usize = 5 + NAME;
 static QUEUE: Queue<{ 1 << 13 }, ITEM> = Queue::new();
 
 /// What has happened.
-const SPAWNED: u64 = 1;
-const ENDED: u64 = 2;
-/// A thread's time slice was over, and it was made to give way.
-const PREEMPTED: u64 = 3;
+pub(super) const SPAWNED: u64 = 1;
+pub(super) const ENDED: u64 = 2;
+/// A thread's time slice was over, and the thread was made to give way.
+pub(super) const PREEMPTED: u64 = 3;
 /// A thread has lost its processor in a system call, whose number is the figure.
 const BLOCKED: u64 = 4;
 /// All threads wait for each other; the figure is their number.
-#[cfg(green)]
 const DEADLOCK: u64 = 5;
 
-/// Tells the subscriber of the crate [tracing](https://docs.rs/tracing), from now on, what happens to threads.
-///
-/// The events have the target `greenthread`:
-///
-/// | message | level | fields |
-/// |---|---|---|
-/// | `thread spawned`, `thread ended` | `TRACE` | `thread`, `name`, `spawned_at` |
-/// | `time slice over`: the thread has computed for a whole slice, and others wait | `DEBUG` | `thread`, `name`, `spawned_at` |
-/// | `kernel thread blocked`: a thread has lost its processor in a system call | `DEBUG` | `call`, `spawned_at` |
-/// | `deadlock`: every thread waits for another one | `ERROR` | `threads` |
-/// | `events lost`: more has happened than could be told | `WARN` | `count` |
-///
-/// `thread` is the number in the thread's [`ThreadId`](crate::ThreadId); of a long `name` the first 32 bytes are
-/// told. The subscriber is called on a kernel thread of its own, some milliseconds later, so an event is
-/// in no span. Use a global subscriber (`tracing::subscriber::set_global_default`).
-///
-/// Spans need none of this: a thread keeps the span that it has entered, wherever it runs, since each green
-/// thread has thread-locals of its own.
-///
-/// A second call does nothing. This needs the feature `tracing`.
-///
-/// # Errors
-///
-/// The system's error if it refuses a kernel thread.
-///
-/// # Examples
-///
-/// ```
-/// greenthread::observe::publish_events()?;
-/// let span = tracing::info_span!("request", number = 7);
-/// let thread = greenthread::spawn(move || {
-///     let _entered = span.entered();
-///     greenthread::yield_now(); // others run, in their own spans
-///     tracing::info!("still in the span");
-/// });
-/// thread.join().unwrap();
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn publish_events() -> io::Result<()> {
-    static BEGUN: Mutex<bool> = Mutex::new(false);
-    let mut begun = BEGUN
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
-    if !*begun {
-        spawn_helper("gt-events", OBSERVER_STACK, Box::new(live))?;
-        observer::add(EVENTS);
-        *begun = true;
+/// `what` has happened to this thread.
+pub(super) fn of_thread(what: u64, thread: Option<&Identity>) {
+    if let (true, Some(thread)) = (listens(EVENTS), thread) {
+        let name = thread.name().unwrap_or("");
+        put(what, thread.id().get(), name, thread.spawned_at(), 0);
     }
-    Ok(())
-}
-
-pub(super) fn spawned(thread: Option<&Identity>) {
-    of(SPAWNED, thread);
-}
-
-pub(super) fn ended(thread: Option<&Identity>) {
-    of(ENDED, thread);
-}
-
-#[cfg(green)]
-pub(super) fn preempted(thread: Option<&Identity>) {
-    of(PREEMPTED, thread);
 }
 
 /// A thread has lost its processor in a system call; only the place is known.
 #[cfg(green)]
 pub(super) fn blocked(place: &BlockedPlace) {
-    put(BLOCKED, 0, "", place.spawned_at(), place.call());
-}
-
-#[cfg(green)]
-pub(super) fn deadlock(threads: usize) {
     if listens(EVENTS) {
-        put(DEADLOCK, 0, "", None, threads as u64);
+        put(BLOCKED, 0, "", place.spawned_at(), place.call());
     }
 }
 
-fn of(what: u64, thread: Option<&Identity>) {
-    if let Some(thread) = thread {
-        let name = thread.name().unwrap_or("");
-        put(what, thread.id().get(), name, thread.spawned_at(), 0);
+pub(super) fn deadlock(threads: usize) {
+    if listens(EVENTS) {
+        put(DEADLOCK, 0, "", None, threads as u64);
     }
 }
 
@@ -128,13 +61,10 @@ fn put(
     figure: u64,
 ) {
     let place = spawned_at.map_or(0, |at| core::ptr::from_ref(at).expose_provenance());
-    let mut kept = name.len().min(NAME * 8);
-    while !name.is_char_boundary(kept) {
-        kept -= 1;
-    }
+    let name = &name.as_bytes()[..name.len().min(NAME * 8)];
     let mut item = [0; ITEM];
-    item[..5].copy_from_slice(&[what, thread, place as u64, figure, kept as u64]);
-    for (word, part) in item[5..].iter_mut().zip(name.as_bytes()[..kept].chunks(8)) {
+    item[..5].copy_from_slice(&[what, thread, place as u64, figure, name.len() as u64]);
+    for (word, part) in item[5..].iter_mut().zip(name.chunks(8)) {
         let mut bytes = [0; 8];
         bytes[..part.len()].copy_from_slice(part);
         *word = u64::from_le_bytes(bytes);
@@ -142,51 +72,111 @@ fn put(
     QUEUE.put(item);
 }
 
-fn live() {
-    loop {
-        let mut pause = LATER;
-        while let Some(item) = QUEUE.take() {
-            tell(item);
-            pause = SOON;
+#[cfg(feature = "tracing")]
+mod publish {
+    use super::{BLOCKED, ENDED, ITEM, PREEMPTED, QUEUE, SPAWNED};
+    use std::io;
+    use std::panic::Location;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use crate::observe::employ;
+    use crate::observe::observer::{self, EVENTS};
+
+    /// How soon the queue is looked at again: if there was something, and if there was not.
+    const SOON: Duration = Duration::from_millis(1);
+    const LATER: Duration = Duration::from_millis(20);
+
+    /// Tells the subscriber of the crate [tracing](https://docs.rs/tracing), from now on, what happens to threads.
+    ///
+    /// The events have the target `greenthread`:
+    ///
+    /// | message | level | fields |
+    /// |---|---|---|
+    /// | `thread spawned`, `thread ended` | `TRACE` | `thread`, `name`, `spawned_at` |
+    /// | `time slice over`: the thread has computed for a whole slice, and others wait | `DEBUG` | `thread`, `name`, `spawned_at` |
+    /// | `kernel thread blocked`: a thread has lost its processor in a system call | `DEBUG` | `call`, `spawned_at` |
+    /// | `deadlock`: every thread waits for another one | `ERROR` | `threads` |
+    /// | `events lost`: more has happened than could be told | `WARN` | `count` |
+    ///
+    /// `thread` is the number in the thread's [`ThreadId`](crate::ThreadId); of a long `name` the first 32 bytes are
+    /// told. The subscriber is called on a kernel thread of its own, some milliseconds later, so an event is
+    /// in no span. Use a global subscriber (`tracing::subscriber::set_global_default`).
+    ///
+    /// Spans need none of this: a thread keeps the span that it has entered, wherever it runs, since each green
+    /// thread has thread-locals of its own.
+    ///
+    /// A second call does nothing. This needs the feature `tracing`.
+    ///
+    /// # Errors
+    ///
+    /// The system's error if it refuses a kernel thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// greenthread::observe::publish_events()?;
+    /// let span = tracing::info_span!("request", number = 7);
+    /// let thread = greenthread::spawn(move || {
+    ///     let _entered = span.entered();
+    ///     greenthread::yield_now(); // others run, in their own spans
+    ///     tracing::info!("still in the span");
+    /// });
+    /// thread.join().unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn publish_events() -> io::Result<()> {
+        static BEGUN: Mutex<bool> = Mutex::new(false);
+        let mut begun = BEGUN
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !*begun {
+            employ("gt-events", live)?;
+            observer::add(EVENTS);
+            *begun = true;
         }
-        match QUEUE.take_lost() {
-            0 => {}
-            count => tracing::warn!(target: "greenthread", count, "events lost"),
-        }
-        std::thread::sleep(pause);
+        Ok(())
     }
-}
 
-fn tell([what, thread, place, figure, length, name @ ..]: [u64; ITEM]) {
-    let name: Vec<u8> = name.into_iter().flat_map(u64::to_le_bytes).collect();
-    let name = &*String::from_utf8_lossy(&name[..length as usize]);
-    let place = core::ptr::with_exposed_provenance::<Location<'static>>(place as usize);
-    // SAFETY: `put` has written it: null, or a static location.
-    let spawned_at = unsafe { place.as_ref() }.map(tracing::field::display);
-    match what {
-        SPAWNED => {
-            tracing::trace!(target: "greenthread", thread, name, spawned_at, "thread spawned");
+    fn live() {
+        loop {
+            let mut pause = LATER;
+            while let Some(item) = QUEUE.take() {
+                tell(item);
+                pause = SOON;
+            }
+            match QUEUE.take_lost() {
+                0 => {}
+                count => tracing::warn!(target: "greenthread", count, "events lost"),
+            }
+            std::thread::sleep(pause);
         }
-        ENDED => {
-            tracing::trace!(target: "greenthread", thread, name, spawned_at, "thread ended");
-        }
-        PREEMPTED => {
-            tracing::debug!(target: "greenthread", thread, name, spawned_at, "time slice over");
-        }
-        BLOCKED => {
-            let call = call_name(figure);
-            tracing::debug!(target: "greenthread", call, spawned_at, "kernel thread blocked");
-        }
-        _ => tracing::error!(target: "greenthread", threads = figure, "deadlock"),
     }
-}
 
-#[cfg(green)]
-fn call_name(number: u64) -> String {
-    crate::engine::inspect::system::syscalls::name(number as i64)
-}
-
-#[cfg(not(green))]
-fn call_name(number: u64) -> String {
-    format!("syscall {number}")
+    fn tell([what, thread, place, figure, length, name @ ..]: [u64; ITEM]) {
+        let name: Vec<u8> = name.into_iter().flat_map(u64::to_le_bytes).collect();
+        // The end of a long name is cut, perhaps within a character.
+        let name = name[..length as usize].utf8_chunks().next();
+        let name = name.map_or("", |name| name.valid());
+        let place = core::ptr::with_exposed_provenance::<Location<'static>>(place as usize);
+        // SAFETY: `put` has written the word: null, or the address of a static location.
+        let spawned_at = unsafe { place.as_ref() }.map(tracing::field::display);
+        match what {
+            SPAWNED => {
+                tracing::trace!(target: "greenthread", thread, name, spawned_at, "thread spawned");
+            }
+            ENDED => {
+                tracing::trace!(target: "greenthread", thread, name, spawned_at, "thread ended");
+            }
+            PREEMPTED => {
+                tracing::debug!(target: "greenthread", thread, name, spawned_at, "time slice over");
+            }
+            #[cfg(green)]
+            BLOCKED => {
+                let call = crate::engine::inspect::system::syscalls::name(figure as i64);
+                tracing::debug!(target: "greenthread", call, spawned_at, "kernel thread blocked");
+            }
+            _ => tracing::error!(target: "greenthread", threads = figure, "deadlock"),
+        }
+    }
 }

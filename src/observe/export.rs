@@ -1,33 +1,57 @@
-//! The figures of all runtimes for others: [`write_prometheus`], and `publish_metrics` for the crate metrics.
+//! The figures of all runtimes for others: [`write_prometheus`], `publish_metrics` for the crate metrics, and
+//! `GREENTHREAD_SCHEDTRACE`.
 //!
 //! Names and explanations are those of the table `FIGURES`. The label `runtime` is the number of the runtime, in the
-//! order of the starts.
+//! order of the starts. A runtime that was shut down is left out.
 //!
 //! *Prometheus* reads a text format, version 0.0.4. A family has one `# HELP` and one `# TYPE`, and then the samples of all
 //! runtimes. A histogram has a bucket for each power of two from 2^10 to 2^34 nanoseconds: 25 of them, from a microsecond
 //! to 17 seconds. The narrow buckets of [`Histogram`] fit into these exactly.
+//!
+//! *`GREENTHREAD_SCHEDTRACE=ms`* makes an ordinary kernel thread write a line on standard error for each runtime, every so
+//! many milliseconds, in the spirit of Go's `GODEBUG=schedtrace`:
+//!
+//! ```text
+//! SCHED 1009ms: runtime=0 live_threads=12 kernel_threads=5 parked_kernel_threads=2 global_queue_len=3 processors=2 idle=1 searching=0 blocked=1 [0 4]
+//! ```
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `1009ms` | since the first runtime was started |
+//! | `runtime` | its number |
+//! | `live_threads` … `processors` | the gauges of the table |
+//! | `idle`, `searching` | processors that sleep; those that look for work |
+//! | `blocked` | kernel threads whose threads are blocked in the kernel, or burn CPU time, without a processor |
+//! | `[0 4]` | how many ready threads wait at each processor |
+//!
+//! In kernel-thread mode each thread is a kernel thread, and the system has the queues; such a runtime has `mode=kernel`
+//! behind its number, and nothing behind the gauges.
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::sync::Once;
+use std::time::{Duration, Instant};
 
+use super::employ;
 use super::measure::metrics_of;
+use crate::engine::facade::runtimes::{self, Running};
 use crate::engine::facade::{
-    BlockedPlace, FIGURES, Figure, Histogram, Metrics, Mode, Value, runtimes,
+    BlockedPlace, FIGURES, Figure, Histogram, Metrics, Mode, ProcessorMetrics, Value,
+    is_forked_child,
 };
 
 const BLOCKED_CALLS: &str = "greenthread_blocked_calls_total";
 const BLOCKED_CALLS_HELP: &str =
     "Times that a thread blocked in a system call has lost its processor.";
 
-/// The name outside of the program.
-fn full_name(figure: &Figure) -> String {
-    let unit = match figure.value {
-        Value::Counter(_) => "_total",
-        Value::Gauge(_) => "",
-        Value::Times(_) => "_seconds",
+/// The name outside of the program, and the kind of a figure there.
+fn family_of(figure: &Figure) -> (String, &'static str) {
+    let (unit, kind) = match figure.value {
+        Value::Counter(_) => ("_total", "counter"),
+        Value::Gauge(_) => ("", "gauge"),
+        Value::Times(_) => ("_seconds", "histogram"),
     };
-    format!("greenthread_{}{unit}", figure.name)
+    (format!("greenthread_{}{unit}", figure.name), kind)
 }
 
 /// Writes the figures of all runtimes of the process in Prometheus' text format, version 0.0.4.
@@ -53,146 +77,107 @@ fn full_name(figure: &Figure) -> String {
 /// assert!(text.contains("greenthread_spawns_total{runtime=\"0\"} "));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn write_prometheus(out: impl Write) -> io::Result<()> {
+pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
     let runtimes = runtimes::all().into_iter();
-    let shown = runtimes.map(|(number, backend)| Shown {
-        number,
-        mode: backend.mode(),
-        metrics: metrics_of(backend),
-    });
     let mut page = Page {
-        runtimes: shown.collect(),
-        text: Vec::with_capacity(1 << 14),
+        runtimes: runtimes.map(|one| (one, metrics_of(one.backend))).collect(),
+        text: String::new(),
     };
     for figure in FIGURES {
-        page.figure(figure)?;
+        let (name, kind) = family_of(figure);
+        page.family(&name, kind, figure.help, &|_, metrics| match figure.value {
+            Value::Counter(of) | Value::Gauge(of) => vec![sample("", of(metrics))],
+            Value::Times(parts) => {
+                let parts = parts.iter();
+                let parts = parts.flat_map(|(from, of)| histogram(from, of(metrics)));
+                parts.collect()
+            }
+        });
     }
-    page.processors()?;
-    page.blocked_calls()?;
+    page.others();
     // One call of `out`, which may be a socket.
-    let mut out = out;
-    out.write_all(&page.text)?;
+    out.write_all(page.text.as_bytes())?;
     out.flush()
 }
 
-/// One runtime's figures.
-struct Shown {
-    number: usize,
-    mode: Mode,
-    metrics: Metrics,
+/// A sample: what follows the family's name, labels behind a comma each, and the value.
+type Sample = (&'static str, String, String);
+type Samples<'a> = &'a dyn Fn(&Running, &Metrics) -> Vec<Sample>;
+
+fn sample(labels: impl Into<String>, value: impl Display) -> Sample {
+    ("", labels.into(), value.to_string())
 }
 
 struct Page {
-    runtimes: Vec<Shown>,
-    text: Vec<u8>,
+    runtimes: Vec<(Running, Metrics)>,
+    text: String,
 }
-
-/// A sample's labels, each behind a comma, and its value.
-type Sample<T> = (String, T);
 
 impl Page {
-    fn figure(&mut self, figure: &Figure) -> io::Result<()> {
-        let (name, help) = (full_name(figure), figure.help);
-        let (kind, of) = match figure.value {
-            Value::Counter(of) => ("counter", of),
-            Value::Gauge(of) => ("gauge", of),
-            Value::Times(parts) => {
-                self.head(&name, "histogram", help)?;
-                for Shown {
-                    number, metrics, ..
-                } in &self.runtimes
-                {
-                    for (from, of) in parts {
-                        let from = match *from {
-                            "" => String::new(),
-                            from => format!(",from=\"{from}\""),
-                        };
-                        let labels = format!("runtime=\"{number}\"{from}");
-                        write_histogram(&mut self.text, &name, &labels, of(metrics))?;
-                    }
-                }
-                return Ok(());
-            }
-        };
-        self.family(&name, kind, help, |shown| {
-            vec![(String::new(), of(&shown.metrics))]
-        })
-    }
-
-    fn processors(&mut self) -> io::Result<()> {
-        let help = "1, with the mode of the runtime as a label.";
-        self.family("greenthread_mode", "gauge", help, |shown| {
-            let is_green = shown.mode == Mode::Green;
-            let mode = if is_green { "green" } else { "kernel" };
-            vec![(format!(",mode=\"{mode}\""), 1)]
-        })?;
-        let label = |index| format!(",processor=\"{index}\"");
-        let help = "Ready threads that wait at a processor.";
-        self.family("greenthread_queue_len", "gauge", help, |shown| {
-            let all = shown.metrics.processors.iter().enumerate();
-            all.map(|(index, one)| (label(index), one.queue_len))
-                .collect()
-        })?;
-        let help =
-            "Times that the processor left a green thread; those of retired ones are left out.";
-        let name = "greenthread_processor_switches_total";
-        self.family(name, "counter", help, |shown| {
-            let all = shown.metrics.processors.iter().enumerate();
-            all.map(|(index, one)| (label(index), one.switches))
-                .collect()
-        })
-    }
-
-    fn blocked_calls(&mut self) -> io::Result<()> {
-        self.family(BLOCKED_CALLS, "counter", BLOCKED_CALLS_HELP, |shown| {
-            let label = |name| format!(",call=\"{}\"", escaped(name));
-            let calls = shown.metrics.blocked_calls.iter();
-            calls.map(|call| (label(&call.name), call.count)).collect()
-        })?;
-        let help = "The same, by where the threads were spawned: the most frequent places.";
-        let name = "greenthread_blocked_places_total";
-        self.family(name, "counter", help, |shown| {
-            of_places(shown, |place| place.count)
-        })?;
-        let help = "For how long such threads held kernel threads, while times were measured.";
-        let name = "greenthread_blocked_places_seconds_total";
-        self.family(name, "counter", help, |shown| {
-            of_places(shown, |place| place.time.as_secs_f64())
-        })
-    }
-
-    fn head(&mut self, name: &str, kind: &str, help: &str) -> io::Result<()> {
-        writeln!(self.text, "# HELP {name} {help}")?;
-        writeln!(self.text, "# TYPE {name} {kind}")
-    }
-
     /// Writes a family with the samples of each runtime.
-    fn family<T: Display>(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        samples: impl Fn(&Shown) -> Vec<Sample<T>>,
-    ) -> io::Result<()> {
-        self.head(name, kind, help)?;
-        for shown in &self.runtimes {
-            let number = shown.number;
-            for (labels, value) in samples(shown) {
-                writeln!(self.text, "{name}{{runtime=\"{number}\"{labels}}} {value}")?;
+    fn family(&mut self, name: &str, kind: &str, help: &str, samples: Samples<'_>) {
+        self.text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (runtime, metrics) in &self.runtimes {
+            for (end, labels, value) in samples(runtime, metrics) {
+                let labels = format!("runtime=\"{}\"{labels}", runtime.number);
+                self.text += &format!("{name}{end}{{{labels}}} {value}\n");
             }
         }
-        Ok(())
+    }
+
+    /// Writes what the table does not have.
+    fn others(&mut self) {
+        let help = "1, with the mode of the runtime as a label.";
+        self.family("greenthread_mode", "gauge", help, &|runtime, _| {
+            let is_green = runtime.backend.mode() == Mode::Green;
+            let mode = if is_green { "green" } else { "kernel" };
+            vec![sample(format!(",mode=\"{mode}\""), 1)]
+        });
+        let help = "Ready threads that wait at a processor.";
+        self.family("greenthread_queue_len", "gauge", help, &|_, metrics| {
+            of_processors(metrics, |one| one.queue_len as u64)
+        });
+        let name = "greenthread_processor_switches_total";
+        let help =
+            "Times that the processor left a green thread; those of retired ones are left out.";
+        self.family(name, "counter", help, &|_, metrics| {
+            of_processors(metrics, |one| one.switches)
+        });
+        let (name, help) = (BLOCKED_CALLS, BLOCKED_CALLS_HELP);
+        self.family(name, "counter", help, &|_, metrics| {
+            let label = |name| format!(",call=\"{}\"", escaped(name));
+            let calls = metrics.blocked_calls.iter();
+            let calls = calls.map(|call| sample(label(&call.name), call.count));
+            calls.collect()
+        });
+        let name = "greenthread_blocked_places_total";
+        let help = "The same, by where the threads were spawned: the most frequent places.";
+        self.family(name, "counter", help, &|_, metrics| {
+            of_places(metrics, |place| place.count)
+        });
+        let name = "greenthread_blocked_places_seconds_total";
+        let help = "For how long such threads held kernel threads, while times were measured.";
+        self.family(name, "counter", help, &|_, metrics| {
+            of_places(metrics, |place| place.time.as_secs_f64())
+        });
     }
 }
 
-fn of_places<T>(shown: &Shown, figure: impl Fn(&BlockedPlace) -> T) -> Vec<Sample<T>> {
+fn of_processors(metrics: &Metrics, figure: fn(&ProcessorMetrics) -> u64) -> Vec<Sample> {
+    let all = metrics.processors.iter().enumerate();
+    let label = |index| format!(",processor=\"{index}\"");
+    all.map(|(index, one)| sample(label(index), figure(one)))
+        .collect()
+}
+
+fn of_places<T: Display>(metrics: &Metrics, figure: fn(&BlockedPlace) -> T) -> Vec<Sample> {
     let mut samples = Vec::new();
-    for call in &shown.metrics.blocked_calls {
+    for call in &metrics.blocked_calls {
         for place in &call.places {
             let at = place.spawned_at.map_or(String::new(), |at| at.to_string());
             let (call, at) = (escaped(&call.name), escaped(&at));
             let labels = format!(",call=\"{call}\",spawned_at=\"{at}\"");
-            samples.push((labels, figure(place)));
+            samples.push(sample(labels, figure(place)));
         }
     }
     samples
@@ -201,25 +186,29 @@ fn of_places<T>(shown: &Shown, figure: impl Fn(&BlockedPlace) -> T) -> Vec<Sampl
 /// The bounds of the buckets, as powers of two of nanoseconds.
 const BOUNDS: std::ops::RangeInclusive<u32> = 10..=34;
 
-fn write_histogram(
-    out: &mut impl Write,
-    name: &str,
-    labels: &str,
-    histogram: &Histogram,
-) -> io::Result<()> {
-    let buckets: Vec<_> = histogram.buckets().collect();
+/// The samples of a histogram, of threads that came `from` there, if that is known.
+fn histogram(from: &str, histogram: &Histogram) -> Vec<Sample> {
+    let from = match from {
+        "" => String::new(),
+        from => format!(",from=\"{from}\""),
+    };
+    let bucket = |bound: String, count: u64| {
+        let labels = format!("{from},le=\"{bound}\"");
+        ("_bucket", labels, count.to_string())
+    };
+    let mut samples = Vec::new();
     for exponent in BOUNDS {
         let bound = Duration::from_nanos(1 << exponent);
-        let within = buckets.iter().filter(|bucket| bucket.up_to <= bound);
-        let count: u64 = within.map(|bucket| bucket.count).sum();
-        let bound = bound.as_secs_f64();
-        writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}")?;
+        let within = histogram.buckets().filter(|bucket| bucket.up_to <= bound);
+        let count = within.map(|bucket| bucket.count).sum();
+        samples.push(bucket(bound.as_secs_f64().to_string(), count));
     }
     // The count is that of the buckets, although threads run meanwhile: a histogram is a snapshot.
     let (count, sum) = (histogram.count(), histogram.sum().as_secs_f64());
-    writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}")?;
-    writeln!(out, "{name}_sum{{{labels}}} {sum}")?;
-    writeln!(out, "{name}_count{{{labels}}} {count}")
+    samples.push(bucket("+Inf".into(), count));
+    samples.push(("_sum", from.clone(), sum.to_string()));
+    samples.push(("_count", from, count.to_string()));
+    samples
 }
 
 /// A label's value.
@@ -229,23 +218,79 @@ fn escaped(text: &str) -> String {
         .replace('\n', "\\n")
 }
 
+/// Starts the kernel thread that writes the lines of `GREENTHREAD_SCHEDTRACE`, once.
+pub(super) fn begin_schedtrace(interval: Duration) -> io::Result<()> {
+    static ONCE: Once = Once::new();
+    let mut result = Ok(());
+    ONCE.call_once(|| {
+        let begin = Instant::now();
+        let live = move || write_schedtrace(begin, interval);
+        result = employ("gt-schedtrace", live);
+    });
+    result
+}
+
+fn write_schedtrace(begin: Instant, interval: Duration) {
+    let mut at = begin;
+    loop {
+        // If the thread is late, it leaves lines out.
+        let now = Instant::now();
+        while at <= now {
+            at += interval;
+        }
+        std::thread::sleep(at - now);
+        if is_forked_child() {
+            return;
+        }
+        let millis = begin.elapsed().as_millis();
+        let all = runtimes::all().into_iter();
+        let lines = all.map(|runtime| schedtrace_line(millis, runtime));
+        // Nobody may read it.
+        let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
+    }
+}
+
+fn schedtrace_line(millis: u128, runtime: Running) -> String {
+    let (number, backend) = (runtime.number, runtime.backend);
+    let metrics = backend.metrics();
+    let is_green = backend.mode() == Mode::Green;
+    let mode = if is_green { "" } else { " mode=kernel" };
+    let mut line = format!("SCHED {millis}ms: runtime={number}{mode}");
+    for figure in FIGURES {
+        if let Value::Gauge(of) = figure.value {
+            line += &format!(" {}={}", figure.name, of(&metrics));
+        }
+    }
+    if is_green {
+        let (idle, searching) = backend.idle();
+        let running = metrics.processors.len().saturating_sub(idle);
+        let free = metrics.parked_kernel_threads + running;
+        let blocked = metrics.kernel_threads.saturating_sub(free);
+        let queues = metrics.processors.iter().map(|p| p.queue_len.to_string());
+        let queues = queues.collect::<Vec<_>>().join(" ");
+        line += &format!(" idle={idle} searching={searching} blocked={blocked} [{queues}]");
+    }
+    line + "\n"
+}
+
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_metrics;
 
 /// The crate metrics. A recorder keeps histograms of its own, so each call gives it what was added since the last one.
 #[cfg(feature = "metrics")]
 mod publish {
+    use std::collections::BTreeMap;
     use std::sync::{Mutex, PoisonError};
 
     use metrics::Unit;
 
-    use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, full_name, metrics_of};
+    use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, family_of, metrics_of};
     use crate::engine::facade::{Bucket, FIGURES, Histogram, Metrics, Value, runtimes};
 
-    /// A histogram that was published before: the number of its runtime, its name and part, and what it was like.
-    type Published = ((usize, &'static str, &'static str), Histogram);
+    /// What histograms were like when they were published: by the number of the runtime, the name and the part.
+    type Published = BTreeMap<(usize, &'static str, &'static str), Histogram>;
 
-    static PUBLISHED: Mutex<Vec<Published>> = Mutex::new(Vec::new());
+    static PUBLISHED: Mutex<Published> = Mutex::new(BTreeMap::new());
 
     /// Gives the figures of all runtimes to the recorder of the crate [metrics](https://docs.rs/metrics).
     ///
@@ -278,14 +323,14 @@ mod publish {
         // Two callers must not publish the same difference.
         let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
         describe();
-        for (number, backend) in runtimes::all() {
-            publish(number, &metrics_of(backend), &mut published);
+        for runtime in runtimes::all() {
+            publish(runtime.number, &metrics_of(runtime.backend), &mut published);
         }
     }
 
     fn describe() {
         for figure in FIGURES {
-            let (name, help) = (full_name(figure), figure.help);
+            let (name, help) = (family_of(figure).0, figure.help);
             match figure.value {
                 Value::Counter(_) => metrics::describe_counter!(name, Unit::Count, help),
                 Value::Gauge(_) => metrics::describe_gauge!(name, Unit::Count, help),
@@ -295,10 +340,10 @@ mod publish {
         metrics::describe_counter!(BLOCKED_CALLS, Unit::Count, BLOCKED_CALLS_HELP);
     }
 
-    fn publish(number: usize, figures: &Metrics, published: &mut Vec<Published>) {
+    fn publish(number: usize, figures: &Metrics, published: &mut Published) {
         let runtime = [("runtime", number.to_string())];
         for figure in FIGURES {
-            let name = full_name(figure);
+            let (name, _) = family_of(figure);
             match figure.value {
                 Value::Counter(of) => metrics::counter!(name, &runtime).absolute(of(figures)),
                 Value::Gauge(of) => metrics::gauge!(name, &runtime).set(of(figures) as f64),
@@ -309,8 +354,9 @@ mod publish {
                             labels.push(("from", (*part).into()));
                         }
                         let recorder = metrics::histogram!(name.clone(), &labels);
-                        let key = (number, figure.name, *part);
-                        for (up_to, count) in added(published, key, of(figures)) {
+                        let (key, now) = ((number, figure.name, *part), of(figures));
+                        let before = published.insert(key, now.clone()).unwrap_or_default();
+                        for (up_to, count) in added(&before, now) {
                             recorder.record_many(up_to, count as usize);
                         }
                     }
@@ -323,25 +369,16 @@ mod publish {
         }
     }
 
-    /// What was added to a histogram since it was last published: seconds, and how often.
-    fn added(
-        published: &mut Vec<Published>,
-        key: (usize, &'static str, &'static str),
-        now: &Histogram,
-    ) -> Vec<(f64, u64)> {
-        let known = published.iter().position(|(known, _)| *known == key);
-        let place = known.unwrap_or_else(|| {
-            published.push((key, Histogram::default()));
-            published.len() - 1
-        });
-        let before = std::mem::replace(&mut published[place].1, now.clone());
+    /// What was added to a histogram since it was as `before`: seconds, and how often.
+    fn added(before: &Histogram, now: &Histogram) -> impl Iterator<Item = (f64, u64)> {
         let mut before = before.buckets().peekable();
-        let difference = |bucket: Bucket| {
+        let difference = move |bucket: Bucket| {
             let known = before.next_if(|earlier| earlier.up_to == bucket.up_to);
             let count = bucket.count - known.map_or(0, |earlier| earlier.count);
             (bucket.up_to.as_secs_f64(), count)
         };
-        let differences = now.buckets().map(difference);
-        differences.filter(|(_, count)| *count != 0).collect()
+        now.buckets()
+            .map(difference)
+            .filter(|(_, count)| *count != 0)
     }
 }

@@ -1,17 +1,44 @@
-//! JSON: its objects and lists, and a dump for tools: one object, by the schema `docs/dump.schema.json`. Stacks are listed
+//! JSON: its strings, objects and lists, and a dump for tools: one object, by the schema `docs/dump.schema.json`. Stacks are listed
 //! once, and threads name theirs by number.
 
 use core::fmt::{self, Display, Write as _};
-use std::io::{self, Write};
-use std::time::UNIX_EPOCH;
+#[cfg(green)]
+use std::{
+    io::{self, Write},
+    time::UNIX_EPOCH,
+};
 
-use super::snapshot::{Entry, Snapshot, Wait};
-use super::symbols::Symbols;
-use super::text::{self, descriptor_text};
-use super::trace::text::Quoted;
+#[cfg(green)]
+use super::{
+    snapshot::{Entry, Snapshot, Wait},
+    symbols::Symbols,
+    text::{self, descriptor_text},
+};
 
 /// The version of the format.
+#[cfg(green)]
 const VERSION: u32 = 1;
+
+/// A string, with its quotation marks. What HTML would take for the end of a script, or for a
+/// comment, is escaped too.
+pub(super) struct Quoted<T>(pub(super) T);
+
+impl<T: AsRef<str>> Display for Quoted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for c in self.0.as_ref().chars() {
+            match c {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1F' | '\x7F' => {
+                    write!(f, "\\u{:04x}", c as u32)?;
+                }
+                c => write!(f, "{c}")?,
+            }
+        }
+        f.write_str("\"")
+    }
+}
 
 /// An object. The names of its members need no escapes.
 #[derive(Default)]
@@ -46,6 +73,7 @@ pub(super) fn list(items: impl Iterator<Item = impl Display>) -> String {
 }
 
 /// What every report tells of a thread.
+#[cfg(green)]
 pub(super) fn thread(entry: &Entry) -> Object {
     let kind = if entry.is_green { "green" } else { "kernel" };
     let place = entry.spawned_at.map(|place| place.to_string());
@@ -60,6 +88,7 @@ pub(super) fn thread(entry: &Entry) -> Object {
         .maybe("spawned_at", place.map(Quoted))
 }
 
+#[cfg(green)]
 impl Snapshot {
     /// Writes the whole dump, in one line without an end.
     pub(crate) fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
@@ -112,5 +141,16 @@ impl Snapshot {
                 .maybe("file", frame.file.as_ref().map(Quoted))
                 .maybe("line", frame.line)
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Quoted;
+
+    #[test]
+    fn quotes_what_would_end_a_string_or_a_script() {
+        let text = Quoted("a\"b\\c</script>\n\u{7}é").to_string();
+        assert_eq!(text, r#""a\"b\\c\u003c/script\u003e\u000a\u0007é""#);
     }
 }

@@ -1,103 +1,83 @@
-//! What is kept of each processor and each worker: arrays by the number of the one and the index of the other. They
-//! are mapped in pieces, when an event first needs one, and stay; the scheduler, which calls, may not allocate.
+//! What is kept of each processor for traces and measures, in memory that is mapped at the processor's first event: the
+//! scheduler, which calls, may not allocate. The observer's word in the processor's record leads there, and a list leads
+//! to all of them. Nothing of this is ever freed.
 //!
-//! Orderings: a piece is stored with Release and loaded with Acquire: who sees it sees that its bytes are zero.
+//! Orderings: an entry is put in the list with Release and found there with Acquire; the same holds for a ring. The
+//! processor's word is Relaxed, because the owner of the processor alone writes and reads it.
 
-use core::cell::UnsafeCell;
+use core::ptr;
 
-use crate::engine::facade::atomic::Ordering::{Acquire, Release};
-use crate::engine::facade::{AtomicStatic, lock::Lock, mm};
-use crate::engine::probe::Processor;
+use super::measure::Measures;
+use super::trace::ring::Ring;
+use crate::engine::facade::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::engine::facade::{AtomicStatic, mm};
+use crate::engine::probe::{Processor, Seen};
 
-const IN_A_PIECE: usize = 256;
-/// So a million processors can be kept: there may be as many in the life of a process that often starts a runtime.
-const PIECES: usize = 4096;
+/// The entry of one processor. Zero bytes are a value of every field but `processor`.
+pub(super) struct Kept {
+    pub(super) processor: Seen,
+    before: AtomicStatic<Kept>,
+    pub(super) measures: Measures,
+    /// There is one from the first event of a trace on.
+    pub(super) ring: AtomicStatic<Ring>,
+}
 
-/// A type of which zero bytes are a value.
-///
-/// # Safety
-/// They are.
-pub(super) unsafe trait Zeroable: 'static {}
+static LAST: AtomicStatic<Kept> = AtomicStatic::none();
 
-/// New memory, of zero bytes, that stays.
-pub(super) fn mapped<T>() -> Option<*mut T> {
+/// The entries of all processors of the process.
+pub(super) fn all() -> impl Iterator<Item = &'static Kept> {
+    // Acquire: partner: Release in `make`.
+    core::iter::successors(LAST.load(Acquire), |kept| kept.before.load(Relaxed))
+}
+
+/// New memory of zero bytes for a `T`, which stays.
+fn mapped<T>() -> Option<*mut T> {
     let memory = mm::map(size_of::<T>().next_multiple_of(mm::page())).ok()?;
-    Some(core::ptr::with_exposed_provenance_mut(memory))
+    Some(ptr::with_exposed_provenance_mut(memory))
 }
 
-struct Pieces<T: 'static> {
-    pieces: [AtomicStatic<Piece<T>>; PIECES],
-    making: Lock<()>,
-}
-
-struct Piece<T>([UnsafeCell<T>; IN_A_PIECE]);
-
-// SAFETY: `ByProcessor` and `ByWorker` say who touches the entries.
-unsafe impl<T: Send> Sync for Piece<T> {}
-
-impl<T: Zeroable + Send> Pieces<T> {
-    const fn new() -> Pieces<T> {
-        Pieces {
-            pieces: [const { AtomicStatic::none() }; PIECES],
-            making: Lock::new(()),
-        }
-    }
-
+impl Kept {
+    /// The entry of `processor`. The first call makes the entry. `None`: there is no memory.
     #[inline]
-    fn entry(&self, index: usize) -> Option<&'static UnsafeCell<T>> {
-        let place = self.pieces.get(index / IN_A_PIECE)?;
-        // Acquire: partner: Release in `make`.
-        let piece = match place.load(Acquire) {
-            None => self.make(place)?,
-            Some(piece) => piece,
-        };
-        piece.0.get(index % IN_A_PIECE)
+    pub(super) fn of(processor: &Processor<'_>) -> Option<&'static Kept> {
+        match ptr::with_exposed_provenance::<Kept>(processor.word().load(Relaxed)) {
+            kept if kept.is_null() => Kept::make(processor),
+            // SAFETY: `make` alone writes the word, and the entry that it leads to stays.
+            kept => Some(unsafe { &*kept }),
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn make(&self, place: &AtomicStatic<Piece<T>>) -> Option<&'static Piece<T>> {
-        let _making = self.making.lock();
-        if let made @ Some(_) = place.load(Acquire) {
-            return made;
+    fn make(processor: &Processor<'_>) -> Option<&'static Kept> {
+        let memory: *mut Kept = mapped()?;
+        // SAFETY: the memory is new, large enough and aligned to a page, and stays. The processor is written before there is a
+        // reference; in the other fields zero bytes are numbers, and addresses that are null.
+        let kept = unsafe {
+            (&raw mut (*memory).processor).write(processor.seen());
+            &*memory.cast_const()
+        };
+        processor.word().store(memory.expose_provenance(), Relaxed);
+        let mut before = LAST.load(Relaxed);
+        loop {
+            kept.before.store(before, Relaxed);
+            // Release: partner: Acquire in `all`.
+            match LAST.replace(before, kept, Release) {
+                Ok(()) => return Some(kept),
+                Err(now) => before = now,
+            }
         }
-        // SAFETY: new memory, large enough and aligned to a page, which stays; zero bytes are a value.
-        let made = mapped().map(|piece: *mut Piece<T>| unsafe { &*piece.cast_const() });
-        // Release: partner: Acquire in `entry`.
-        place.store(made, Release);
-        made
-    }
-}
-
-/// Something of each processor, which belongs to the processor's owner.
-pub(super) struct ByProcessor<T: 'static>(Pieces<T>);
-
-impl<T: Zeroable + Send> ByProcessor<T> {
-    pub(super) const fn new() -> ByProcessor<T> {
-        ByProcessor(Pieces::new())
     }
 
-    /// `None`: there is no memory for it.
+    /// The ring of the processor. The owner of the processor calls; the first call makes the ring.
     #[inline]
-    pub(super) fn of<'a>(&self, processor: &'a mut Processor<'_>) -> Option<&'a mut T> {
-        let entry = self.0.entry(processor.number())?;
-        // SAFETY: only the owner of a processor has a `Processor`, which is borrowed as long as this is.
-        Some(unsafe { &mut *entry.get() })
-    }
-}
-
-/// Something of each worker, for any thread.
-pub(super) struct ByWorker<T: 'static>(Pieces<T>);
-
-impl<T: Zeroable + Send + Sync> ByWorker<T> {
-    pub(super) const fn new() -> ByWorker<T> {
-        ByWorker(Pieces::new())
-    }
-
-    /// `None`: there is no memory for it.
-    pub(super) fn of(&self, worker: u32) -> Option<&'static T> {
-        let entry = self.0.entry(worker as usize)?;
-        // SAFETY: it is shared, and never borrowed uniquely.
-        Some(unsafe { &*entry.get() })
+    pub(super) fn ring(&self) -> Option<&'static Ring> {
+        self.ring.load(Relaxed).or_else(|| {
+            // SAFETY: the memory is new, large enough and aligned to a page, and it stays; zero bytes are a ring.
+            let ring = mapped::<Ring>().map(|memory| unsafe { &*memory.cast_const() });
+            // Release: partner: Acquire in the collector's `copy`.
+            self.ring.store(ring, Release);
+            ring
+        })
     }
 }

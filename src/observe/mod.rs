@@ -57,16 +57,16 @@
 // | `snapshot` | reads all threads, one after the other, while the program runs on |
 // | `unwind`, `modules` | reads a stack; the libraries that this relies on |
 // | `symbols`, `elf` | the names of functions; what the files tell of an address |
-// | `text`, `json` | a dump for people, and the words for a wait; a dump for tools |
+// | `text`, `json` | a dump for people, and the words for a wait; JSON, and a dump for tools |
 // | `deadlock` | threads that wait for each other; programs in which all do |
 // | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
 // | `warn` | warnings of what costs threads their time |
-// | `summary`, `runtimes` | all threads in a few figures, and which are busy; what the runtimes tell of themselves |
+// | `summary` | all threads in a few figures, and which are busy |
 // | `socket` | the socket on which a running program is asked for all that |
 // | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three |
 // | `trace`, `measure`, `events` | the schedule of a piece of work; times; what happens, for the crate tracing |
-// | `kept`, `queue` | what is kept of each processor and worker; a queue with many writers and one reader |
-// | `export`, `schedtrace` | runtimes' figures for Prometheus, the crate metrics, and standard error |
+// | `kept`, `queue` | what is kept of each processor; a queue with many writers and one reader |
+// | `export` | runtimes' figures for Prometheus, the crate metrics, and standard error |
 // | `gdb` | a table and a script by which gdb finds green threads |
 // | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
 //
@@ -78,7 +78,7 @@ mod dump;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a file is mapped")]
 mod elf;
-#[cfg(feature = "tracing")]
+#[cfg_attr(not(green), allow(dead_code, reason = "no thread loses its processor"))]
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 mod events;
 mod export;
@@ -88,12 +88,12 @@ mod export;
     reason = "a symbol and a section that debuggers know, std's place of a call"
 )]
 mod gdb;
-#[cfg(green)]
+#[cfg_attr(not(green), allow(dead_code, reason = "dumps are short"))]
 mod json;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "memory of zero bytes")]
 mod kept;
-#[allow(unsafe_code, reason = "memory of zero bytes")]
+#[allow(unsafe_code, reason = "the place of a call, from its address")]
 pub(crate) mod measure;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "the loader's list")]
@@ -103,9 +103,6 @@ mod queue;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
-#[cfg(green)]
-mod runtimes;
-mod schedtrace;
 #[cfg_attr(not(green), path = "elsewhere.rs")]
 #[allow(unsafe_code, reason = "names that others own")]
 mod snapshot;
@@ -143,7 +140,6 @@ use self::snapshot::deadlock;
 pub use self::trace::{Trace, trace};
 
 /// Starts a helper that observes.
-#[cfg(green)]
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     use crate::engine::facade::{OBSERVER_STACK, spawn_helper};
     spawn_helper(name, OBSERVER_STACK, Box::new(work))

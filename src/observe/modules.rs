@@ -9,7 +9,7 @@
 //! something while it holds its own lock. The first walk counts, the second one copies into memory that
 //! was made between the two; if a library has come meanwhile, both are made again.
 
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -91,12 +91,7 @@ impl Modules {
 
     /// Whether nothing was loaded or unloaded since.
     pub(crate) fn is_current(&self) -> bool {
-        let mut changes = 0;
-        libraries::visit(|library| {
-            changes = library.changes;
-            ControlFlow::Break(())
-        });
-        changes == self.changes
+        libraries::find(|library| Some(library.changes)) == Some(self.changes)
     }
 
     fn find(&self, address: usize) -> Option<&Module> {
@@ -168,10 +163,7 @@ struct Walk {
 
 impl Walk {
     fn run(&mut self) {
-        libraries::visit(|library| {
-            self.visit(library);
-            ControlFlow::Continue(())
-        });
+        libraries::visit(|library| self.visit(library));
     }
 
     fn visit(&mut self, library: &Library<'_>) {

@@ -3,126 +3,105 @@
 //!
 //! | who | what for |
 //! |---|---|
-//! | [`MEASURE`] | histograms (`measure::gather`) |
-//! | [`TRACE`] | the trace that is being written (`trace::write`) |
-//! | [`EVENTS`] | subscribers of the crate tracing (`events`) |
+//! | [`MEASURE`] | histograms (`measure`) |
+//! | [`TRACE`] | the trace that is being written (`trace::ring`, `trace::record`) |
+//! | [`EVENTS`] | subscribers of the crate tracing (`events`, which looks at the bit by itself) |
 
-#[cfg(feature = "tracing")]
-use super::events;
+use super::events::{self, ENDED, SPAWNED};
+use super::trace::record;
 #[cfg(green)]
-use super::measure::gather;
-use super::trace;
+use super::{measure, trace::ring};
+use crate::engine::probe::{self, Kernel, Observer};
 #[cfg(green)]
-use super::trace::write;
-#[cfg(green)]
-use crate::engine::probe::OfThreads;
-use crate::engine::probe::{self, Observer};
-#[cfg(all(green, feature = "tracing"))]
-use crate::engine::probe::{Lost, Stop};
+use crate::engine::probe::{Lost, OfThreads, Stop};
 
-/// Picks of every switch are told to it alone.
+/// The probe tells the picks of every switch only if this bit is set.
 pub(super) const MEASURE: u32 = probe::PICKS;
 pub(super) const TRACE: u32 = 2;
-#[cfg(feature = "tracing")]
-pub(super) const EVENTS: u32 = 4;
+/// No bit where nobody can subscribe.
+pub(super) const EVENTS: u32 = if cfg!(feature = "tracing") { 4 } else { 0 };
 
 static OBSERVER: Observer = Observer {
     #[cfg(green)]
     threads: OfThreads {
         spawned: |by, thread| {
-            #[cfg(feature = "tracing")]
-            if listens(EVENTS) {
-                events::spawned(thread.identity());
-            }
+            events::of_thread(SPAWNED, thread.identity());
             if listens(MEASURE) {
-                gather::readied(thread);
+                measure::readied(thread);
             }
             if listens(TRACE) {
-                write::spawned(by, thread);
+                ring::spawned(by, thread);
             }
         },
-        ended: |_thread| {
-            #[cfg(feature = "tracing")]
-            if listens(EVENTS) {
-                events::ended(_thread.identity());
-            }
-        },
+        ended: |thread| events::of_thread(ENDED, thread.identity()),
         readied: |by, thread, why| {
             if listens(MEASURE) {
-                gather::readied(thread);
+                measure::readied(thread);
             }
             if listens(TRACE) {
-                write::readied(by, thread, why);
+                ring::readied(by, thread, why);
             }
         },
-        picked: |mut processor, thread, from| {
+        picked: |processor, thread, from| {
             if listens(TRACE) {
-                write::picked(&mut processor, thread, from);
+                ring::picked(&processor, thread, from);
             }
             if listens(MEASURE) {
-                gather::picked(&mut processor, thread, from);
+                measure::picked(&processor, thread, from);
             }
         },
-        stopped: |mut processor, stopped| {
+        stopped: |processor, stopped| {
             if listens(MEASURE) {
-                gather::stopped(processor.as_mut(), stopped);
+                measure::stopped(processor.as_ref(), stopped);
             }
-            #[cfg(feature = "tracing")]
             if listens(EVENTS)
                 && let Stop::Preempted = stopped.why()
             {
-                events::preempted(stopped.thread().identity());
+                events::of_thread(events::PREEMPTED, stopped.thread().identity());
             }
             if listens(TRACE) {
-                write::stopped(processor, stopped);
+                ring::stopped(processor.as_ref(), stopped);
             }
         },
         blocks: |worker, how| {
             if listens(MEASURE) {
-                gather::blocks(worker, how);
+                measure::blocks(worker, how);
             }
         },
-        blocked: |mut processor, worker, words, _how| {
+        blocked: |processor, worker, thread, how| {
             if listens(MEASURE) {
-                gather::blocked(processor.as_mut(), worker);
+                measure::blocked(processor.as_ref(), worker);
             }
-            if let Some(processor) = &mut processor {
-                #[cfg(feature = "tracing")]
-                if listens(EVENTS)
-                    && let Lost::Blocked(Some(place)) = _how
-                {
-                    events::blocked(place);
-                }
-                if listens(TRACE) {
-                    write::blocked(processor, words);
-                }
+            let Some(processor) = processor else { return };
+            if let Lost::Blocked(Some(place)) = how {
+                events::blocked(place);
+            }
+            if listens(TRACE) {
+                ring::blocked(&processor, thread);
             }
         },
-        worker_has: |mut processor, worker, running| {
+        worker_has: |processor, worker, running| {
             if listens(MEASURE) && running.is_some() {
-                gather::resumed(&mut processor, worker);
+                measure::resumed(&processor, worker);
             }
             if listens(TRACE) {
-                write::worker_has(&mut processor, running);
+                ring::worker_has(&processor, running);
             }
         },
-        worker_idle: |mut processor| {
+        worker_idle: |processor| {
             if listens(TRACE) {
-                write::worker_idle(&mut processor);
+                ring::worker_idle(&processor);
             }
         },
     },
     kernel: |identity, what| {
-        #[cfg(feature = "tracing")]
-        if listens(EVENTS) {
-            match what {
-                probe::Kernel::Spawned => events::spawned(identity),
-                probe::Kernel::Ended => events::ended(identity),
-                _ => {}
-            }
+        match what {
+            Kernel::Spawned => events::of_thread(SPAWNED, identity),
+            Kernel::Ended => events::of_thread(ENDED, identity),
+            _ => {}
         }
         if listens(TRACE) {
-            trace::common::kernel(identity, what);
+            record::kernel(identity, what);
         }
     },
 };

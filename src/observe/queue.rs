@@ -36,22 +36,16 @@ impl<const PLACES: usize, const WORDS: usize> Queue<PLACES, WORDS> {
 
     /// Puts an event, whose first word is not 0.
     pub(super) fn put(&self, event: [u64; WORDS]) {
-        let mut head = self.head.load(Relaxed);
-        loop {
+        let claimed = self.head.fetch_update(Relaxed, Relaxed, |head| {
             // Acquire: the place is free; partner: Release in `take`.
             // The reader may have gone on since `head` was read: then the difference is negative.
-            if head.wrapping_sub(self.tail.load(Acquire)) as i64 >= PLACES as i64 {
-                self.lost.fetch_add(1, Relaxed);
-                return;
-            }
-            match self
-                .head
-                .compare_exchange_weak(head, head + 1, Relaxed, Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => head = now,
-            }
-        }
+            let used = head.wrapping_sub(self.tail.load(Acquire)) as i64;
+            (used < PLACES as i64).then_some(head + 1)
+        });
+        let Ok(head) = claimed else {
+            self.lost.fetch_add(1, Relaxed);
+            return;
+        };
         let place = &self.place[(head % PLACES as u64) as usize];
         for (word, value) in place.iter().zip(event).skip(1) {
             word.store(value, Relaxed);

@@ -190,7 +190,6 @@ fn report() {
         head += &deadlock::describe(&snapshot, &cycle);
     }
     let _ = write_dump(&snapshot, &head);
-    #[cfg(feature = "tracing")]
     super::events::deadlock(snapshot.threads.len());
     if action() == OnDeadlock::Abort {
         std::process::abort();

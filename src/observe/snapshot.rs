@@ -26,7 +26,6 @@ use crate::engine::facade::{clock, signal, word};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold::Held;
 use crate::engine::inspect::reason::{Facts, WaitKind};
-use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};
 pub(super) use crate::engine::inspect::threads::Doing;
 use crate::engine::inspect::threads::{Thread, ThreadSnapshot};
@@ -379,10 +378,7 @@ pub(super) fn frames_of_running(
         observer::Doing::Untold if !is_green => return None,
         _ => None,
     };
-    if call
-        .as_ref()
-        .is_none_or(kernel_thread::SystemCall::begins_anew)
-    {
+    if call.as_ref().is_none_or(observer::SystemCall::begins_anew) {
         for _ in 0..HOLDS {
             // `None`: it blocks the signal, or the system does not run it for long.
             let Some(held) = Held::hold(thread, call.is_none(), observer) else {
@@ -396,7 +392,8 @@ pub(super) fn frames_of_running(
             frames.clear();
         }
     }
-    let (pc, sp) = call?.place();
+    let call = call?;
+    let (pc, sp) = (call.program_counter, call.stack_pointer);
     let registers = Registers::new(pc, sp, 0);
     Some(unwinder.frames(registers, word::read, &mut |frame| frames.push(frame)))
 }

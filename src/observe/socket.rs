@@ -27,15 +27,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use super::json::{self, Object, list};
-use super::runtimes::{self, Runtime};
+use super::json::{self, Object, Quoted, list};
 use super::snapshot::{self, Depth, Entry, Snapshot};
 use super::summary::{Looks, OfProcessor, Summary};
 use super::symbols::Symbols;
-use super::trace::text::Quoted;
 use super::{deadlock, employ, text};
 use crate::engine::facade::atomic::{AtomicUsize, Ordering};
-use crate::engine::facade::{clock, is_forked_child};
+use crate::engine::facade::runtimes::{self, Running};
+use crate::engine::facade::{Backend, FIGURES, Value, clock, is_forked_child};
 use crate::engine::inspect::all;
 use crate::engine::inspect::system::observer::Observer;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
@@ -361,7 +360,7 @@ impl<'a> Client<'a> {
     fn summary(&mut self, show: usize) -> Object {
         let runtimes = runtimes::all();
         // The first summary has no looks yet.
-        while self.looks.count() < FEWEST_LOOKS {
+        while self.looks.count < FEWEST_LOOKS {
             self.looks.look(&runtimes, &mut self.observer);
             kernel_thread::rest(QUICK_PACE);
         }
@@ -481,20 +480,31 @@ fn error(reason: String) -> Object {
     version.with("error", Quoted(reason))
 }
 
-fn of_runtime(runtime: &Runtime, processors: &[OfProcessor], snapshot: &Snapshot) -> Object {
-    let is_green = runtime.cluster().is_some();
+fn of_runtime(runtime: &Running, processors: &[OfProcessor], snapshot: &Snapshot) -> Object {
+    let (mode, policy) = match runtime.backend {
+        Backend::Green(_) => ("green", Some(runtime.policy)),
+        Backend::Kernel(_) => ("kernel", None),
+    };
     let mut told = Object::default()
-        .with("mode", Quoted(if is_green { "green" } else { "kernel" }))
-        .maybe("policy", runtime.policy().map(Quoted));
-    let figures = runtime.figures();
-    for (name, value) in figures.numbers {
-        // The protocol's first version calls one otherwise.
-        let is_other = name == "global_queue_len";
-        told = told.with(if is_other { "global_queue" } else { name }, value);
+        .with("mode", Quoted(mode))
+        .maybe("policy", policy.map(Quoted));
+    let metrics = runtime.backend.metrics();
+    for figure in FIGURES {
+        let name = match figure.name {
+            // The list of processors stands for their number.
+            "processors" => continue,
+            // The protocol's first version calls this one otherwise.
+            "global_queue_len" => "global_queue",
+            name => name,
+        };
+        if let Value::Counter(of) | Value::Gauge(of) = figure.value {
+            told = told.with(name, of(&metrics));
+        }
     }
-    let calls = figures.blocked_calls.iter().map(|(name, count)| {
-        let name = Quoted(name);
-        Object::default().with("name", name).with("count", count)
+    let calls = metrics.blocked_calls.iter().map(|call| {
+        let name = Quoted(&call.name);
+        let told = Object::default().with("name", name);
+        told.with("count", call.count)
     });
     let processors = processors.iter().map(|processor| {
         let thread = processor.thread.map(|place| &snapshot.threads[place]);

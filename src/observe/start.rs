@@ -4,21 +4,21 @@
 //! without the feature `observe` it has a stand-in (`engine::runtime::unobserved`).
 
 use std::io;
+use std::path::Path;
 #[cfg(green)]
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::trace::environment as trace;
+use super::trace::session as trace;
+use super::{export, measure};
 #[cfg(green)]
 use super::{
     gdb,
     reporter::{self, Wishes},
-    runtimes,
     socket::LONGEST_PATH,
     warn,
 };
-use super::{measure, schedtrace};
-use crate::engine::facade::{Backend, OnDeadlock, read_variable as read};
+use crate::engine::facade::{Backend, OnDeadlock, one_of, read_variable as read};
 
 /// What is asked for.
 pub(crate) struct Plan {
@@ -37,14 +37,22 @@ impl Plan {
     pub(crate) fn read(on_deadlock: Option<OnDeadlock>) -> io::Result<Plan> {
         #[cfg(not(green))]
         say_unobserved();
+        let on_or_off = |name| {
+            let known = [("on", true), ("off", false)];
+            read(name, "on or off", |text| one_of(text, known))
+        };
+        let up_to = |most| move |text: &str| text.parse().ok().filter(|n| (1..=most).contains(n));
+        let path = |path: &str| trace::writer(Path::new(path)).map(|_| path.to_string());
+        let millis = "a number of milliseconds from 1 to 3600000 (an hour)";
+        let millis = read("GREENTHREAD_SCHEDTRACE", millis, up_to(3_600_000))?;
         Ok(Plan {
             trace: read(
                 "GREENTHREAD_TRACE",
                 "a path that ends in .html or .json",
-                |path| trace::is_accepted(path).then(|| path.to_string()),
+                path,
             )?,
             measures: on_or_off("GREENTHREAD_METRICS")?.unwrap_or(false),
-            schedtrace: schedtrace()?,
+            schedtrace: millis.map(Duration::from_millis),
             #[cfg(green)]
             wishes: Wishes {
                 on_signal: on_or_off("GREENTHREAD_SIGQUIT")?.unwrap_or(true),
@@ -53,7 +61,17 @@ impl Plan {
                 socket: socket()?,
             },
             #[cfg(green)]
-            warnings: warnings()?,
+            warnings: {
+                let leak = read(
+                    "GREENTHREAD_WARN_LEAK",
+                    "seconds, from 1 to 86400",
+                    up_to(86_400),
+                )?;
+                let leak = Duration::from_secs(leak.unwrap_or(120));
+                let known = |text: &str| one_of(text, [("0", false), ("1", true)]);
+                let are_wanted = read("GREENTHREAD_WARN", "0 or 1", known)?.unwrap_or(false);
+                are_wanted.then_some(warn::Limits { leak })
+            },
         })
     }
 
@@ -70,71 +88,29 @@ impl Plan {
 
     /// The runtime is there, and runs no thread yet.
     #[cfg_attr(not(green), allow(unused_variables, reason = "nobody looks there"))]
-    pub(crate) fn watch(self, backend: Backend, policy: &'static str) -> io::Result<()> {
+    pub(crate) fn watch(self, backend: Backend) -> io::Result<()> {
         #[cfg(green)]
         {
             backend
                 .preemption_signal()
                 .into_iter()
                 .for_each(gdb::prepare);
-            runtimes::enter(backend, policy);
             reporter::start(&self.wishes, self.warnings);
         }
-        match self.schedtrace {
-            Some(interval) => schedtrace::begin(interval),
-            None => Ok(()),
-        }
+        self.schedtrace.map_or(Ok(()), export::begin_schedtrace)
     }
-}
-
-fn on_or_off(name: &str) -> io::Result<Option<bool>> {
-    read(name, "on or off", |text| match text {
-        "on" => Some(true),
-        "off" => Some(false),
-        _ => None,
-    })
-}
-
-/// How often to say what the scheduler does.
-fn schedtrace() -> io::Result<Option<Duration>> {
-    let accepted = "a number of milliseconds from 1 to 3600000 (an hour)";
-    read("GREENTHREAD_SCHEDTRACE", accepted, |text| {
-        let millis = text.parse().ok().filter(|n| (1..=3_600_000).contains(n));
-        millis.map(Duration::from_millis)
-    })
 }
 
 /// What to do about a deadlock.
 #[cfg(green)]
 fn deadlock() -> io::Result<Option<OnDeadlock>> {
+    let known = [
+        ("report", OnDeadlock::Report),
+        ("abort", OnDeadlock::Abort),
+        ("off", OnDeadlock::Ignore),
+    ];
     let accepted = "report, abort or off";
-    read("GREENTHREAD_DEADLOCK", accepted, |text| match text {
-        "report" => Some(OnDeadlock::Report),
-        "abort" => Some(OnDeadlock::Abort),
-        "off" => Some(OnDeadlock::Ignore),
-        _ => None,
-    })
-}
-
-/// What the program is to be warned of.
-#[cfg(green)]
-fn warnings() -> io::Result<Option<warn::Limits>> {
-    const LEAK: u64 = 120;
-    let seconds = |text: &str| {
-        text.parse()
-            .ok()
-            .filter(|seconds| (1..=86_400).contains(seconds))
-    };
-    let leak = read("GREENTHREAD_WARN_LEAK", "seconds, from 1 to 86400", seconds)?;
-    let wanted = read("GREENTHREAD_WARN", "0 or 1", |text| match text {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    })?;
-    let limits = warn::Limits {
-        leak: Duration::from_secs(leak.unwrap_or(LEAK)),
-    };
-    Ok(wanted.unwrap_or(false).then_some(limits))
+    read("GREENTHREAD_DEADLOCK", accepted, |text| one_of(text, known))
 }
 
 /// The path of the socket on which the process is to answer questions about its threads.
@@ -143,9 +119,8 @@ fn socket() -> io::Result<Option<PathBuf>> {
     let accepted = format!("unix: and the path of a socket, of 1 to {LONGEST_PATH} bytes");
     read("GREENTHREAD_OBSERVE", &accepted, |text| {
         let path = text.strip_prefix("unix:")?;
-        (1..=LONGEST_PATH)
-            .contains(&path.len())
-            .then(|| path.into())
+        let fits = (1..=LONGEST_PATH).contains(&path.len());
+        fits.then(|| path.into())
     })
 }
 

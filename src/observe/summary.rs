@@ -13,14 +13,13 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::runtimes::Runtime;
 use super::snapshot::{Depth, Entry, Snapshot};
-use crate::engine::facade::clock;
+use crate::engine::facade::{Backend, clock, runtimes::Running};
 use crate::engine::inspect::reason::WaitKind;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
-use crate::engine::inspect::workers::{Activity, Processor};
+use crate::engine::inspect::workers::{Activity, Cluster, Processor};
 use crate::engine::inspect::{all, kernel};
 
 /// So many threads that run are asked about at the system: does the call that they are in block?
@@ -49,8 +48,9 @@ pub(super) struct OfProcessor {
     pub(super) state: &'static str,
     pub(super) queue: usize,
     pub(super) switches: u64,
+    /// In how many thousandths of the looks the processor ran a thread.
     pub(super) busy: u32,
-    /// The thread that it runs: its place in the snapshot.
+    /// The place of the thread that the processor runs, in the snapshot.
     pub(super) thread: Option<usize>,
     seen: Option<Thread>,
 }
@@ -63,26 +63,28 @@ pub(super) struct Summary {
     pub(super) busiest: Vec<(usize, u32)>,
     pub(super) longest: Vec<usize>,
     pub(super) snapshot: Snapshot,
-    /// How long it took, in nanoseconds.
+    /// How long the summary took, in nanoseconds.
     pub(super) took: u64,
 }
 
 impl Summary {
     /// Looks at all threads, and shows `most` of each kind.
     pub(super) fn take(
-        runtimes: &[Runtime],
+        runtimes: &[Running],
         looks: &mut Looks,
         observer: &mut Observer,
         most: usize,
     ) -> Summary {
         let started = clock::now();
-        let shares = looks.take(most);
         let mut counts = Counts::default();
         let longest = counts.count(observer, most);
-        let of_runtime = |runtime: &Runtime| OfProcessor::all(runtime, &shares, observer);
-        let mut processors: Vec<Vec<OfProcessor>> = runtimes.iter().map(of_runtime).collect();
+        let mut processors = Vec::new();
+        for runtime in runtimes {
+            processors.push(looks.at_processors(runtime, observer));
+        }
+        let busiest = looks.take(most);
         let running = processors.iter().flatten().filter_map(|one| one.seen);
-        let busy = shares.threads.iter().map(|share| share.thread);
+        let busy = busiest.iter().map(|&(thread, _)| thread);
         let mut shown: Vec<Thread> = Vec::new();
         for thread in busy.chain(longest.iter().copied()).chain(running) {
             // Each once.
@@ -100,13 +102,16 @@ impl Summary {
             one.thread = one.seen.and_then(place);
         }
         let mut longest: Vec<usize> = longest.into_iter().filter_map(place).collect();
-        longest.retain(|&place| waits(&snapshot.threads[place]));
+        longest.retain(|&place| {
+            let entry = &snapshot.threads[place];
+            !matches!(entry.doing, Doing::Running(_)) || entry.call.is_some()
+        });
         longest.sort_by_key(|&place| {
             let entry = &snapshot.threads[place];
             (Reverse(entry.since), entry.id)
         });
-        let busiest = shares.threads.iter();
-        let busiest = busiest.filter_map(|share| Some((place(share.thread)?, share.thousandths)));
+        let busiest = busiest.into_iter();
+        let busiest = busiest.filter_map(|(thread, share)| Some((place(thread)?, share)));
         Summary {
             busiest: busiest.collect(),
             processors,
@@ -116,10 +121,6 @@ impl Summary {
             took: clock::now() - started,
         }
     }
-}
-
-fn waits(entry: &Entry) -> bool {
-    !matches!(entry.doing, Doing::Running(_)) || entry.call.is_some()
 }
 
 impl Counts {
@@ -133,24 +134,22 @@ impl Counts {
         };
         let mut questions = QUESTIONS;
         let mut all = all();
-        let mut some = Vec::with_capacity(TOGETHER);
+        let mut some: Vec<Thread> = Vec::with_capacity(TOGETHER);
         loop {
             some.extend(all.by_ref().take(TOGETHER));
             if some.is_empty() {
                 break;
             }
             // Each thread's stack is far from the next one's: they are fetched while others are looked at.
-            some.iter().for_each(|thread: &Thread| thread.prefetch());
-            for thread in some.drain(..) {
-                if let Some(seen) = thread.look() {
-                    let waits = self.add(&seen, observer, &mut questions);
-                    // A thread that began to wait just now may be ahead of the clock that was read.
-                    let is_ahead = seen.since > u32::MAX - 10_000;
-                    if waits && !is_ahead && most > 0 {
-                        longest.push((seen.since, thread));
-                        if longest.len() >= 2 * most {
-                            cut(&mut longest);
-                        }
+            some.iter().for_each(|thread| thread.prefetch());
+            for seen in some.drain(..).filter_map(|thread| thread.look()) {
+                let waits = self.add(&seen, observer, &mut questions);
+                // A thread that began to wait just now may be ahead of the clock that was read.
+                let is_ahead = seen.since > u32::MAX - 10_000;
+                if waits && !is_ahead && most > 0 {
+                    longest.push((seen.since, seen.thread));
+                    if longest.len() >= 2 * most {
+                        cut(&mut longest);
                     }
                 }
             }
@@ -160,7 +159,7 @@ impl Counts {
         longest.into_iter().map(|(_, thread)| thread).collect()
     }
 
-    /// Counts a thread. Whether it waits.
+    /// Counts a thread. Returns whether the thread waits.
     fn add(
         &mut self,
         seen: &ThreadSnapshot,
@@ -183,7 +182,7 @@ impl Counts {
             Doing::Running(id) => {
                 let asks = *questions > 0;
                 *questions = questions.saturating_sub(1);
-                if !asks || !matches!(observer.doing(id), observer::Doing::Call(_)) {
+                if !asks || !is_in_call(observer, id) {
                     self.running += 1;
                     return false;
                 }
@@ -202,144 +201,108 @@ impl Counts {
     }
 }
 
-impl OfProcessor {
-    fn all(runtime: &Runtime, shares: &Shares, observer: &mut Observer) -> Vec<OfProcessor> {
-        let Some(cluster) = runtime.cluster() else {
-            return Vec::new();
-        };
-        let processors = cluster.processors().filter(|p| !p.is_retired());
-        let seen = |processor: &'static Processor| {
-            let (state, seen) = match processor.activity() {
-                Activity::Idle => ("idle", None),
-                Activity::Scheduling => ("scheduling", None),
-                Activity::Running(green, id) => match observer.doing(id) {
-                    observer::Doing::Call(_) => ("blocked", Some(Thread::Green(green))),
-                    _ => ("running", Some(Thread::Green(green))),
-                },
-            };
-            OfProcessor {
-                index: processor.index,
-                state,
-                queue: cluster.policy.len(Some(processor.index)),
-                switches: processor.switches.get(),
-                busy: shares.of_processor(processor),
-                thread: None,
-                seen,
-            }
-        };
-        processors.map(seen).collect()
-    }
+fn is_in_call(observer: &mut Observer, kernel_thread: i32) -> bool {
+    matches!(observer.doing(kernel_thread), observer::Doing::Call(_))
 }
 
-/// A thread, and where its identity lies.
-type Key = (usize, usize);
+/// The processors of a runtime that are in use; kernel threads have none.
+fn processors_of(runtime: &Running) -> impl Iterator<Item = &'static Processor> {
+    let cluster = match runtime.backend {
+        Backend::Green(cluster) => Some(cluster),
+        Backend::Kernel(_) => None,
+    };
+    let all = cluster.into_iter().flat_map(Cluster::processors);
+    all.filter(|processor| !processor.is_retired())
+}
 
 /// Looks since the last question.
 #[derive(Default)]
 pub(super) struct Looks {
-    count: u32,
-    by_thread: HashMap<Key, (Thread, u32)>,
+    pub(super) count: u32,
+    /// In how many of them a thread ran: by its record, and where its identity lies.
+    by_thread: HashMap<(usize, usize), (Thread, u32)>,
+    /// In how many of them a processor ran a thread: by its address.
     by_processor: HashMap<usize, u32>,
-    /// The CPU time of each kernel thread when it was last asked for, and when that was.
+    /// The CPU time of each kernel thread at the last question, and when that was.
     cpu_times: HashMap<usize, u64>,
     asked_at: u64,
 }
 
-/// How busy a thread was, in thousandths of a processor.
-pub(super) struct Share {
-    pub(super) thread: Thread,
-    pub(super) thousandths: u32,
-}
-
-/// What [`Looks::take`] tells.
-pub(super) struct Shares {
-    /// The busiest first.
-    pub(super) threads: Vec<Share>,
-    by_processor: HashMap<usize, u32>,
-    count: u32,
-}
-
 impl Looks {
-    pub(super) fn count(&self) -> u32 {
-        self.count
-    }
-
     /// Looks once.
-    pub(super) fn look(&mut self, runtimes: &[Runtime], observer: &mut Observer) {
+    pub(super) fn look(&mut self, runtimes: &[Running], observer: &mut Observer) {
         self.count += 1;
-        for processor in runtimes
-            .iter()
-            .filter_map(Runtime::cluster)
-            .flat_map(|cluster| cluster.processors())
-        {
-            let Activity::Running(green, thread) = processor.activity() else {
-                continue;
-            };
-            // Its processor may not have been taken yet.
-            if let observer::Doing::Call(_) = observer.doing(thread) {
-                continue;
+        for processor in runtimes.iter().flat_map(processors_of) {
+            // In a call, the thread's processor may not have been taken yet.
+            if let Activity::Running(green, id) = processor.activity()
+                && !is_in_call(observer, id)
+            {
+                let seen = Thread::Green(green);
+                let key = (seen.record(), seen.identity().addr());
+                self.by_thread.entry(key).or_insert((seen, 0)).1 += 1;
+                let place = core::ptr::from_ref(processor).addr();
+                *self.by_processor.entry(place).or_insert(0) += 1;
             }
-            let seen = Thread::Green(green);
-            let key = (seen.record(), seen.identity().addr());
-            self.by_thread.entry(key).or_insert((seen, 0)).1 += 1;
-            *self.by_processor.entry(address(processor)).or_insert(0) += 1;
         }
     }
 
-    /// The `most` busiest threads since the last time. It begins anew.
-    pub(super) fn take(&mut self, most: usize) -> Shares {
-        let count = self.count.max(1);
-        self.count = 0;
-        let mut threads: Vec<Share> = self
-            .by_thread
-            .drain()
-            .filter(|(key, (thread, _))| thread.identity().addr() == key.1)
-            .map(|(_, (thread, seen))| Share {
-                thread,
-                thousandths: seen * 1000 / count,
-            })
+    /// The processors of a runtime now, and how busy they were.
+    fn at_processors(&self, runtime: &Running, observer: &mut Observer) -> Vec<OfProcessor> {
+        let of = |processor: &'static Processor| {
+            let (state, seen) = match processor.activity() {
+                Activity::Idle => ("idle", None),
+                Activity::Scheduling => ("scheduling", None),
+                Activity::Running(green, id) if is_in_call(observer, id) => {
+                    ("blocked", Some(Thread::Green(green)))
+                }
+                Activity::Running(green, _) => ("running", Some(Thread::Green(green))),
+            };
+            let place = core::ptr::from_ref(processor).addr();
+            let ran = self.by_processor.get(&place).copied().unwrap_or(0);
+            OfProcessor {
+                index: processor.index,
+                state,
+                queue: processor.cluster().policy.len(Some(processor.index)),
+                switches: processor.switches.get(),
+                busy: ran * 1000 / self.count.max(1),
+                thread: None,
+                seen,
+            }
+        };
+        processors_of(runtime).map(of).collect()
+    }
+
+    /// The `most` busiest threads since the last question, the busiest first, and how busy they were, in thousandths of a
+    /// processor. The count of looks begins anew.
+    fn take(&mut self, most: usize) -> Vec<(Thread, u32)> {
+        let count = core::mem::take(&mut self.count).max(1);
+        self.by_processor.clear();
+        let seen = self.by_thread.drain();
+        let seen = seen.filter(|(key, (thread, _))| thread.identity().addr() == key.1);
+        let mut shares: Vec<_> = seen
+            .map(|(_, (thread, ran))| (thread, ran * 1000 / count))
             .collect();
-        self.add_kernel_threads(&mut threads);
-        threads.sort_by_key(|share| Reverse(share.thousandths));
-        threads.truncate(most);
-        Shares {
-            threads,
-            by_processor: core::mem::take(&mut self.by_processor),
-            count,
-        }
+        self.add_kernel_threads(&mut shares);
+        shares.sort_by_key(|&(_, share)| Reverse(share));
+        shares.truncate(most);
+        shares
     }
 
-    fn add_kernel_threads(&mut self, to: &mut Vec<Share>) {
+    fn add_kernel_threads(&mut self, shares: &mut Vec<(Thread, u32)>) {
         let now = clock::now();
         let passed = now.saturating_sub(self.asked_at).max(1);
         self.asked_at = now;
-        let mut times = HashMap::new();
+        let before = core::mem::take(&mut self.cpu_times);
         for thread in kernel::all().filter(|kernel| !kernel.is_helper()) {
             let cpu = clock::cpu_time(kernel_thread::cpu_clock(thread.thread()));
             let thread = Thread::Kernel(thread);
-            let before = self.cpu_times.get(&thread.record());
+            let before = before.get(&thread.record());
             let used = before.map_or(0, |&before| cpu.saturating_sub(before));
-            let thousandths = (used.saturating_mul(1000) / passed).min(1000) as u32;
-            times.insert(thread.record(), cpu);
-            if thousandths > 0 {
-                to.push(Share {
-                    thread,
-                    thousandths,
-                });
+            let share = (used.saturating_mul(1000) / passed).min(1000) as u32;
+            self.cpu_times.insert(thread.record(), cpu);
+            if share > 0 {
+                shares.push((thread, share));
             }
         }
-        self.cpu_times = times;
     }
-}
-
-impl Shares {
-    /// In how many thousandths of the looks the processor ran a thread.
-    pub(super) fn of_processor(&self, processor: &Processor) -> u32 {
-        let seen = self.by_processor.get(&address(processor));
-        seen.map_or(0, |seen| seen * 1000 / self.count)
-    }
-}
-
-fn address(processor: &Processor) -> usize {
-    core::ptr::from_ref(processor).addr()
 }

@@ -179,7 +179,7 @@ impl Child {
         if let Some(status) = self.std.try_wait()? {
             return Ok(status);
         }
-        let Ok(process) = calls::pidfd(self.id()) else {
+        let Ok(process) = calls::pidfd(self.id(), 0) else {
             return blocking(|| self.std.wait()); // an old kernel, or no more descriptors
         };
         Source::new(process).run(Direction::Read, Limit::Forever, || {

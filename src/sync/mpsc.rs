@@ -36,6 +36,7 @@ pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, 
 use std::time::Instant;
 
 use crate::channel;
+pub use crate::channel::{IntoIter, Iter, TryIter};
 
 /// Creates a channel without a bound and returns its two halves.
 ///
@@ -339,7 +340,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(receiver.iter().collect::<Vec<_>>(), [1, 2, 3]);
     /// ```
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter { receiver: self }
+        self.inner.iter()
     }
 
     /// Returns an iterator over the messages that are there already; it never blocks.
@@ -356,7 +357,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
     /// ```
     pub fn try_iter(&self) -> TryIter<'_, T> {
-        TryIter { receiver: self }
+        self.inner.try_iter()
     }
 }
 
@@ -367,68 +368,23 @@ fn of_channel(error: channel::RecvTimeoutError) -> RecvTimeoutError {
     }
 }
 
-/// An iterator over messages that blocks for each of them, made by [`Receiver::iter`].
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::mpsc::channel;
-///
-/// let (sender, receiver) = channel();
-/// greenthread::spawn(move || {
-///     sender.send(1).unwrap();
-///     sender.send(2).unwrap();
-/// });
-/// for (position, message) in receiver.iter().enumerate() {
-///     assert_eq!(message, position + 1);
-/// }
-/// ```
-#[derive(Debug)]
-pub struct Iter<'a, T: 'a> {
-    receiver: &'a Receiver<T>,
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
 }
 
-/// An iterator over the messages that are there already, made by [`Receiver::try_iter`].
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::mpsc::channel;
-///
-/// let (sender, receiver) = channel();
-/// sender.send("one").unwrap();
-/// let mut messages = receiver.try_iter();
-/// assert_eq!(messages.next(), Some("one"));
-/// assert_eq!(messages.next(), None);
-/// sender.send("two").unwrap();
-/// assert_eq!(messages.next(), Some("two"));
-/// ```
-#[derive(Debug)]
-pub struct TryIter<'a, T: 'a> {
-    receiver: &'a Receiver<T>,
-}
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
 
-/// An iterator over messages that owns the receiver, made by [`Receiver::into_iter`].
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::mpsc::channel;
-///
-/// let (sender, receiver) = channel();
-/// let consumer = greenthread::spawn(move || receiver.into_iter().sum::<i32>());
-/// for i in 0..10 {
-///     sender.send(i).unwrap();
-/// }
-/// drop(sender);
-/// assert_eq!(consumer.join().unwrap(), 45);
-/// ```
-#[derive(Debug)]
-pub struct IntoIter<T> {
-    receiver: Receiver<T>,
+    fn into_iter(self) -> IntoIter<T> {
+        self.inner.into_iter()
+    }
 }
-
-crate::channel::iter::iterate!();
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {

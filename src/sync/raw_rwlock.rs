@@ -156,33 +156,34 @@ impl RawRwLock {
             .map_or_else(|now| Err(State(now)), |_| Ok(()))
     }
 
+    /// Changes the state to what `change` says; returns whether it said anything.
+    #[inline(always)]
+    fn update(&self, order: Ordering, change: impl Fn(State) -> Option<u64>) -> bool {
+        let change = |state| {
+            perturb::point("rwlock: changing");
+            change(State(state))
+        };
+        self.state.fetch_update(order, Relaxed, change).is_ok()
+    }
+
     #[inline]
     pub(crate) fn try_read(&self) -> bool {
-        let mut state = self.state();
-        while state.may_read() && state.readers() < MAX_READERS {
-            // Acquire: pairs with the Release in `unlock_write` and `downgrade`.
-            match self.change(state, State(state.0 + READER), Acquire) {
-                Ok(()) => return true,
-                Err(now) => state = now,
-            }
-        }
-        false
+        // Acquire: pairs with the Release in `unlock_write` and `downgrade`.
+        self.update(Acquire, |state| {
+            (state.may_read() && state.readers() < MAX_READERS).then_some(state.0 + READER)
+        })
     }
 
     #[inline]
     pub(crate) fn try_write(&self) -> bool {
-        let mut state = self.state();
-        while state.may_write() {
-            // Acquire: pairs with the Release in `unlock_read` and `unlock_write`.
-            match self.change(state, State(state.0 | WRITER), Acquire) {
-                Ok(()) => {
-                    self.note_writer();
-                    return true;
-                }
-                Err(now) => state = now,
-            }
+        // Acquire: pairs with the Release in `unlock_read` and `unlock_write`.
+        let locked = self.update(Acquire, |state| {
+            state.may_write().then_some(state.0 | WRITER)
+        });
+        if locked {
+            self.note_writer();
         }
-        false
+        locked
     }
 
     /// Blocks until the caller may read. Returns false if `deadline` (monotonic nanoseconds) passes
@@ -264,13 +265,12 @@ impl RawRwLock {
                 Waited::TimedOut => return false,
                 Waited::Refused => {}
             }
-            let mut state = self.state();
-            while state.may_write() || woken != 0 && state.is_free() {
-                // Acquire: as in `try_write`.
-                match self.change(state, State(state.0 & !woken | WRITER), Acquire) {
-                    Ok(()) => return true,
-                    Err(now) => state = now,
-                }
+            // Acquire: as in `try_write`.
+            if self.update(Acquire, |state| {
+                let may_take = state.may_write() || woken != 0 && state.is_free();
+                may_take.then_some(state.0 & !woken | WRITER)
+            }) {
+                return true;
             }
         }
     }
@@ -289,25 +289,21 @@ impl RawRwLock {
             wish.tag(),
             deadline,
             |flags| {
-                let mut state = self.state();
-                loop {
+                let queued = self.update(Relaxed, |state| {
                     let may_take = match wish.to_write {
                         false => state.may_read(),
                         true => state.may_write() || *woken != 0 && state.is_free(),
                     };
-                    if may_take {
-                        return None;
-                    }
-                    let without = State(state.0 & !*woken | QUEUED);
-                    let queued = if position == Position::Front || !state.has(QUEUED) {
-                        without.queued(wish.since)
-                    } else {
-                        without
+                    let queued = State(state.0 & !*woken | QUEUED);
+                    let is_first = position == Position::Front || !state.has(QUEUED);
+                    let queued = match is_first {
+                        true => queued.queued(wish.since),
+                        false => queued,
                     };
-                    match self.change(state, queued, Relaxed) {
-                        Ok(()) => break,
-                        Err(now) => state = now,
-                    }
+                    (!may_take).then_some(queued.0)
+                });
+                if !queued {
+                    return None;
                 }
                 *woken = 0;
                 Some(flags)

@@ -13,7 +13,7 @@ use crate::{
         Ordering::{Relaxed, SeqCst},
     },
     sched::{current, thread as green},
-    libc::addresses::{ANY, Addresses, Buckets, Events, How, Waited, Waiting},
+    libc::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting},
     sys::clock,
     wait::{queue::Position, something},
 };
@@ -107,7 +107,7 @@ impl World {
             position,
             deadline,
         } = waiter;
-        let refuse = || match self.word(address).load(Relaxed) {
+        let refuse = |_, _: Beside<'_>| match self.word(address).load(Relaxed) {
             0 => {
                 self.order.lock().unwrap().push(name);
                 self.queued.fetch_or(1 << name, Relaxed);
@@ -115,8 +115,9 @@ impl World {
             }
             _ => Err(()),
         };
+        let place = [Waiting::new(address, events)];
         self.table
-            .wait(address, events, how, position, deadline, refuse)
+            .wait(&place, how, position, deadline, refuse, || ())
             .ok()
     }
 
@@ -183,12 +184,15 @@ pub(crate) fn one_waits_at_two_addresses() {
                     Some(_) => How::Park,
                     None => How::Block,
                 };
-                let refuse = |number: usize| match waits.word(places[number]).load(Relaxed) {
-                    0 => Ok(()),
-                    _ => Err(()),
+                let refuse = |number: usize, _: Beside<'_>| {
+                    match waits.word(places[number]).load(Relaxed) {
+                        0 => Ok(()),
+                        _ => Err(()),
+                    }
                 };
                 let waiting = places.map(|address| Waiting::new(address, ANY));
-                waits.table.wait_at_any(&waiting, how, None, refuse).ok()
+                let (back, then) = (Position::Back, || ());
+                waits.table.wait(&waiting, how, back, None, refuse, then).ok()
             };
             let waiter = match kind {
                 Green => green::spawn(main),

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 /// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
 const PROTOCOLS: &[(&str, &[&str])] = &[
     ("ticket", &[TICKET]),
-    ("ownership", &[OWNERSHIP, FENCE]),
+    ("ownership", &[OWNERSHIP, LOCK]),
     ("idle", &[IDLE]),
     ("wake", &[WAKE]),
     ("post", &[POST]),
@@ -28,9 +28,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("once", &[CLAIM, LIST, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
-    ("readers", &[READERS]),
     ("local_queue", &[LOCAL_QUEUE]),
-    ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
@@ -53,6 +51,12 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         "use crate::engine::atomic::{AtomicU32, Ordering::{AcqRel, Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;
         pub(crate) use crate::engine::sched::thread::waiter::{Parking, Waiter};",
+    ),
+    (
+        STATICS,
+        &["the atomic static"],
+        "use core::ptr;
+        use crate::engine::atomic::{AtomicPtr, Ordering, const_fn};",
     ),
     (
         IDLE,

@@ -10,7 +10,7 @@ use crate::{
         AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
-    sys::Patience,
+    sys::backoff::Patience,
     wait::{
         wait_reason,
         claim::{Ended, Node, Wait},

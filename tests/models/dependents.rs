@@ -12,7 +12,7 @@ use crate::{
         AtomicUsize,
         Ordering::{AcqRel, Relaxed},
     },
-    wait::dependents::Dependents,
+    dataflow::dependents::Dependents,
 };
 
 struct Input {

@@ -46,6 +46,10 @@ use std::{
 #[allow(unused_imports)] // its public names
 #[path = "../../src/channel/mod.rs"]
 mod channel;
+#[path = "library/coroutine.rs"]
+mod coroutine;
+#[path = "library/dataflow.rs"]
+mod dataflow;
 #[path = "library/engine.rs"]
 mod engine;
 #[path = "library/libc.rs"]
@@ -149,9 +153,7 @@ models! {
         behind_who_gives_up behind_who_downgrades;
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
-    readers: reads_while_written reads_without_barrier;
     local_queue: one_thief two_thieves half_is_taken;
-    inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
     registration: closed_beside_one closed_beside_two closed_before_the_record;

@@ -7,10 +7,9 @@ use loom::thread;
 
 use crate::atomic::{
     AtomicBool, Cell,
-    Ordering::{Acquire, Release, SeqCst},
-    fence,
+    Ordering::{Acquire, Release},
 };
-use crate::inspect::places::{Place, Places};
+use crate::engine::inspect::places::{Place, Places};
 
 struct World {
     places: Places,
@@ -43,7 +42,6 @@ impl World {
     /// The kernel's answer is never out of date, as a load's might be: a thread that has taken a place exists. Acquire: what
     /// the thread has done.
     fn has_gone(&self, thread: i32) -> bool {
-        fence(SeqCst); // partner: in `is_gone`
         let gone = &self.gone[thread as usize];
         gone.compare_exchange(true, true, Acquire, Acquire).is_ok()
     }
@@ -73,8 +71,8 @@ impl World {
 
     /// Release: what it has done.
     fn is_gone(&self, thread: i32, gone: bool) {
-        self.gone[thread as usize].store(gone, Release);
-        fence(SeqCst); // partner: in `has_gone`
+        // A swap: the checker may forget a plain store beside the other's question.
+        self.gone[thread as usize].swap(gone, Release);
     }
 }
 

@@ -6,7 +6,7 @@
 use loom::thread::{self, JoinHandle};
 
 use crate::{
-    wait::turns::{self, Caller, News, Order, Ready},
+    coroutine::turns::{self, Caller, News, Order, Ready},
     sched::thread as green,
 };
 

@@ -10,9 +10,10 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
-use super::registration::Readiness;
+use super::registration::{Readiness, make_ready};
 use super::watch;
-use super::{Direct, Direction, Driver, Limit, Source, would_block};
+use super::{Direction, Limit, Source, wait_in_kernel, would_block};
+use crate::engine::arch;
 use crate::engine::sched::current;
 use crate::engine::sched::current::blocking;
 use crate::engine::sched::io::{self as events, BATCH, Collect};
@@ -21,7 +22,6 @@ use crate::engine::sys::epoll::{self, BELL, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{clock, perturb};
 use crate::engine::wait::queue::Waited;
-use crate::engine::{arch, sched};
 
 const BOTH: i32 =
     libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
@@ -34,38 +34,22 @@ const DOUBT: i32 = libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EP
 /// The token of the instance for descriptors that are not ours (`watch`). No record has this address.
 const WATCHED: u64 = 1;
 
-/// The driver.
-pub(crate) struct Epoll;
-
-/// There is no ring.
-#[cfg(not(feature = "io-uring"))]
-pub(super) fn available() -> bool {
-    false
-}
-
-impl Driver for Epoll {
-    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
-        let deadline = match limit {
-            Limit::Forever => None,
-            Limit::Until(deadline) if deadline > clock::now() => Some(deadline),
-            Limit::Until(_) | Limit::DontWait => return Err(would_block()),
-        };
-        let reason = source.wait_reason(direction);
-        let Ok(record) = source.register() else {
-            // There is no epoll instance, no descriptor for one, or no room in it: the thread waits as a kernel
-            // thread does, and its processor goes to others.
-            return blocking(|| Direct.wait(source, direction, limit));
-        };
-        match record.side(direction).wait(reason, deadline) {
-            Waited::TimedOut => Err(would_block()),
-            Waited::Refused | Waited::Woken(_) => Ok(()),
-        }
-    }
-
-    fn end_waits(&self, source: &Source) {
-        if let Some(record) = source.record() {
-            record.close();
-        }
+/// Blocks the thread until a call may find something: see [`super::wait`].
+pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+    let deadline = match limit {
+        Limit::Forever => None,
+        Limit::Until(deadline) if deadline > clock::now() => Some(deadline),
+        Limit::Until(_) | Limit::DontWait => return Err(would_block()),
+    };
+    let reason = source.wait_reason(direction);
+    let Ok(record) = source.register() else {
+        // There is no epoll instance, no descriptor for one, or no room in it: the thread waits as a kernel
+        // thread does, and its processor goes to others.
+        return blocking(|| wait_in_kernel(source, direction, limit));
+    };
+    match record.side(direction).wait(reason, deadline) {
+        Waited::TimedOut => Err(would_block()),
+        Waited::Refused | Waited::Woken(_) => Ok(()),
     }
 }
 
@@ -97,31 +81,26 @@ impl Record {
 
     /// Returns a record for a new registration. Allocates if the pool is empty.
     pub(super) fn acquire() -> &'static Record {
-        let pooled = {
+        {
             let _off = current::preemption_off();
             let mut pool = POOL.lock();
-            let first = *pool;
-            if let Some(record) = first {
+            if let Some(record) = *pool {
                 *pool = record.next.take();
+                return record;
             }
-            first
-        };
-        let new = || {
-            &*Box::leak(Box::new(Record {
-                read: Readiness::new(),
-                write: Readiness::new(),
-                next: Cell::new(None),
-            }))
-        };
-        pooled.unwrap_or_else(new)
+        }
+        Box::leak(Box::new(Record {
+            read: Readiness::new(),
+            write: Readiness::new(),
+            next: Cell::new(None),
+        }))
     }
 
     /// Gives a descriptor's record back; no thread waits in it.
     pub(super) fn release(&'static self) {
         let _off = current::preemption_off();
-        for direction in [&self.read, &self.write] {
-            direction.reset();
-        }
+        self.read.reset();
+        self.write.reset();
         let mut pool = POOL.lock();
         self.next.set(*pool);
         *pool = Some(self);
@@ -133,9 +112,7 @@ impl Record {
         let _off = current::preemption_off();
         self.read.close(&mut ready);
         self.write.close(&mut ready);
-        while let Some(green) = ready.pop() {
-            sched::ready(green);
-        }
+        make_ready(ready);
     }
 }
 

@@ -54,11 +54,12 @@ impl Nature {
     fn of(&self, file: &File) -> u8 {
         match self.0.load(Ordering::Relaxed) {
             Nature::UNKNOWN => {
-                let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-                let kind = match (is_regular, is_direct(file)) {
-                    (true, false) => Nature::CACHED,
-                    (true, true) => Nature::DIRECT,
-                    (false, _) => Nature::PLAIN,
+                // SAFETY: the call only asks for flags.
+                let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+                let kind = match file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                    true if flags & libc::O_DIRECT != 0 => Nature::DIRECT,
+                    true => Nature::CACHED,
+                    false => Nature::PLAIN,
                 };
                 self.0.store(kind, Ordering::Relaxed);
                 kind
@@ -66,11 +67,6 @@ impl Nature {
             kind => kind,
         }
     }
-}
-
-fn is_direct(file: &File) -> bool {
-    // SAFETY: the call only asks for flags.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) & libc::O_DIRECT != 0 }
 }
 
 /// Reads at `offset`; the file's position does not change.

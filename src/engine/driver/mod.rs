@@ -3,43 +3,35 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `source` | a descriptor whose calls block the calling thread only |
+//! | `source` | a descriptor whose calls block the calling thread only; transfers of bytes through it |
 //! | `registration` | a descriptor is registered when a thread first waits for it, and may be closed; its known readiness |
-//! | `transfer` | transfers of bytes through a socket |
 //! | `epoll` | the kernel says which descriptors are ready |
 //! | `uring` | the kernel does the operation |
 //! | `sends` | sends of several threads are handed to the kernel together |
-//! | `direct` | a kernel thread's own way to wait |
+//! | `file` | operations on files that wait for a disk |
 //! | `watch` | descriptors that are not ours: a thread waits until any of some may be ready |
 //!
 //! A cluster has one driver, chosen at its start ([`choose`]): epoll alone, io_uring for all, or each where it is
-//! better. All live as long as the process and serve any number of clusters; a descriptor may be used with all.
+//! better. All live as long as the process and serve any number of clusters; a descriptor may be used with all. A kernel
+//! thread shares its kernel thread with no other, so it blocks in the kernel.
 
-mod direct;
 mod epoll;
 pub(crate) mod file;
 mod registration;
 #[cfg(feature = "io-uring")]
 mod sends;
 pub(crate) mod source;
-mod transfer;
 #[cfg(feature = "io-uring")]
 mod uring;
 pub(crate) mod watch;
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-use self::direct::Direct;
-use self::epoll::Epoll;
 pub(crate) use self::source::{Source, closed};
-pub(crate) use self::transfer::Transfer;
-#[cfg(feature = "io-uring")]
-use self::uring::{Mixed, Uring};
-#[cfg(not(feature = "io-uring"))]
-use self::{epoll as uring, epoll::Epoll as Mixed, epoll::Epoll as Uring};
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::current;
+use crate::engine::sys::clock;
 
 /// The event that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +40,16 @@ pub(crate) enum Direction {
     Read,
     /// There is space to write, or a connect has ended.
     Write,
+}
+
+impl Direction {
+    /// The event, as `poll(2)` names it.
+    fn events(self) -> i16 {
+        match self {
+            Direction::Read => libc::POLLIN,
+            Direction::Write => libc::POLLOUT,
+        }
+    }
 }
 
 /// The time that a call may wait.
@@ -62,53 +64,11 @@ pub(crate) enum Limit {
     DontWait,
 }
 
-/// A way to wait for the kernel.
-pub(crate) trait Driver: Send + Sync {
-    /// Blocks the thread until a call may find something, or until `limit`: then the error is
-    /// `WouldBlock`. May return early.
-    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()>;
-
-    /// Transfers, with `flags` of `recv(2)` or `send(2)`, within `limit`. This default makes calls
-    /// and waits between them.
-    ///
-    /// # Safety
-    /// The memory that a message points to is valid for the call.
-    unsafe fn transfer(
-        &self,
-        source: &Source,
-        transfer: &mut Transfer<'_>,
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { source.transfer_when_ready(self, transfer, flags, limit) }
-    }
-
-    /// Tries a transfer together with those of other threads, without waiting for the descriptor.
-    /// `None`: there are no others, or the driver cannot do it; the caller is to make the call.
-    ///
-    /// # Safety
-    /// As [`Driver::transfer`].
-    unsafe fn try_together(
-        &self,
-        _source: &Source,
-        _transfer: &mut Transfer<'_>,
-        _flags: i32,
-    ) -> Option<io::Result<usize>> {
-        None
-    }
-
-    /// Does `operation` without blocking the kernel thread. `None`: the driver cannot, and the caller is to make
-    /// the system call.
-    fn operate(&self, _operation: Operation<'_>) -> Option<io::Result<usize>> {
-        None
-    }
-
-    /// Ends the waits for `source`, which is closed.
-    fn end_waits(&self, source: &Source);
-}
-
 /// An operation that may block the kernel thread, and that a ring can do instead.
+#[cfg_attr(
+    not(feature = "io-uring"),
+    expect(dead_code, reason = "there is no ring")
+)]
 pub(crate) enum Operation<'a> {
     /// `pread(2)`; the offset is not negative.
     Read(BorrowedFd<'a>, &'a mut [u8], i64),
@@ -125,31 +85,70 @@ pub(crate) enum Operation<'a> {
 /// The driver of a new cluster: the requested driver, if the system has it.
 pub(crate) fn choose(asked: Option<Kind>) -> Kind {
     match asked.unwrap_or(Kind::Mixed) {
-        Kind::Uring if !uring::available() => Kind::Mixed,
+        #[cfg(feature = "io-uring")]
+        Kind::Uring if uring::available() => Kind::Uring,
+        Kind::Uring => Kind::Mixed,
         kind => kind,
     }
 }
 
-/// Does `operation` without blocking the kernel thread. `None`: the caller is to make the system call.
-pub(crate) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
-    mine().operate(operation)
+/// The calling thread's driver. `None`: it is a kernel thread.
+fn mine() -> Option<Kind> {
+    current::green().map(|green| green.cluster().config.driver)
 }
 
-/// The calling thread's driver.
-fn mine() -> &'static dyn Driver {
-    let Some(green) = current::green() else {
-        return &Direct;
-    };
-    match green.cluster().config.driver {
-        Kind::Epoll => &Epoll,
-        Kind::Mixed => &Mixed,
-        Kind::Uring => &Uring,
+/// Does `operation` without blocking the kernel thread. `None`: the driver cannot, and the caller is to make the system call.
+pub(crate) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
+    match (mine(), operation) {
+        #[cfg(feature = "io-uring")]
+        (Some(Kind::Mixed | Kind::Uring), operation) => uring::operate(operation),
+        _ => None,
     }
 }
 
-/// All drivers with which threads may be waiting for a descriptor.
-fn all() -> [&'static dyn Driver; 3] {
-    [&Epoll, &Uring, &Direct]
+/// Blocks the thread until a call may find something, or until `limit`: then the error is `WouldBlock`. May return early.
+fn wait(source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+    match mine() {
+        None => wait_in_kernel(source, direction, limit),
+        #[cfg(feature = "io-uring")]
+        Some(Kind::Uring) => uring::wait(source, direction, limit),
+        Some(_) => epoll::wait(source, direction, limit),
+    }
+}
+
+/// Blocks the kernel thread in `poll(2)`.
+fn wait_in_kernel(source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+    let mut poll = libc::pollfd {
+        fd: source.as_raw_fd(),
+        events: direction.events(),
+        revents: 0,
+    };
+    let millis = match limit {
+        Limit::Forever => -1,
+        Limit::DontWait => 0,
+        Limit::Until(deadline) => {
+            let left = deadline.saturating_sub(clock::now());
+            left.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+        }
+    };
+    if millis == 0 {
+        return Err(would_block());
+    }
+    // SAFETY: the call gets one valid record. A failure means: try again.
+    unsafe { libc::poll(&mut poll, 1, millis) };
+    Ok(())
+}
+
+/// Ends the waits for `source`, which is closed: of threads with any driver.
+fn end_waits(source: &Source) {
+    if let Some(record) = source.record() {
+        record.close();
+    }
+    #[cfg(feature = "io-uring")]
+    uring::end_waits(source);
+    // SAFETY: a system call. It wakes the kernel threads that poll the descriptor, those of
+    // unconnected sockets too.
+    unsafe { libc::shutdown(source.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
 /// The error of a call whose time is up.

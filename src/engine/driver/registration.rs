@@ -63,11 +63,11 @@ use crate::engine::atomic::{
 use crate::engine::sched;
 use crate::engine::sched::current;
 use crate::engine::sched::list::Fifo;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
+use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::wait::WaitReason;
 use crate::engine::wait::queue::{Position, WaitQueue, Waited};
-use crate::engine::wait::{WaitReason, Waiter};
 
 const MAYBE: usize = WaitQueue::flag(0);
 const DOUBT: usize = WaitQueue::flag(1);
@@ -117,9 +117,7 @@ impl Readiness {
             let mut ready = Fifo::new();
             let _off = current::preemption_off();
             self.announce(false, &mut ready);
-            while let Some(green) = ready.pop() {
-                sched::ready(green);
-            }
+            make_ready(ready);
         }
     }
 
@@ -152,10 +150,7 @@ impl Readiness {
         }
         let mut locked = self.queue.lock();
         while let Some(claimed) = locked.pop(0) {
-            // SAFETY: a claimed wait is alive until it is notified.
-            if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
-                ready.push(green);
-            }
+            claimed.notify(ready);
         }
         // The call cannot fail: the closure always returns `Some`.
         let _ = locked.release_if(|state| Some(state.with(news)));
@@ -170,6 +165,13 @@ impl Readiness {
     pub(crate) fn reset(&self) {
         self.queue.set(MAYBE, Relaxed);
         self.queue.clear(DOUBT | CLOSED, Relaxed);
+    }
+}
+
+/// Makes all these threads ready.
+pub(crate) fn make_ready(mut ready: Fifo) {
+    while let Some(green) = ready.pop() {
+        sched::ready(green);
     }
 }
 

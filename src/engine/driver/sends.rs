@@ -50,7 +50,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use io_uring::squeue::Entry;
 use io_uring::{EnterFlags, IoUring};
 
-use super::{Source, Transfer};
+use super::source::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::{Owned, ThreadFlags, enter, io::Held, io::has_company, io::hold};
@@ -88,7 +88,7 @@ static SENT: WaitKind = WaitKind::outside("sending", reason::nothing);
 /// `None`: the caller is to make the system call.
 pub(super) fn try_together(
     source: &Source,
-    transfer: &mut Transfer<'_>,
+    transfer: &mut Transfer<'_, '_>,
     flags: i32,
 ) -> Option<io::Result<usize>> {
     match transfer {
@@ -117,12 +117,14 @@ pub(super) fn try_together(
         result: Cell::new(None),
         waiter: Waiter::new(),
     };
+    let entry = transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
+    let name = ptr::from_ref(&request).expose_provenance() as u64;
     // SAFETY: the bytes are borrowed, and the request stays here, until this returns; that is after the flush.
     // The flag keeps the send from waiting.
-    let is_full = unsafe {
-        let entry = transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
-        sends.push(&entry, &request)
-    };
+    unsafe { sends.batch.push(&entry, name) };
+    sends.requests[sends.count] = &request;
+    sends.count += 1;
+    let is_full = sends.count == SIZE;
     hold(&mut processor, is_full);
     request
         .waiter
@@ -159,27 +161,11 @@ fn make_ring() {
     drop(sends);
 }
 
-impl Sends {
-    /// True: there is no place for another one.
-    ///
-    /// # Safety
-    /// The request, and the memory that the entry points to, stay where they are until the flush. The entry makes
-    /// one completion, and does not wait.
-    unsafe fn push(&mut self, entry: &Entry, request: &Request) -> bool {
-        let name = ptr::from_ref(request).expose_provenance() as u64;
-        // SAFETY: the caller's promise.
-        unsafe { self.batch.push(entry, name) };
-        self.requests[self.count] = request;
-        self.count += 1;
-        self.count == SIZE
-    }
-}
-
 impl Held for Sends {
     fn flush(&mut self) -> Fifo {
         let is_done = self.batch.perform(|name, result| {
             let request: *const Request = ptr::with_exposed_provenance(name as usize);
-            // SAFETY: the name was made in `push`, and its thread waits.
+            // SAFETY: the name was made by `try_together`, whose thread waits.
             unsafe { (*request).result.set(Some(result)) };
         });
         if !is_done {

@@ -1,24 +1,38 @@
-//! A descriptor whose calls block the calling thread only.
+//! A descriptor whose calls block the calling thread only, and transfers of bytes through it: as system calls and as
+//! operations of the ring.
 //!
 //! A call is first tried in a form that does not block. If it would block, the thread waits until the
 //! descriptor may be ready, and then tries again.
 
 use core::cell::RefCell;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::{self, ManuallyDrop, MaybeUninit};
+use core::ptr;
 use std::io::{self, ErrorKind};
+#[cfg(feature = "net")]
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+#[cfg(feature = "io-uring")]
+use io_uring::{opcode, squeue::Entry, types};
+#[cfg(feature = "net")]
+use socket2::{SockAddr, SockAddrStorage};
+
 use super::epoll::{INSTANCE, Record};
 use super::registration::{Closed, Registration};
-use super::{Direction, Driver, Limit, Transfer};
+#[cfg(feature = "io-uring")]
+use super::uring::{self, length};
+use super::{Direction, Limit};
+#[cfg(feature = "io-uring")]
+use crate::engine::sched::cluster::Kind;
 use crate::engine::sys::{perturb, word};
 use crate::engine::wait::{Facts, Locator, WaitKind, WaitReason};
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
-    fd: ManuallyDrop<OwnedFd>,
+    fd: OwnedFd,
     registration: Registration,
     /// Whether it is a TCP stream: a call that transfers less than it asked for has then emptied
     /// it.
@@ -47,7 +61,7 @@ impl Source {
 
     pub(crate) fn new(fd: OwnedFd) -> Source {
         Source {
-            fd: ManuallyDrop::new(fd),
+            fd,
             registration: Registration::new(),
             is_stream: false,
         }
@@ -63,10 +77,9 @@ impl Source {
     /// Returns the descriptor, and undoes its registration.
     pub(crate) fn into_fd(mut self) -> OwnedFd {
         self.deregister();
-        // SAFETY: the descriptor is taken once, since `self` is forgotten.
-        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        mem::forget(self);
-        fd
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the descriptor is taken once, since `this` is not dropped. (Nothing else of it owns anything.)
+        unsafe { ptr::read(&this.fd) }
     }
 
     /// The record of its readiness, if it is registered.
@@ -97,21 +110,21 @@ impl Source {
         limit: Limit,
         call: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
-        self.attempt(super::mine(), direction, limit, call, |_| false)
+        self.attempt(direction, limit, call, |_| false)
     }
 
     /// Transfers bytes, with `flags` of `recv(2)` or `send(2)`.
-    ///
-    /// # Safety
-    /// The memory that a message points to is valid for the call.
-    pub(crate) unsafe fn transfer(
+    fn transfer(
         &self,
-        mut transfer: Transfer<'_>,
+        mut transfer: Transfer<'_, '_>,
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { super::mine().transfer(self, &mut transfer, flags, limit) }
+        match super::mine() {
+            #[cfg(feature = "io-uring")]
+            Some(Kind::Uring) => uring::transfer(self, &mut transfer, flags, limit),
+            _ => self.transfer_when_ready(&mut transfer, flags, limit),
+        }
     }
 
     /// `recv(2)`.
@@ -121,24 +134,18 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        // SAFETY: the transfer has no message.
-        unsafe { self.transfer(Transfer::Recv(buffer), flags, limit) }
+        self.transfer(Transfer::Recv(buffer), flags, limit)
     }
 
     /// `send(2)`, without SIGPIPE.
     pub(crate) fn send(&self, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
-        // SAFETY: the transfer has no message.
-        unsafe { self.transfer(Transfer::Send(buffer), flags, limit) }
+        self.transfer(Transfer::Send(buffer), flags, limit)
     }
 
-    /// [`Source::transfer`] for a driver that waits for readiness.
-    ///
-    /// # Safety
-    /// As [`Source::transfer`].
-    pub(super) unsafe fn transfer_when_ready(
+    /// [`Source::transfer`] by system calls, with waits between them.
+    pub(super) fn transfer_when_ready(
         &self,
-        driver: &(impl Driver + ?Sized),
-        transfer: &mut Transfer<'_>,
+        transfer: &mut Transfer<'_, '_>,
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
@@ -146,24 +153,23 @@ impl Source {
         let transfer = RefCell::new(transfer);
         let call = || {
             let mut transfer = transfer.borrow_mut();
-            // SAFETY: the caller's promise.
-            unsafe {
-                let answer = match limit {
-                    Limit::DontWait => None,
-                    _ => driver.try_together(self, &mut transfer, flags),
-                };
-                answer.unwrap_or_else(|| transfer.try_now(self.as_raw_fd(), flags))
+            #[cfg(feature = "io-uring")]
+            if limit != Limit::DontWait
+                && super::mine() == Some(Kind::Mixed)
+                && let Some(answer) = super::sends::try_together(self, &mut transfer, flags)
+            {
+                return answer;
             }
+            transfer.try_now(self.as_raw_fd(), flags)
         };
         let emptied = |&count: &usize| self.is_stream && transfer.borrow().empties(flags, count);
-        self.attempt(driver, direction, limit, call, emptied)
+        self.attempt(direction, limit, call, emptied)
     }
 
     /// Repeats `call` until it answers something other than "would block". `emptied` tells whether
     /// an answer means that no bytes are left.
     fn attempt<T>(
         &self,
-        driver: &(impl Driver + ?Sized),
         direction: Direction,
         limit: Limit,
         mut call: impl FnMut() -> io::Result<T>,
@@ -192,7 +198,7 @@ impl Source {
                 }
             }
             perturb::point("source: would block");
-            match driver.wait(self, direction, limit) {
+            match super::wait(self, direction, limit) {
                 // The descriptor may be ready although no event has announced it yet.
                 Err(error) if says_would_block(&error) => is_last = true,
                 answer => answer?,
@@ -223,9 +229,7 @@ impl Source {
     pub(crate) fn close(&self) {
         self.registration.close();
         perturb::point("source: closing");
-        super::all()
-            .iter()
-            .for_each(|driver| driver.end_waits(self));
+        super::end_waits(self);
     }
 
     /// Fails if the source is closed.
@@ -239,10 +243,9 @@ impl UnwindSafe for Source {}
 impl RefUnwindSafe for Source {}
 
 impl Drop for Source {
+    /// Before the descriptor is closed.
     fn drop(&mut self) {
         self.deregister();
-        // SAFETY: the descriptor is dropped once, here.
-        unsafe { ManuallyDrop::drop(&mut self.fd) };
     }
 }
 
@@ -286,5 +289,186 @@ impl AsFd for Source {
 impl AsRawFd for Source {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+// ---- transfers ----
+
+/// The direction and the memory of a transfer.
+pub(crate) enum Transfer<'a, 'm> {
+    /// `recv(2)`.
+    Recv(&'a mut [MaybeUninit<u8>]),
+    /// `send(2)`.
+    Send(&'a [u8]),
+    /// `recvmsg(2)`.
+    #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "for sockets"))]
+    RecvMessage(&'a mut Message<'m>),
+    /// `sendmsg(2)`.
+    #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "for sockets"))]
+    SendMessage(&'a Message<'m>),
+}
+
+impl Transfer<'_, '_> {
+    pub(crate) fn direction(&self) -> Direction {
+        match self {
+            Transfer::Recv(_) | Transfer::RecvMessage(_) => Direction::Read,
+            Transfer::Send(_) | Transfer::SendMessage(_) => Direction::Write,
+        }
+    }
+
+    /// Flags under which a broken pipe is an error, not a signal.
+    fn flags(&self, flags: i32) -> i32 {
+        match self.direction() {
+            Direction::Read => flags,
+            Direction::Write => flags | libc::MSG_NOSIGNAL,
+        }
+    }
+
+    /// Whether an answer of `count` says that no bytes of a stream are left: it is less than was
+    /// asked for, but not 0, since the end of a stream stays.
+    pub(crate) fn empties(&self, flags: i32, count: usize) -> bool {
+        match self {
+            Transfer::Recv(buffer) => {
+                flags & libc::MSG_PEEK == 0 && 0 < count && count < buffer.len()
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes the system call, which does not block.
+    pub(crate) fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
+        let flags = self.flags(flags) | libc::MSG_DONTWAIT;
+        // SAFETY: the buffers have their lengths, and a message points to memory that is borrowed with it.
+        answer(unsafe {
+            match self {
+                Transfer::Recv(to) => libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags),
+                Transfer::Send(from) => libc::send(fd, from.as_ptr().cast(), from.len(), flags),
+                Transfer::RecvMessage(message) => libc::recvmsg(fd, &mut message.header, flags),
+                Transfer::SendMessage(message) => libc::sendmsg(fd, &message.header, flags),
+            }
+        })
+    }
+
+    /// The ring's entry, which points to the memory borrowed here.
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn entry(&mut self, fd: RawFd, flags: i32) -> Entry {
+        let flags = self.flags(flags);
+        let fd = types::Fd(fd);
+        match self {
+            Transfer::Recv(to) => {
+                let entry = opcode::Recv::new(fd, to.as_mut_ptr().cast(), length(to));
+                entry.flags(flags).build()
+            }
+            Transfer::Send(from) => {
+                let entry = opcode::Send::new(fd, from.as_ptr(), length(from));
+                entry.flags(flags).build()
+            }
+            Transfer::RecvMessage(message) => {
+                let entry = opcode::RecvMsg::new(fd, &mut message.header);
+                entry.flags(flags as u32).build()
+            }
+            Transfer::SendMessage(message) => {
+                let entry = opcode::SendMsg::new(fd, &message.header);
+                entry.flags(flags as u32).build()
+            }
+        }
+    }
+}
+
+/// A message: buffers, and sometimes an address.
+pub(crate) struct Message<'a> {
+    /// It points to memory that is borrowed for `'a`.
+    header: libc::msghdr,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+#[cfg(feature = "net")]
+impl<'a> Message<'a> {
+    /// Makes a message of these buffers (at most as many as the kernel takes at once), without an address.
+    fn new(buffers: *mut libc::iovec, count: usize) -> Message<'a> {
+        // SAFETY: the record consists of numbers and pointers, for which zero is a value.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = buffers;
+        header.msg_iovlen = count.min(libc::UIO_MAXIOV as usize);
+        Message {
+            header,
+            memory: PhantomData,
+        }
+    }
+
+    pub(super) fn to(buffers: &'a mut [IoSliceMut<'_>]) -> Message<'a> {
+        Message::new(buffers.as_mut_ptr().cast(), buffers.len())
+    }
+
+    /// The kernel only reads these.
+    pub(super) fn of(buffers: &'a [IoSlice<'_>]) -> Message<'a> {
+        Message::new(buffers.as_ptr().cast_mut().cast(), buffers.len())
+    }
+}
+
+/// Transfers of whole messages, to and from borrowed buffers.
+#[cfg(feature = "net")]
+impl Source {
+    /// [`Source::recv`] into bytes that are initialised already.
+    pub(crate) fn recv_bytes(
+        &self,
+        buffer: &mut [u8],
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        // SAFETY: the slices have the same bytes, and the kernel writes no uninitialised ones.
+        let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
+        self.recv(buffer, flags, limit)
+    }
+
+    /// `readv(2)`.
+    pub(crate) fn recv_vectored(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        limit: Limit,
+    ) -> io::Result<usize> {
+        self.transfer(Transfer::RecvMessage(&mut Message::to(buffers)), 0, limit)
+    }
+
+    /// `recvfrom(2)`.
+    pub(crate) fn recv_from(
+        &self,
+        buffer: &mut [u8],
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<(usize, SockAddr)> {
+        let mut buffers = [IoSliceMut::new(buffer)];
+        let mut message = Message::to(&mut buffers);
+        let call = |storage: *mut SockAddrStorage, length: *mut libc::socklen_t| {
+            message.header.msg_name = storage.cast();
+            // SAFETY: `try_init` gives valid pointers, and space of that length, until this returns.
+            let length = unsafe { &mut *length };
+            message.header.msg_namelen = *length;
+            let count = self.transfer(Transfer::RecvMessage(&mut message), flags, limit)?;
+            *length = message.header.msg_namelen;
+            Ok(count)
+        };
+        // SAFETY: the kernel writes an address and its length.
+        unsafe { SockAddr::try_init(call) }
+    }
+
+    /// `writev(2)`, without SIGPIPE.
+    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>], limit: Limit) -> io::Result<usize> {
+        self.transfer(Transfer::SendMessage(&Message::of(buffers)), 0, limit)
+    }
+
+    /// `sendto(2)`, without SIGPIPE.
+    pub(crate) fn send_to(
+        &self,
+        buffer: &[u8],
+        address: &SockAddr,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        let buffers = [IoSlice::new(buffer)];
+        let mut message = Message::of(&buffers);
+        // The address is borrowed for the call, too, and only read.
+        message.header.msg_name = address.as_ptr().cast_mut().cast();
+        message.header.msg_namelen = address.len();
+        self.transfer(Transfer::SendMessage(&message), 0, limit)
     }
 }

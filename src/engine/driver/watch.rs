@@ -6,16 +6,16 @@
 //! so that no registration of a [`Source`](super::Source) is touched). If it is ready already, the event comes at
 //! once.
 //!
-//! There is a record for each *number*, with the threads that wait for it:
+//! There is a record for each *number*, with two lists:
 //!
 //! | list | a thread in it | an event wakes |
 //! |---|---|---|
-//! | `readers`, `writers` | will make a call on the descriptor, and take something | the first |
-//! | `pollers` | looks at the descriptor, and takes nothing (`poll`, `select`) | all that wait for such an event |
-//! | `calls` | makes such a call, has waited, and is not done | nobody |
+//! | `waiting` | a *taker* will make a call on the descriptor, and take something | the first that reads, the first that writes |
+//! | | a *poller* looks at the descriptor, and takes nothing (`poll`, `select`) | all that wait for such an event |
+//! | `calls` | makes a call that takes something, has waited, and is not done | nobody |
 //!
-//! A call that has waited has a *seat* in `calls` until it ends, also while its thread runs or is about to run. So the
-//! one who closes the descriptor finds it, and gives it a duplicate. The call looks up its number before each try
+//! A call that has waited stays in `calls` until it ends, also while its thread runs or is about to run. So the one who
+//! closes the descriptor finds the call, and gives it a duplicate. The call looks up its number before each try
 //! ([`Call::fd`]). When a descriptor is closed, or another file takes its number:
 //!
 //! | when | who | what it does |
@@ -32,15 +32,14 @@
 //!
 //! Invariants:
 //! 1. *No event is lost.* While threads are in a record's lists, its descriptor is armed for their
-//!    events, or an event of it was collected and will be told, or a reader or a writer was woken
-//!    by one and will pass it on: when that thread's call is over, or waits again, the descriptor is armed for
-//!    those that are left.
+//!    events, or an event of it was collected and will be told, or a taker was woken by one and will pass it on: when
+//!    that thread's call is over, or waits again, the descriptor is armed for those that are left.
 //! 2. An event may be another file's that had the number before. A woken thread tries again.
 //! 3. A descriptor that is closed stays open for the calls that have waited for it and are not over, as it
 //!    does for threads that are blocked in the kernel: they go on with a duplicate. The record of a duplicate counts
 //!    the calls that use it; the last one closes it.
 //! 4. A record's lists are under its lock, with preemption off. A call is in the lists of the record whose
-//!    number is in its seat; number and `moved` change under the locks of both records, the old number's and the new
+//!    number it has; number and `moved` change under the locks of both records, the old number's and the new
 //!    one's.
 //!
 //! Orderings: the locks order all, but for `is_waited_for`: a thread stores it before it arms a descriptor, and
@@ -55,6 +54,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
 use super::epoll::INSTANCE;
+use super::registration::make_ready;
 use crate::engine::atomic::{
     AtomicBool, AtomicI32, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -65,16 +65,16 @@ use crate::engine::sched::list::Fifo;
 use crate::engine::sched::{current, deferred};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 use crate::engine::sys::{self, perturb, word};
-use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::wait::claim::{Ended, Node, Wait};
 use crate::engine::wait::list::List;
-use crate::engine::wait::{Locator, WaitKind, WaitReason, Waiter, reason};
+use crate::engine::wait::{Locator, WaitKind, WaitReason, reason};
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
 
-static WATCHED: Table<Watched, SEGMENTS> = Table::with_segments();
+static WATCHED: Table<Watched, SEGMENTS> = Table::new();
 static NESTED: OnceLock<Epoll> = OnceLock::new();
 /// The process whose descriptors these are. A child of `vfork` shares the memory and not the descriptors.
 static OWNER: OnceLock<u32> = OnceLock::new();
@@ -101,22 +101,22 @@ struct Watched {
     users: AtomicU32,
 }
 
-struct Lists([List; 4]);
+struct Lists {
+    /// The tag of a node is the events that its thread waits for, and [`TAKES`].
+    waiting: List,
+    /// Nobody claims these nodes.
+    calls: List,
+}
 
-const READERS: usize = 0;
-const WRITERS: usize = 1;
-/// The tag of a node is the events that it waits for.
-const POLLERS: usize = 2;
-/// Nobody claims these nodes.
-const CALLS: usize = 3;
-/// What readers and writers wait for.
+/// In a tag: the thread is a taker, which waits for one of [`EVENTS`].
+const TAKES: usize = 1 << 32;
 const EVENTS: [i32; 2] = [libc::EPOLLIN, libc::EPOLLOUT];
 
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    Read = READERS as isize,
-    Write = WRITERS as isize,
+    Read = libc::EPOLLIN as isize,
+    Write = libc::EPOLLOUT as isize,
 }
 
 /// A descriptor, and the events of epoll that a thread waits for there.
@@ -128,22 +128,19 @@ pub(crate) struct Interest {
 
 /// A call on a descriptor, which may have to wait. It takes something if the descriptor is ready, so
 /// an event wakes one such call, and that passes the rest on when it ends.
-pub(crate) struct Call {
-    seat: Seat,
-    /// Since it has waited.
-    is_seated: Cell<bool>,
-    /// The lists have the seat's address.
-    _pinned: PhantomPinned,
-}
-
 #[repr(C)] // the node first: a pointer to it is one to this
-struct Seat {
+pub(crate) struct Call {
+    /// In `calls`.
     node: Node,
-    /// In the list whose number is the tag: among readers or writers.
+    /// In `waiting`.
     waiting: Node,
     fd: AtomicI32,
     /// `fd` is a duplicate of ours.
     moved: AtomicBool,
+    /// It is in `calls`.
+    has_waited: Cell<bool>,
+    /// The lists have the nodes' addresses.
+    _pinned: PhantomPinned,
 }
 
 /// For reports: a `poll`, or the like; a call.
@@ -158,36 +155,25 @@ fn wanted(node: &Node) -> i32 {
     node.tag.get() as i32
 }
 
+fn takes(node: &Node) -> bool {
+    node.tag.get() & TAKES != 0
+}
+
 impl Lists {
-    /// The events that the threads wait for; those of readers and writers without `except`.
+    /// The events that the threads wait for; those of takers without `except`.
     fn events(&self, except: i32) -> i32 {
-        let events = Cell::new(0);
-        let _none = self.0[POLLERS].first_where(|node| {
-            events.set(events.get() | wanted(node));
-            false
+        let events = self.waiting.iter().map(|node| match takes(node) {
+            true => wanted(node) & !except,
+            false => wanted(node),
         });
-        for (list, event) in self.0.iter().zip(EVENTS) {
-            if !list.is_empty() {
-                events.set(events.get() | event & !except);
-            }
-        }
-        events.get()
+        events.fold(0, |all, events| all | events)
     }
 
     /// Takes all threads out; they go into `ready`.
     fn wake_all(&mut self, ready: &mut Fifo) {
-        for list in &mut self.0[..CALLS] {
-            while let Some(claimed) = list.pop() {
-                wake(claimed, ready);
-            }
+        while let Some(claimed) = self.waiting.pop() {
+            claimed.notify(ready);
         }
-    }
-}
-
-fn wake(claimed: Claimed, ready: &mut Fifo) {
-    // SAFETY: a claimed wait is alive until it is notified.
-    if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
-        ready.push(green);
     }
 }
 
@@ -195,7 +181,10 @@ impl Watched {
     fn new(index: usize) -> Watched {
         Watched {
             fd: index as RawFd,
-            lists: Lock::new(Lists([const { List::new() }; 4])),
+            lists: Lock::new(Lists {
+                waiting: List::new(),
+                calls: List::new(),
+            }),
             is_waited_for: AtomicBool::new(false),
             is_to_look_again: AtomicBool::new(false),
             kept: AtomicI32::new(NONE),
@@ -228,26 +217,20 @@ impl Watched {
 
     /// Notes whether a thread or a call is in the lists, which have changed.
     fn note(&self, lists: &Lists) {
-        let is_waited_for = lists.0.iter().any(|list| !list.is_empty());
+        let is_waited_for = !lists.waiting.is_empty() || !lists.calls.is_empty();
         self.is_waited_for.store(is_waited_for, Relaxed);
     }
 
-    /// Puts a thread into a list, in front if it has been there before, and arms the descriptor.
+    /// Puts a thread into the list, in front if it has been there before, and arms the descriptor.
     ///
     /// # Safety
     /// The node is in no list, and lives until it is out of this one.
-    unsafe fn queue(
-        &self,
-        lists: &mut Lists,
-        list: usize,
-        node: &Node,
-        again: bool,
-    ) -> io::Result<()> {
-        // SAFETY: the caller's promise.
+    unsafe fn queue(&self, lists: &mut Lists, node: &Node, again: bool) -> io::Result<()> {
+        // SAFETY: the node lives for as long as it is in the list, as the caller promises here too.
         unsafe {
             match again {
-                true => lists.0[list].push_front(node),
-                false => lists.0[list].push_back(node),
+                true => lists.waiting.push_front(node),
+                false => lists.waiting.push_back(node),
             }
         }
         // Before it is armed: who closes it after that finds the thread, and it cannot be armed later.
@@ -255,7 +238,7 @@ impl Watched {
         let armed = self.arm(lists.events(0));
         if armed.is_err() {
             // SAFETY: it was queued above.
-            unsafe { lists.0[list].remove(node) };
+            unsafe { lists.waiting.remove(node) };
         }
         armed
     }
@@ -268,12 +251,13 @@ impl Watched {
         nested.arm(self.fd, events, self.fd as u64)
     }
 
-    /// Arms the descriptor for the threads in the lists, but for readers and writers not for `except`: a
-    /// thread that was woken for that will do so. If the descriptor is gone, wakes them: they will see
-    /// it.
+    /// Arms the descriptor for the threads in the list, but for takers not for `except`: a thread that was woken for that
+    /// will do so. If the descriptor is gone, wakes them: they will see it.
     fn arm_for_others(&self, lists: &mut Lists, except: i32, ready: &mut Fifo) {
         let events = lists.events(except);
-        if (events != 0 || !lists.0[POLLERS].is_empty()) && self.arm(events).is_err() {
+        // A poller may want nothing but what comes unasked.
+        let is_wanted = events != 0 || lists.waiting.iter().any(|node| !takes(node));
+        if is_wanted && self.arm(events).is_err() {
             lists.wake_all(ready);
         }
     }
@@ -283,15 +267,15 @@ impl Watched {
         perturb::point("watch: telling");
         let mut lists = self.lists.lock();
         let concerns = |wanted: i32| events & (wanted | ALWAYS) != 0;
-        while let Some(claimed) = lists.0[POLLERS].pop_where(|node| concerns(wanted(node))) {
-            wake(claimed, ready);
+        let is_told = |node: &Node| !takes(node) && concerns(wanted(node));
+        while let Some(claimed) = lists.waiting.pop_where(is_told) {
+            claimed.notify(ready);
         }
         let mut woken = 0;
-        for (list, event) in lists.0.iter_mut().zip(EVENTS) {
-            if concerns(event)
-                && let Some(claimed) = list.pop()
-            {
-                wake(claimed, ready);
+        for event in EVENTS.into_iter().filter(|&event| concerns(event)) {
+            let is_first = |node: &Node| takes(node) && wanted(node) == event;
+            if let Some(claimed) = lists.waiting.pop_where(is_first) {
+                claimed.notify(ready);
                 woken |= event;
             }
         }
@@ -302,12 +286,6 @@ impl Watched {
 
 fn refused(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)
-}
-
-fn make_ready(mut ready: Fifo) {
-    while let Some(green) = ready.pop() {
-        crate::engine::sched::ready(green);
-    }
 }
 
 /// The epoll instance of these descriptors.
@@ -352,8 +330,7 @@ pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io:
         for (interest, node) in places() {
             let watched = Watched::of(interest.fd)?;
             // SAFETY: it is in no list, and taken out below, before this returns.
-            let armed =
-                watched.change(|lists, _| unsafe { watched.queue(lists, POLLERS, node, false) });
+            let armed = watched.change(|lists, _| unsafe { watched.queue(lists, node, false) });
             match armed {
                 // A file that is always ready; or events 0. It was looked at, and its events did not come.
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
@@ -367,7 +344,7 @@ pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io:
         for (interest, node) in places() {
             if let Ok(watched) = Watched::of(interest.fd) {
                 // SAFETY: it is in this list, or in none.
-                watched.change(|lists, _| unsafe { lists.0[POLLERS].remove(node) });
+                watched.change(|lists, _| unsafe { lists.waiting.remove(node) });
             }
         }
     })
@@ -400,22 +377,20 @@ impl Call {
     /// A call on the descriptor that the program names `fd`.
     pub(crate) fn new(fd: RawFd) -> Call {
         Call {
-            seat: Seat {
-                node: Node::new(ptr::null()),
-                waiting: Node::new(ptr::null()),
-                fd: AtomicI32::new(fd),
-                moved: AtomicBool::new(false),
-            },
-            is_seated: Cell::new(false),
+            node: Node::new(ptr::null()),
+            waiting: Node::new(ptr::null()),
+            fd: AtomicI32::new(fd),
+            moved: AtomicBool::new(false),
+            has_waited: Cell::new(false),
             _pinned: PhantomPinned,
         }
     }
 
     /// The descriptor's number: another one if it was closed since the call has waited.
     pub(crate) fn fd(&self) -> RawFd {
-        match self.is_seated.get() {
-            true => self.seat.settled(),
-            false => self.seat.fd.load(Relaxed),
+        match self.has_waited.get() {
+            true => self.settled(),
+            false => self.fd.load(Relaxed),
         }
     }
 
@@ -425,43 +400,41 @@ impl Call {
         purpose: Purpose,
         deadline: Option<u64>,
     ) -> io::Result<bool> {
-        let seat = &self.get_ref().seat;
-        let again = self.is_seated.get();
+        let this = self.get_ref();
+        let again = this.has_waited.get();
         if !again {
             // SAFETY: the node is in no list. The call is pinned, and takes it out when it is dropped.
-            seat.change(|_, lists, _| unsafe { lists.0[CALLS].push_back(seat.node()) })?;
-            self.is_seated.set(true);
+            this.change(|_, lists, _| unsafe { lists.calls.push_back(this.node()) })?;
+            this.has_waited.set(true);
         }
-        let wait = Wait::new(WaitReason::new(&DESCRIPTOR, &raw const seat.fd));
-        let (fd, list) = (self.fd(), purpose as usize);
-        seat.waiting.set_wait(&wait);
-        seat.waiting.tag.set(list);
+        let wait = Wait::new(WaitReason::new(&DESCRIPTOR, &raw const this.fd));
+        this.waiting.set_wait(&wait);
+        this.waiting.tag.set(purpose as usize | TAKES);
         let queue = || {
             // SAFETY: it is in no list, and taken out below, before this returns.
-            seat.change(|watched, lists, _| unsafe {
-                watched.queue(lists, list, &seat.waiting, again)
+            this.change(|watched, lists, _| unsafe {
+                watched.queue(lists, &this.waiting, again)
             })??;
             if !again {
                 count_parked(); // a call once, however often it waits
             }
             Ok(())
         };
-        let ended = wait_in(&wait, deadline, queue, || {
-            // SAFETY: it is in this list, or in none. There is a record since it has sat down.
-            let _ = seat.change(|_, lists, _| unsafe { lists.0[list].remove(&seat.waiting) });
-        });
-        match ended {
-            // It has another number now.
-            Err(_) if self.fd() != fd => Ok(true),
-            ended => ended,
-        }
+        wait_in(&wait, deadline, queue, || {
+            // SAFETY: it is in this list, or in none. There is a record since it is in `calls`.
+            let _ = this.change(|_, lists, _| unsafe { lists.waiting.remove(&this.waiting) });
+        })
     }
-}
 
-impl Seat {
     /// The node in `calls`, as a pointer to all of this.
     fn node(&self) -> *const Node {
         ptr::from_ref(self).cast()
+    }
+
+    /// The call of a node in `calls`.
+    fn of(node: &Node) -> &Call {
+        // SAFETY: `wait` alone puts nodes there, each the first part of a call that takes it out before it is gone.
+        unsafe { &*ptr::from_ref(node).cast() }
     }
 
     /// Its number, once the calls that have waited for that have what a signal handler has kept for them.
@@ -497,19 +470,18 @@ impl Seat {
 impl Drop for Call {
     /// Arms the descriptor for the threads that wait for it; closes a duplicate that nobody else uses.
     fn drop(&mut self) {
-        if !self.is_seated.get() {
+        if !self.has_waited.get() {
             return;
         }
-        let seat = &self.seat;
-        let left = seat.change(|watched, lists, ready| {
+        let left = self.change(|watched, lists, ready| {
             // SAFETY: it is in this list.
-            unsafe { lists.0[CALLS].remove(seat.node()) };
+            unsafe { lists.calls.remove(self.node()) };
             watched.arm_for_others(lists, 0, ready);
-            let moved = seat.moved.load(Relaxed);
+            let moved = self.moved.load(Relaxed);
             let is_unused = moved && watched.users.fetch_sub(1, Relaxed) == 1;
             (watched.fd, is_unused)
         });
-        // There is a record since it has sat down.
+        // There is a record since it is in `calls`.
         let Ok((fd, is_unused)) = left else { return };
         if let Ok(watched) = Watched::of(fd) {
             watched.forget_kept();
@@ -563,7 +535,7 @@ impl Watched {
         if self.kept.load(Relaxed) == NONE {
             return;
         }
-        let kept = self.change(|lists, _| match lists.0[CALLS].is_empty() {
+        let kept = self.change(|lists, _| match lists.calls.is_empty() {
             true => self.kept.swap(NONE, Relaxed),
             false => NONE,
         });
@@ -609,12 +581,9 @@ impl Watched {
     /// If the number was a duplicate of ours, it is the program that closes it, and no call does.
     fn give_away(&self, lists: &Lists) {
         self.users.store(0, Relaxed);
-        let _none = lists.0[CALLS].first_where(|node| {
-            // SAFETY: a node in the list is the first part of a living `Seat`.
-            let seat = unsafe { &*ptr::from_ref(node).cast::<Seat>() };
-            seat.moved.store(false, Relaxed);
-            false
-        });
+        for node in lists.calls.iter() {
+            Call::of(node).moved.store(false, Relaxed);
+        }
     }
 }
 
@@ -622,19 +591,18 @@ impl Lists {
     /// The calls go on with `to`, a duplicate, whose lists are `theirs`. False: there is none. Both locks are held.
     fn move_calls(&mut self, to: &Watched, theirs: &mut Lists, ready: &mut Fifo) -> bool {
         let mut moved = false;
-        while let Some(node) = self.0[CALLS].first().map(ptr::from_ref) {
-            // SAFETY: a node in the list is the first part of a living `Seat`. Its nodes are in these lists.
+        while let Some(node) = self.calls.first().map(ptr::from_ref) {
+            // SAFETY: the call is alive while its nodes are in a list, and they are in these.
             unsafe {
-                let seat = &*node.cast::<Seat>();
-                self.0[CALLS].remove(node);
-                theirs.0[CALLS].push_back(node);
-                if seat.waiting.is_queued() {
-                    let list = seat.waiting.tag.get();
-                    self.0[list].remove(&seat.waiting);
-                    theirs.0[list].push_back(&seat.waiting);
+                let call = Call::of(&*node);
+                self.calls.remove(node);
+                theirs.calls.push_back(node);
+                if call.waiting.is_queued() {
+                    self.waiting.remove(&call.waiting);
+                    theirs.waiting.push_back(&call.waiting);
                 }
-                seat.fd.store(to.fd, Relaxed);
-                seat.moved.store(true, Relaxed);
+                call.fd.store(to.fd, Relaxed);
+                call.moved.store(true, Relaxed);
             }
             to.users.fetch_add(1, Relaxed);
             moved = true;

@@ -22,16 +22,16 @@
 //!   others in turn. So a thread does not depend on a single processor, which the system may not be
 //!   running.
 //!
-//! Invariant: the number of queues changes only under the lock in `readers`. So no thread is given
-//! to a processor that has left.
+//! Invariant: the queue of a processor that has left is closed (`seat`), so no thread is given to such a processor.
 
 use core::ops::Range;
 
-use super::readers::{Readers, entry_of};
+use super::seat::Seats;
 use super::shared_queue::SharedQueue;
 use super::tuning::{BATCH, GLOBAL_INTERVAL};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::sys::die;
 
 /// Gives each thread to the processor with the fewest threads, among a batch of processors that
 /// changes each time.
@@ -55,10 +55,9 @@ pub struct LeastLoaded {
     batch: usize,
     /// The number of batches looked at so far.
     round: AtomicUsize,
-    workers: Readers<Box<[Worker]>>,
+    workers: Seats<Worker>,
 }
 
-#[repr(align(128))]
 #[derive(Default)]
 struct Worker {
     queue: SharedQueue,
@@ -108,19 +107,18 @@ impl LeastLoaded {
     /// assert_eq!(policy.len(Some(1)), 0);
     /// ```
     pub fn new() -> LeastLoaded {
-        LeastLoaded {
+        let policy = LeastLoaded {
             batch: BATCH,
             round: AtomicUsize::new(0),
-            workers: Readers::new(Box::new([Worker::default()])),
-        }
+            workers: Seats::new(),
+        };
+        policy.resize(1);
+        policy
     }
 
     /// Makes a policy with the same options, and without threads.
     pub(crate) fn anew(&self) -> LeastLoaded {
-        LeastLoaded {
-            batch: self.batch,
-            ..LeastLoaded::new()
-        }
+        LeastLoaded::new().batch(self.batch)
     }
 
     /// Sets the number of processors in a batch; the least loaded of them gets a thread.
@@ -149,19 +147,18 @@ impl LeastLoaded {
         self
     }
 
-    fn least_loaded<'a>(&self, workers: &'a [Worker]) -> Option<&'a Worker> {
-        let round = match workers.len() <= self.batch {
+    /// Returns the worker with the fewest threads in the next batch.
+    fn least_loaded(&self) -> &Worker {
+        let workers = self.workers.in_use();
+        let round = match workers <= self.batch {
             true => 0,
             false => self.round.fetch_add(1, Ordering::Relaxed),
         };
-        let batch = &workers[range(round, workers.len(), self.batch)];
-        batch.iter().min_by_key(|worker| worker.load())
-    }
-}
-
-impl Default for LeastLoaded {
-    fn default() -> LeastLoaded {
-        LeastLoaded::new()
+        let batch = range(round, workers, self.batch).map(|index| self.workers.get(index));
+        match batch.min_by_key(|worker| worker.load()) {
+            Some(worker) => worker,
+            None => die("a policy has no queue"),
+        }
     }
 }
 
@@ -175,70 +172,62 @@ impl core::fmt::Debug for LeastLoaded {
 
 impl Policy for LeastLoaded {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        self.workers.read(seat, |workers| {
-            let own = seat.map(|seat| entry_of(seat, workers));
-            let own = own.filter(|own| match how {
-                Readied::Yielded | Readied::Arrived => true,
-                Readied::Preempted => own.queue.is_empty(),
-                Readied::Spawned | Readied::Woken => false,
-            });
-            match own.or_else(|| self.least_loaded(workers)) {
-                Some(worker) => worker.queue.push(thread.into_green(), how),
-                None => crate::engine::sys::die("a policy has no queue"),
-            }
+        let own = seat.map(|seat| self.workers.of(seat));
+        let own = own.filter(|own| match how {
+            Readied::Yielded | Readied::Arrived => true,
+            Readied::Preempted => own.queue.is_empty(),
+            Readied::Spawned | Readied::Woken => false,
         });
+        let mut to = own.unwrap_or_else(|| self.least_loaded());
+        let green = thread.into_green();
+        while !to.queue.push(green, how) {
+            to = self.least_loaded(); // the processor has left meanwhile
+        }
         // A processor whose thread gives way takes one in exchange: others have no more than
         // before.
         ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
-        self.workers.read(Some(seat), |workers| {
-            let own = entry_of(seat, workers);
-            let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
-            own.picks.store(picks, Ordering::Relaxed);
-            let interval = GLOBAL_INTERVAL as usize;
-            let others = picks.is_multiple_of(interval) && !own.queue.is_empty();
-            let other = &workers[(picks / interval) % workers.len()];
-            let thread = others.then(|| other.take()).flatten();
-            own.runs(thread.or_else(|| own.take())).map(Next::from)
-        })
+        let own = self.workers.of(seat);
+        let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
+        own.picks.store(picks, Ordering::Relaxed);
+        let interval = GLOBAL_INTERVAL as usize;
+        let is_others = picks.is_multiple_of(interval) && !own.queue.is_empty();
+        let other = || {
+            self.workers
+                .find(picks / interval % self.workers.in_use())?
+                .take()
+        };
+        let thread = is_others.then(other).flatten();
+        own.runs(thread.or_else(|| own.take())).map(Next::from)
     }
 
     fn steal(&self, seat: &Seat, mut victims: Victims<'_>) -> Option<Ready> {
-        self.workers.read(Some(seat), |workers| {
-            let own = entry_of(seat, workers);
-            own.runs(victims.find_map(|victim| workers.get(victim)?.take()))
-        })
+        let own = self.workers.of(seat);
+        own.runs(victims.find_map(|victim| self.workers.find(victim)?.take()))
     }
 
     fn leave(&self, seat: &Seat) {
-        self.workers
-            .read(Some(seat), |workers| entry_of(seat, workers).runs(None));
+        self.workers.of(seat).runs(None);
     }
 
     fn resize(&self, processors: usize) {
-        super::check(processors);
-        let make = |_| Worker::default();
-        self.workers.resize(processors, make, |old, new| {
-            let busy = old.busy.load(Ordering::Relaxed);
-            new.busy.fetch_or(busy, Ordering::Relaxed);
-            new.queue.append_all_of(&old.queue);
-        });
+        self.workers.resize(
+            processors,
+            |_| Worker::default(),
+            |worker| worker.queue.open(),
+            |left, heir| left.queue.close(&heir.queue),
+        );
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
-        let len = |index: usize| {
-            self.workers.read(None, |workers| {
-                workers.get(index).map_or(0, |w| w.queue.len())
-            })
-        };
-        processor.map_or(0, len)
+        let worker = processor.and_then(|index| self.workers.find(index));
+        worker.map_or(0, |worker| worker.queue.len())
     }
 
     fn work_for_others(&self) -> ForOthers {
-        let has = |worker: &Worker| !worker.queue.is_empty();
-        ForOthers::when(self.workers.read(None, |workers| workers.iter().any(has)))
+        ForOthers::when(self.workers.iter().any(|worker| !worker.queue.is_empty()))
     }
 }
 

@@ -72,9 +72,9 @@ unsafe impl Send for LocalQueue {}
 /// The numbers before which slots hold nothing (`kept`), and before which no thread waits
 /// (`first`).
 #[derive(Clone, Copy)]
-struct Front {
+pub(crate) struct Front {
     kept: u32,
-    first: u32,
+    pub(crate) first: u32,
 }
 
 impl Front {
@@ -137,7 +137,7 @@ impl LocalQueue {
         }
     }
 
-    fn slot(&self, number: u32) -> &Cell<Option<&'static Green>> {
+    pub(crate) fn slot(&self, number: u32) -> &Cell<Option<&'static Green>> {
         &self.slots[number as usize % SLOTS]
     }
 
@@ -229,7 +229,7 @@ impl LocalQueue {
     }
 
     /// Claims half of the threads, but at most so many. Returns the front before, and how many.
-    fn claim(&self, most: usize) -> Option<(Front, u32)> {
+    pub(crate) fn claim(&self, most: usize) -> Option<(Front, u32)> {
         let mut count = 0;
         let before = self.change(Ordering::Relaxed, |front| {
             // Acquire: pairs with the Release in `push`.
@@ -242,21 +242,9 @@ impl LocalQueue {
     }
 
     /// Ends the claim that was made at this front.
-    fn release(&self, before: Front) {
+    pub(crate) fn release(&self, before: Front) {
         // Release: pairs with the Acquire in `space`.
         self.change(Ordering::Release, |front| Some(front.released(before)));
-    }
-
-    /// Holds the slots of a thief that is not run in the middle, until the returned function is called.
-    #[cfg(all(test, not(greenthread_model)))]
-    pub(crate) fn stalled_thief(&self) -> impl FnOnce() -> Vec<&'static Green> {
-        let (before, count) = self.claim(HALF).expect("nothing to steal");
-        move || {
-            let numbers = (0..count).map(|i| before.first.wrapping_add(i));
-            let taken = numbers.filter_map(|n| self.slot(n).get()).collect();
-            self.release(before);
-            taken
-        }
     }
 
     /// Returns the number of threads that wait.

@@ -54,47 +54,54 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod aging;
 mod contract;
-mod global_queue;
 mod heap;
 mod least_loaded;
 mod local_queue;
 mod lock;
 mod priorities;
-mod readers;
-mod ready;
 mod relaxed_fifo;
 mod seat;
-mod seats;
 mod shared_queue;
 #[cfg(test)]
 mod stand_ins;
-mod terms;
 mod tuning;
 mod victims;
 mod work_stealing;
 
-pub use self::contract::Policy;
-pub use self::global_queue::GlobalQueue;
+pub use self::contract::{
+    ForOthers, Next, Others, Policy, Priority, Queue, Readied, Ready, set_priority,
+};
 pub use self::heap::Heap;
 pub use self::least_loaded::LeastLoaded;
 pub use self::lock::{Guard, Lock};
 pub use self::priorities::Priorities;
-pub use self::ready::{Priority, Queue, Ready, set_priority};
 pub use self::relaxed_fifo::RelaxedFifo;
 pub use self::seat::Seat;
-pub use self::terms::{ForOthers, Next, Others, Readied};
+pub use self::shared_queue::GlobalQueue;
 pub use self::victims::Victims;
 pub use self::work_stealing::WorkStealing;
 
-use crate::engine::sys::table::MAX;
-
-/// Panics if a policy of this module cannot have so many processors. (Any code may call
-/// [`Policy::resize`], with any number.)
-fn check(processors: usize) {
-    assert!(
-        (1..=MAX).contains(&processors),
-        "a policy for {processors} processors: accepted are 1 to {MAX}"
-    );
+macro_rules! defaults {
+    ($($policy:ident)*) => {$(
+        impl Default for $policy {
+            fn default() -> $policy {
+                $policy::new()
+            }
+        }
+    )*};
 }
+
+defaults!(LeastLoaded Priorities RelaxedFifo WorkStealing);
+
+macro_rules! without_details {
+    ($($policy:ident)*) => {$(
+        impl core::fmt::Debug for $policy {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($policy)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+without_details!(Priorities RelaxedFifo);

@@ -27,13 +27,14 @@
 //!
 //! Invariants:
 //! 1. A worker's `rank` and `len` are written under its lock.
-//! 2. The array changes only under the lock in `readers`, so no thread is given to a processor that
-//!    has left.
+//! 2. The worker of a processor that has left is closed (`seat`), so no thread is given to such a processor.
 //! 3. A level's threads stand in the order of their stamps: the first one has waited longest.
-//! 4. No thread holds the locks of two workers, except for the writer, which runs alone.
+//! 4. No thread holds the locks of two workers.
 
-use super::aging::is_preempted;
-use super::readers::{Readers, entry_of};
+use core::mem;
+
+use super::relaxed_fifo::{below, roll};
+use super::seat::Seats;
 use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
@@ -78,23 +79,24 @@ const SLACK: u64 = 1 << 18;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Priorities {
-    workers: Readers<Box<[Worker]>>,
+    workers: Seats<Worker>,
     /// Chooses the two processors that may get the next thread from outside.
     turn: AtomicUsize,
 }
 
-#[repr(align(128))]
 struct Worker {
     queues: Lock<Queues>,
     /// The rank of the best thread: the smaller the better.
     rank: AtomicU64,
+    /// For the holder of the seat.
+    dice: AtomicU64,
     len: AtomicUsize,
 }
 
 struct Queues {
     levels: [Fifo; LEVELS],
+    is_closed: bool,
     picks: u32,
-    random: u32,
 }
 
 /// Returns the level of a thread that became ready in this way.
@@ -102,7 +104,7 @@ fn level(green: &Green, how: Readied) -> usize {
     let priority = green.priority.load(Ordering::Relaxed);
     let lowest = LEVELS / 2 - 1;
     let priority = usize::try_from(priority).map_or(lowest, |priority| priority.min(lowest));
-    2 * priority + usize::from(is_preempted(how))
+    2 * priority + usize::from(how == Readied::Preempted)
 }
 
 impl Queues {
@@ -132,14 +134,6 @@ impl Queues {
         self.picks = self.picks.wrapping_add(1);
         self.picks.is_multiple_of(OLDEST_INTERVAL)
     }
-
-    /// Returns a random number below `bound` (xorshift; Marsaglia 2003).
-    fn random(&mut self, bound: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 17;
-        self.random ^= self.random << 5;
-        ((self.random as u64 * bound as u64) >> 32) as usize
-    }
 }
 
 impl Worker {
@@ -147,22 +141,41 @@ impl Worker {
         Worker {
             queues: Lock::new(Queues {
                 levels: [const { Fifo::new() }; LEVELS],
+                is_closed: false,
                 picks: 0,
-                // Anything but 0.
-                random: 0x9e37_79b9 ^ (index as u32 + 1),
             }),
             rank: AtomicU64::new(NONE),
+            dice: AtomicU64::new(index as u64),
             len: AtomicUsize::new(0),
         }
     }
 
-    fn push(&self, green: &'static Green, how: Readied) {
+    /// Queues a thread. False: the worker is closed.
+    fn push(&self, green: &'static Green, how: Readied) -> bool {
         let level = level(green, how);
         let mut queues = self.queues.lock();
+        if queues.is_closed {
+            return false;
+        }
         // Under the lock, so that a level's stamps are in order.
         green.heap.set_stamp(arch::ticks());
         queues.levels[level].push(green);
         self.publish(&queues);
+        true
+    }
+
+    /// Closes the worker, and moves its threads to `heir`, each to where it would be if it had always waited there.
+    fn close(&self, heir: &Worker) {
+        let mut queues = self.queues.lock();
+        queues.is_closed = true;
+        let mut left = mem::take(&mut queues.levels);
+        self.publish(&queues);
+        drop(queues);
+        let mut queues = heir.queues.lock();
+        for (from, to) in left.iter_mut().zip(&mut queues.levels) {
+            to.merge(mem::take(from));
+        }
+        heir.publish(&queues);
     }
 
     fn take(&self, mut queues: Guard<'_, Queues>, level: usize) -> Option<Ready> {
@@ -204,104 +217,87 @@ impl Priorities {
     /// assert_eq!(policy.work_for_others(), ForOthers::Nothing);
     /// ```
     pub fn new() -> Priorities {
-        Priorities {
-            workers: Readers::new(Box::new([Worker::new(0)])),
+        let policy = Priorities {
+            workers: Seats::new(),
             turn: AtomicUsize::new(0),
-        }
+        };
+        policy.resize(1);
+        policy
     }
 
     /// Returns the worker with the shorter queue of two, which change each time.
-    fn shorter<'a>(&self, workers: &'a [Worker]) -> &'a Worker {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let [one, other] = [turn, turn.wrapping_add(1)].map(|turn| &workers[turn % workers.len()]);
+    fn shorter(&self) -> &Worker {
+        let (turn, workers) = (
+            self.turn.fetch_add(1, Ordering::Relaxed),
+            self.workers.in_use(),
+        );
+        let [one, other] =
+            [turn, turn.wrapping_add(1)].map(|turn| self.workers.get(turn % workers));
         if other.len() < one.len() { other } else { one }
-    }
-}
-
-impl Default for Priorities {
-    fn default() -> Priorities {
-        Priorities::new()
-    }
-}
-
-impl core::fmt::Debug for Priorities {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Priorities").finish_non_exhaustive()
     }
 }
 
 impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let over = how == Readied::Preempted;
-        self.workers.read(seat, |workers| {
-            let own = seat.map(|seat| entry_of(seat, workers));
-            match own {
-                // A preempted thread that is alone may as well stay.
-                Some(own) if !over || own.len() == 0 => own.push(thread.into_green(), how),
-                _ => self.shorter(workers).push(thread.into_green(), how),
-            }
-        });
+        let own = seat.map(|seat| self.workers.of(seat));
+        // A preempted thread that is alone may as well stay.
+        let own = own.filter(|own| how != Readied::Preempted || own.len() == 0);
+        let mut to = own.unwrap_or_else(|| self.shorter());
+        let green = thread.into_green();
+        while !to.push(green, how) {
+            to = self.shorter(); // the processor has left meanwhile
+        }
         // A processor whose thread gives way takes one in exchange: others have no more than
         // before.
         ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
-        let found = self.workers.read(Some(seat), |workers| {
-            let own = entry_of(seat, workers);
-            if own.len() == 0 {
-                return None;
+        let own = self.workers.of(seat);
+        if own.len() == 0 {
+            return None;
+        }
+        let mut queues = own.queues.lock();
+        if queues.is_for_the_oldest() {
+            let level = queues.oldest()?;
+            return own.take(queues, level).map(Next::from);
+        }
+        let (level, _) = queues.best()?;
+        let other = below(self.workers.in_use(), roll(&own.dice) as u32);
+        let other = self.workers.find(other);
+        match other.filter(|other| other.rank().saturating_add(SLACK) < queues.rank()) {
+            None => own.take(queues, level),
+            Some(other) => {
+                drop(queues);
+                other.take_best().or_else(|| own.take_best())
             }
-            let mut queues = own.queues.lock();
-            if queues.is_for_the_oldest() {
-                let level = queues.oldest()?;
-                return own.take(queues, level);
-            }
-            let (level, _) = queues.best()?;
-            let other = &workers[queues.random(workers.len())];
-            if other.rank().saturating_add(SLACK) >= queues.rank() {
-                return own.take(queues, level);
-            }
-            drop(queues);
-            other.take_best().or_else(|| own.take_best())
-        });
-        found.map(Next::from)
+        }
+        .map(Next::from)
     }
 
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
-        self.workers.read(Some(seat), |workers| {
-            let victims = victims.filter_map(|index| workers.get(index));
-            // An empty queue's rank has the level of the least urgent threads.
-            let victims = victims.filter(|victim| victim.rank() != NONE);
-            // Among equal levels the first victim, which is the nearest.
-            victims
-                .min_by_key(|victim| victim.rank() >> SHIFT)?
-                .take_best()
-        })
+        self.workers.of(seat);
+        let victims = victims.filter_map(|index| self.workers.find(index));
+        // An empty queue's rank has the level of the least urgent threads.
+        let victims = victims.filter(|victim| victim.rank() != NONE);
+        // Among equal levels the first victim, which is the nearest.
+        let best = victims.min_by_key(|victim| victim.rank() >> SHIFT);
+        best?.take_best()
     }
 
     fn resize(&self, processors: usize) {
-        super::check(processors);
-        self.workers.resize(processors, Worker::new, |old, new| {
-            let (mut from, mut to) = (old.queues.lock(), new.queues.lock());
-            for (from, to) in from.levels.iter_mut().zip(&mut to.levels) {
-                to.merge(core::mem::take(from));
-            }
-            new.publish(&to);
-        });
+        let open = |worker: &Worker| worker.queues.lock().is_closed = false;
+        self.workers
+            .resize(processors, Worker::new, open, Worker::close);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
-        let len_at = |index: usize| {
-            self.workers
-                .read(None, |workers| workers.get(index).map_or(0, Worker::len))
-        };
-        processor.map_or(0, len_at)
+        let worker = processor.and_then(|index| self.workers.find(index));
+        worker.map_or(0, Worker::len)
     }
 
     fn work_for_others(&self) -> ForOthers {
-        let has = |worker: &Worker| worker.rank() != NONE;
-        ForOthers::when(self.workers.read(None, |workers| workers.iter().any(has)))
+        ForOthers::when(self.workers.iter().any(|worker| worker.rank() != NONE))
     }
 }
 

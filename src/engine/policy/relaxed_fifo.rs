@@ -14,7 +14,7 @@
 //!   processor looks at the bits, and they hardly ever change: two random lanes suffice. Only a
 //!   processor that finds one of its two lanes empty looks at the bits, and takes the oldest of up
 //!   to [`FEW`] lanes that are in use. So where few threads wait, the order is nearly strict.
-//! - *Classes.* There are two arrays of lanes: preempted threads stand behind all others (`aging`).
+//! - *Classes.* There are two arrays of lanes: preempted threads stand behind all others (`shared_queue`).
 //!
 //! Fairness, as the proposal defines it: let a thread X wait. The odds that a thread Y runs N times
 //! before X fall exponentially in N, if X and Y are of one class. For each time, X's lane is one of
@@ -25,24 +25,23 @@
 //! 1. A lane's bit is set, and its stamp is not [`EMPTY`], if and only if a thread is in it. Both
 //!    are written under the lane's lock. So a pusher that fences and then reads the bits misses
 //!    nothing: no further scan is needed before a processor sleeps.
-//! 2. The arrays change only under the lock in `readers`.
+//! 2. Lanes are never freed. Where there are fewer processors, the lanes of those that have left are closed, and refuse
+//!    threads; the number of lanes is stored before, so that whoever finds a closed lane chooses among fewer ones.
 //!
 //! Rejected: the dense bits as the first thing to look at (all processors write them whenever a
 //! queue runs empty); a counter as the clock (one cache line for all).
 
-use core::cell::Cell;
-
-use super::aging::{Aging, is_preempted};
-use super::readers::Readers;
-use super::seats::Seats;
+use super::seat::Seats;
+use super::shared_queue::Aging;
 use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::Green;
 use crate::engine::sched::list::Fifo;
+use crate::engine::sched::{Green, current};
 use crate::engine::sys::clock;
-use crate::engine::sys::lock::{Guard, Lock};
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::statics::Table;
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
@@ -69,27 +68,29 @@ const EMPTY: u64 = u64::MAX;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct RelaxedFifo {
-    lanes: Readers<Classes>,
+    fresh: Lanes,
+    /// They stand behind the fresh ones.
+    preempted: Lanes,
     aging: Aging,
-    dice: Seats<Dice>,
+    resizing: Lock<()>,
+    dice: Seats<AtomicU64>,
     /// The dice of callers without a seat.
     shared_dice: AtomicU64,
 }
 
-/// The lanes of fresh threads and those of preempted ones, which stand behind.
-struct Classes {
-    fresh: Lanes,
-    preempted: Lanes,
-}
+/// A table has this many segments: there are more lanes than processors.
+const SEGMENTS: usize = 15;
 
 struct Lanes {
-    lanes: Box<[Lane]>,
-    used: Box<[Bits]>,
+    lanes: Table<Lane, SEGMENTS>,
+    used: Table<Bits>,
+    in_use: AtomicUsize,
 }
 
 #[repr(align(128))]
 struct Lane {
-    list: Lock<Fifo>,
+    /// `None`: the lane is closed.
+    list: Lock<Option<Fifo>>,
     /// The time since which the first thread has waited.
     oldest: AtomicU64,
     len: AtomicUsize,
@@ -98,20 +99,6 @@ struct Lane {
 /// A bit for each of 64 lanes: whether a thread is in it.
 #[repr(align(128))]
 struct Bits(AtomicU64);
-
-/// Random numbers for the holder of a seat.
-struct Dice(Cell<u64>);
-
-// SAFETY: used by the holder of the seat only, and seats change hands with a Release and an Acquire
-// (`sched::processor`).
-unsafe impl Sync for Dice {}
-
-impl Dice {
-    fn roll(&self) -> u64 {
-        self.0.set(self.0.get().wrapping_add(STEP));
-        mix(self.0.get())
-    }
-}
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -123,93 +110,50 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
+/// Returns the next random number. (Of two callers at once, both may get the same one.)
+pub(super) fn roll(dice: &AtomicU64) -> u64 {
+    let n = dice.load(Ordering::Relaxed).wrapping_add(STEP);
+    dice.store(n, Ordering::Relaxed);
+    mix(n)
+}
+
 /// Returns a number below `bound`, evenly distributed.
 #[inline(always)]
-fn below(bound: usize, random: u32) -> usize {
+pub(super) fn below(bound: usize, random: u32) -> usize {
     ((random as u64 * bound as u64) >> 32) as usize
 }
 
-impl Classes {
-    /// Makes both classes, with `count` lanes each.
-    fn new(count: usize) -> Classes {
-        Classes {
-            fresh: Lanes::new(count),
-            preempted: Lanes::new(count),
-        }
-    }
-
-    fn of(&self, how: Readied) -> &Lanes {
-        match is_preempted(how) {
-            true => &self.preempted,
-            false => &self.fresh,
-        }
-    }
-
-    fn pop(&self, aging: &Aging, random: impl Fn() -> u64) -> Option<&'static Green> {
-        if !self.preempted.is_empty() {
-            if self.fresh.is_empty() {
-                aging.reset();
-            } else if aging.is_due(clock::now())
-                && let Some(green) = self.preempted.pop(&random)
-            {
-                return Some(green);
-            }
-        }
-        let fresh = self.fresh.pop(&random);
-        fresh.or_else(|| self.preempted.pop(&random))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.preempted.is_empty()
-    }
-
-    fn len(&self) -> usize {
-        self.fresh.len() + self.preempted.len()
-    }
-
-    /// Moves the threads in `old`'s lanes to these.
-    fn take_over(&mut self, old: &Classes) {
-        self.fresh.take_over(&old.fresh);
-        self.preempted.take_over(&old.preempted);
-    }
-}
-
 impl Lanes {
-    fn new(count: usize) -> Lanes {
-        let lane = |_| Lane {
-            list: Lock::new(Fifo::new()),
-            oldest: AtomicU64::new(EMPTY),
-            len: AtomicUsize::new(0),
-        };
-        let bits = |_| Bits(AtomicU64::new(0));
+    fn new() -> Lanes {
         Lanes {
-            lanes: (0..count).map(lane).collect(),
-            used: (0..count.div_ceil(64)).map(bits).collect(),
+            lanes: Table::new(),
+            used: Table::new(),
+            in_use: AtomicUsize::new(0),
         }
     }
 
-    fn push(&self, green: &'static Green, random: impl Fn() -> u64) {
-        let choose = || below(self.lanes.len(), random() as u32);
-        for _ in 0..TRIES {
-            let index = choose();
-            if let Some(list) = self.lanes[index].list.try_lock() {
-                return self.put(index, list, green);
+    fn push(&self, green: &'static Green, dice: &AtomicU64) {
+        for tries in 0.. {
+            let index = below(self.in_use.load(Ordering::Relaxed), roll(dice) as u32);
+            let lane = self.lanes.get(index);
+            let list = match tries < TRIES {
+                true => lane.list.try_lock(),
+                false => Some(lane.list.lock()),
+            };
+            if let Some(mut list) = list
+                && let Some(list) = &mut *list
+            {
+                // Under the lock, so that a lane's stamps are in order.
+                green.heap.set_stamp(arch::ticks());
+                list.push(green);
+                return self.publish(index, list);
             }
         }
-        let index = choose();
-        self.put(index, self.lanes[index].list.lock(), green);
     }
 
-    fn put(&self, index: usize, mut list: Guard<'_, Fifo>, green: &'static Green) {
-        // Under the lock, so that a lane's stamps are in order.
-        green.heap.set_stamp(arch::ticks());
-        list.push(green);
-        self.publish(index, &list);
-    }
-
-    fn pop(&self, random: impl Fn() -> u64) -> Option<&'static Green> {
-        let roll = random();
-        let [one, other] = [roll as u32, (roll >> 32) as u32].map(|r| below(self.lanes.len(), r));
+    fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
+        let (random, lanes) = (roll(dice), self.in_use.load(Ordering::Relaxed));
+        let [one, other] = [random as u32, (random >> 32) as u32].map(|r| below(lanes, r));
         let [mine, others] = [one, other].map(|index| self.oldest(index));
         let mut found = None;
         if mine != EMPTY && others != EMPTY {
@@ -217,7 +161,7 @@ impl Lanes {
         }
         while found.is_none() {
             // `None` if others were faster.
-            found = self.take(self.oldest_used(random())?);
+            found = self.take(self.oldest_used(roll(dice))?);
         }
         found
     }
@@ -229,7 +173,7 @@ impl Lanes {
         let first = below(words, random as u32);
         let rotation = (random >> 32) as u32 % 64;
         (first..words).chain(0..first).find_map(|word| {
-            let mut bits = self.used[word].0.load(Ordering::Relaxed);
+            let mut bits = self.used.get(word).0.load(Ordering::Relaxed);
             bits = bits.rotate_right(rotation);
             let used = core::iter::from_fn(|| {
                 let bit = (bits != 0).then(|| bits.trailing_zeros())?;
@@ -241,21 +185,22 @@ impl Lanes {
     }
 
     fn oldest(&self, index: usize) -> u64 {
-        self.lanes[index].oldest.load(Ordering::Relaxed)
+        self.lanes.get(index).oldest.load(Ordering::Relaxed)
     }
 
     fn take(&self, index: usize) -> Option<&'static Green> {
-        let mut list = self.lanes[index].list.lock();
+        let mut list = self.lanes.get(index).list.lock();
+        let list = list.as_mut()?;
         let green = list.pop()?;
-        self.publish(index, &list);
+        self.publish(index, list);
         Some(green)
     }
 
     /// Publishes the contents of a lane, which the caller has locked.
     fn publish(&self, index: usize, list: &Fifo) {
-        let lane = &self.lanes[index];
+        let lane = self.lanes.get(index);
         let oldest = list.first().map_or(EMPTY, |green| green.heap.stamp());
-        let bits = &self.used[index / 64].0;
+        let bits = &self.used.get(index / 64).0;
         let bit = 1 << (index % 64);
         match (lane.oldest.load(Ordering::Relaxed), oldest) {
             (EMPTY, EMPTY) => {}
@@ -277,13 +222,33 @@ impl Lanes {
         self.lanes.iter().map(len).sum()
     }
 
-    /// Moves the threads in `old`'s lanes to these, each lane as a whole.
-    fn take_over(&mut self, old: &Lanes) {
-        for (index, lane) in old.lanes.iter().enumerate() {
-            let index = index % self.lanes.len();
-            let mut list = self.lanes[index].list.lock();
-            list.merge(core::mem::take(&mut *lane.list.lock()));
-            self.publish(index, &list);
+    /// Makes lanes until there are so many. Allocates.
+    fn grow_to(&self, lanes: usize) {
+        self.used
+            .grow_to(lanes.div_ceil(64), |_| Bits(AtomicU64::new(0)));
+        self.lanes.grow_to(lanes, |_| Lane {
+            list: Lock::new(None),
+            oldest: AtomicU64::new(EMPTY),
+            len: AtomicUsize::new(0),
+        });
+    }
+
+    /// Opens so many lanes and closes the others, whose threads go to the open ones. One thread at a time may call it.
+    fn resize(&self, lanes: usize) {
+        for lane in self.lanes.iter().take(lanes) {
+            lane.list.lock().get_or_insert_default();
+        }
+        // Relaxed: the locks of the lanes order it (invariant 2).
+        self.in_use.store(lanes, Ordering::Relaxed);
+        for index in lanes..self.lanes.len() {
+            if let Some(left) = self.lanes.get(index).list.lock().take() {
+                self.publish(index, &Fifo::new());
+                let heir = index % lanes;
+                let mut list = self.lanes.get(heir).list.lock();
+                let list = list.get_or_insert_default();
+                list.merge(left);
+                self.publish(heir, list);
+            }
         }
     }
 }
@@ -301,77 +266,74 @@ impl RelaxedFifo {
     /// assert_eq!(policy.len(None), 0);
     /// ```
     pub fn new() -> RelaxedFifo {
-        RelaxedFifo {
-            lanes: Readers::new(Classes::new(1)),
+        let policy = RelaxedFifo {
+            fresh: Lanes::new(),
+            preempted: Lanes::new(),
             aging: Aging::new(),
+            resizing: Lock::new(()),
             dice: Seats::new(),
             shared_dice: AtomicU64::new(0),
+        };
+        policy.resize(1);
+        policy
+    }
+
+    fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
+        if !self.preempted.is_empty() {
+            if self.fresh.is_empty() {
+                self.aging.reset();
+            } else if self.aging.is_due(clock::now())
+                && let Some(green) = self.preempted.pop(dice)
+            {
+                return Some(green);
+            }
         }
-    }
-}
-
-impl Default for RelaxedFifo {
-    fn default() -> RelaxedFifo {
-        RelaxedFifo::new()
-    }
-}
-
-impl core::fmt::Debug for RelaxedFifo {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("RelaxedFifo").finish_non_exhaustive()
+        let fresh = self.fresh.pop(dice);
+        fresh.or_else(|| self.preempted.pop(dice))
     }
 }
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let dice = seat.map(|seat| self.dice.of(seat));
-        let green = thread.into_green();
-        self.lanes.read(seat, |lanes| match dice {
-            Some(dice) => lanes.of(how).push(green, || dice.roll()),
-            None => lanes.of(how).push(green, || {
-                let n = self.shared_dice.fetch_add(STEP, Ordering::Relaxed);
-                mix(n.wrapping_add(STEP))
-            }),
-        });
+        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat));
+        let lanes = match how {
+            Readied::Preempted => &self.preempted,
+            _ => &self.fresh,
+        };
+        lanes.push(thread.into_green(), dice);
         // A processor whose thread gives way takes one in exchange: others have no more than
         // before.
         ForOthers::when(!(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted)))
     }
 
     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
-        let dice = self.dice.of(seat);
-        let green = self
-            .lanes
-            .read(Some(seat), |lanes| lanes.pop(&self.aging, || dice.roll()))?;
-        Some(Ready::new(green).into())
+        Some(Ready::new(self.pop(self.dice.of(seat))?).into())
     }
 
     fn resize(&self, processors: usize) {
-        super::check(processors);
-        let dice = |index| Dice(Cell::new(mix(index as u64)));
-        self.dice.grow_to(processors, dice);
-        let count = if processors == 1 {
+        let lanes = if processors == 1 {
             1
         } else {
             LANES * processors
         };
-        // Allocated before the change and freed after it (`readers`).
-        let mut lanes = Classes::new(count);
-        self.lanes.write(processors, |current| {
-            core::mem::swap(current, &mut lanes);
-            current.take_over(&lanes);
-        });
+        self.dice
+            .grow_to(processors, |index| AtomicU64::new(mix(index as u64)));
+        let classes = [&self.fresh, &self.preempted];
+        classes.iter().for_each(|class| class.grow_to(lanes));
+        let _off = current::preemption_off();
+        let _resizing = self.resizing.lock();
+        classes.iter().for_each(|class| class.resize(lanes));
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
         match processor {
-            None => self.lanes.read(None, Classes::len),
+            None => self.fresh.len() + self.preempted.len(),
             Some(_) => 0,
         }
     }
 
     fn work_for_others(&self) -> ForOthers {
-        ForOthers::when(self.lanes.read(None, |lanes| !lanes.is_empty()))
+        ForOthers::when(!self.fresh.is_empty() || !self.preempted.is_empty())
     }
 }
 
@@ -384,8 +346,8 @@ mod tests {
         let policy = RelaxedFifo::new();
         policy.resize(processors);
         for index in 0..processors {
-            let dice = policy.dice.find(index).unwrap();
-            dice.0.set(mix(seed + index as u64));
+            let dice = policy.dice.get(index);
+            dice.store(mix(seed + index as u64), Ordering::Relaxed);
         }
         policy
     }

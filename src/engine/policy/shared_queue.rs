@@ -1,15 +1,74 @@
-//! A queue that processors share: first in, first out, with preempted threads behind all others
-//! ([`aging`](super::aging)).
+//! A queue that processors share, first in, first out, with preempted threads behind all others but not for ever; and
+//! [`GlobalQueue`], the policy that has nothing else. Go's scheduler was like this before it had a queue for each processor;
+//! the talk in the seeds shows that it does not scale.
+//!
+//! # Aging
+//!
+//! A *fresh* thread is new, was woken, or gave way by itself: it may need the processor for a moment only, and another
+//! thread may be waiting for its result. A *preempted* thread computes. Where both wait, the fresh one goes first;
+//! otherwise it would wait for as many time slices as there are threads that compute.
+//!
+//! When the preempted threads have been passed over for [`AGING`], one of them goes first. So beside any number of fresh
+//! threads the n-th preempted one is taken from its queue after n × `AGING` and 2n looks at the queue, at the latest.
+//!
+//! One word ([`Aging`]) says since when the preempted threads have been passed over, on the monotonic clock.
+//!
+//! | word | `is_due` at `now` | new word |
+//! |---|---|---|
+//! | `NOT_YET` | no | `now` |
+//! | less than `AGING` before `now` | no | the same |
+//! | longer ago | yes, to one of the callers that ask at once | `NOT_YET` |
+//!
+//! The time counts from the next fresh thread that is taken, not from the preempted thread's turn. That turn may have
+//! taken a whole time slice, after which the next one would be due at once, and no fresh thread would ever run.
+//!
+//! Memory orderings: all Relaxed. Threads are taken under the queue's lock. The word of the aging publishes nothing, and
+//! the lengths are hints to callers without the lock, unless these have ordered themselves after the pushes (as the fences
+//! of the idle handshake do).
 
-use super::Readied;
-use super::aging::{Aging, is_preempted};
-use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::mem;
+
+use super::tuning::AGING;
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
+use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::engine::sched::Green;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 
-/// Two lists under a lock, and their lengths beside it for callers that only look.
+/// Measures since when the preempted threads have been passed over.
+pub(super) struct Aging(AtomicU64);
+
+const NOT_YET: u64 = u64::MAX;
+
+impl Aging {
+    pub(super) const fn new() -> Aging {
+        Aging(AtomicU64::new(NOT_YET))
+    }
+
+    /// Returns whether it is a preempted thread's turn, now that both fresh and preempted threads wait.
+    #[inline]
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        let since = self.0.load(Relaxed);
+        let new = match since {
+            NOT_YET => now,
+            since if now.saturating_sub(since) < AGING => return false,
+            _ => NOT_YET,
+        };
+        let changed = self.0.compare_exchange(since, new, Relaxed, Relaxed);
+        changed.is_ok() && new == NOT_YET
+    }
+
+    /// Notes that no fresh thread waits, so that no preempted one is passed over.
+    #[inline]
+    pub(super) fn reset(&self) {
+        if self.0.load(Relaxed) != NOT_YET {
+            self.0.store(NOT_YET, Relaxed);
+        }
+    }
+}
+
+/// Two lists under a lock, and their lengths beside the lock for callers that only look.
 pub(crate) struct SharedQueue {
     lists: Lock<Lists>,
     fresh: AtomicUsize,
@@ -17,53 +76,80 @@ pub(crate) struct SharedQueue {
     aging: Aging,
 }
 
-#[derive(Default)]
 struct Lists {
     fresh: Fifo,
     preempted: Fifo,
+    /// Whether the queue is the one of a processor that has left (`seat`).
+    is_closed: bool,
+}
+
+impl Lists {
+    const fn new() -> Lists {
+        Lists {
+            fresh: Fifo::new(),
+            preempted: Fifo::new(),
+            is_closed: false,
+        }
+    }
 }
 
 impl SharedQueue {
     pub(crate) const fn new() -> SharedQueue {
         SharedQueue {
-            lists: Lock::new(Lists {
-                fresh: Fifo::new(),
-                preempted: Fifo::new(),
-            }),
+            lists: Lock::new(Lists::new()),
             fresh: AtomicUsize::new(0),
             preempted: AtomicUsize::new(0),
             aging: Aging::new(),
         }
     }
 
-    pub(crate) fn push(&self, green: &'static Green, how: Readied) {
+    /// Changes the lists, and publishes their lengths.
+    #[inline]
+    fn change<T>(&self, change: impl FnOnce(&mut Lists) -> T) -> T {
         let mut lists = self.lists.lock();
-        match is_preempted(how) {
-            true => lists.preempted.push(green),
-            false => lists.fresh.push(green),
-        }
-        self.publish(&lists);
+        let result = change(&mut lists);
+        self.fresh.store(lists.fresh.len(), Relaxed);
+        self.preempted.store(lists.preempted.len(), Relaxed);
+        result
+    }
+
+    /// Adds a thread. False: the queue is closed, and the thread is still the caller's.
+    #[must_use = "a thread that was not queued would never run"]
+    pub(crate) fn push(&self, green: &'static Green, how: Readied) -> bool {
+        self.change(|lists| {
+            match how {
+                _ if lists.is_closed => return false,
+                Readied::Preempted => lists.preempted.push(green),
+                _ => lists.fresh.push(green),
+            }
+            true
+        })
     }
 
     /// Adds fresh threads behind those in the queue.
     pub(crate) fn append(&self, batch: Fifo) {
-        let mut lists = self.lists.lock();
-        lists.fresh.append(batch);
-        self.publish(&lists);
+        self.change(|lists| lists.fresh.append(batch));
     }
 
-    /// Moves all threads of `other` behind those in this queue.
-    pub(crate) fn append_all_of(&self, other: &SharedQueue) {
-        let theirs = {
-            let mut lists = other.lists.lock();
-            let theirs = core::mem::take(&mut *lists);
-            other.publish(&lists);
-            theirs
-        };
-        let mut lists = self.lists.lock();
-        lists.fresh.append(theirs.fresh);
-        lists.preempted.append(theirs.preempted);
-        self.publish(&lists);
+    pub(crate) fn open(&self) {
+        self.change(|lists| lists.is_closed = false);
+    }
+
+    /// Closes the queue, and moves all threads of it behind those in `heir`.
+    pub(crate) fn close(&self, heir: &SharedQueue) {
+        let mut left = self.change(|lists| {
+            mem::replace(
+                lists,
+                Lists {
+                    is_closed: true,
+                    ..Lists::new()
+                },
+            )
+        });
+        heir.change(|lists| {
+            lists.fresh.append(mem::take(&mut left.fresh));
+            lists.preempted.append(mem::take(&mut left.preempted));
+        });
     }
 
     /// Takes the thread whose turn it is.
@@ -80,8 +166,8 @@ impl SharedQueue {
         }
     }
 
-    /// Takes the thread whose turn it is. If it is fresh, takes more fresh ones with it: `share`
-    /// says how many, given how many there are.
+    /// Takes the thread whose turn it is. If it is fresh, takes more fresh ones with it: `share` says how many, given how
+    /// many there are.
     pub(crate) fn take_with_others(
         &self,
         share: impl FnOnce(usize) -> usize,
@@ -89,36 +175,25 @@ impl SharedQueue {
         if self.is_empty() {
             return None;
         }
-        let mut lists = self.lists.lock();
-        if lists.preempted.len() != 0 {
-            if lists.fresh.len() == 0 {
-                self.aging.reset();
-            }
-            if lists.fresh.len() == 0 || self.aging.is_due(clock::now()) {
-                let first = lists.preempted.pop()?;
-                self.publish(&lists);
-                return Some((first, Fifo::new()));
-            }
-        }
-        let first = lists.fresh.pop()?;
-        let mut batch = Fifo::new();
-        for _ in 0..share(lists.fresh.len()) {
-            match lists.fresh.pop() {
-                Some(green) => batch.push(green),
-                None => break,
-            }
-        }
-        self.publish(&lists);
-        Some((first, batch))
+        self.change(
+            |Lists {
+                 fresh, preempted, ..
+             }| {
+                if preempted.len() != 0 {
+                    if fresh.len() == 0 {
+                        self.aging.reset();
+                    }
+                    if fresh.len() == 0 || self.aging.is_due(clock::now()) {
+                        return Some((preempted.pop()?, Fifo::new()));
+                    }
+                }
+                let first = fresh.pop()?;
+                Some((first, fresh.take_first(share(fresh.len()))))
+            },
+        )
     }
 
-    fn publish(&self, lists: &Lists) {
-        self.fresh.store(lists.fresh.len(), Relaxed);
-        self.preempted.store(lists.preempted.len(), Relaxed);
-    }
-
-    /// Returns whether no thread waits. The answer is a hint, unless the caller has ordered itself
-    /// after the pushes (as the fences of the idle handshake do).
+    /// Returns whether no thread waits.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -142,10 +217,64 @@ impl core::fmt::Debug for SharedQueue {
     }
 }
 
+/// Keeps all ready threads in one first-in-first-out queue, which all processors share under a
+/// lock.
+///
+/// Preempted threads stand behind all others, but while others keep coming one preempted thread
+/// goes first every 10 ms. Apart from that the queue is perfectly fair.
+///
+/// It becomes slower with each processor, because every switch takes the one lock. It is here for
+/// comparison.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::{policy::GlobalQueue, runtime::Runtime};
+///
+/// let runtime = Runtime::builder().policy(GlobalQueue::new()).build()?;
+/// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct GlobalQueue(SharedQueue);
+
+impl GlobalQueue {
+    /// Creates a policy with an empty queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{GlobalQueue, Policy};
+    ///
+    /// let policy = GlobalQueue::new();
+    /// assert_eq!(policy.len(None), 0);
+    /// ```
+    pub const fn new() -> GlobalQueue {
+        GlobalQueue(SharedQueue::new())
+    }
+}
+
+impl Policy for GlobalQueue {
+    fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
+        let _is_open = self.0.push(thread.into_green(), how);
+        ForOthers::Work
+    }
+
+    fn next(&self, _: &Seat, _: Others) -> Option<Next> {
+        Some(Ready::new(self.0.take()?).into())
+    }
+
+    fn len(&self, processor: Option<usize>) -> usize {
+        match processor {
+            None => self.0.len(),
+            Some(_) => 0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::policy::Ready;
     use crate::engine::policy::stand_ins::stand_ins;
     use crate::engine::policy::tuning::AGING;
 
@@ -161,7 +290,7 @@ mod tests {
                 true => Readied::Woken,
                 false => Readied::Preempted,
             };
-            queue.push(green, how);
+            assert!(queue.push(green, how));
         }
         (!queue.is_empty()).then_some(queue)
     }
@@ -170,8 +299,8 @@ mod tests {
     fn who_was_preempted_stands_behind() {
         let Some(queue) = queue(3, 2) else { return };
         let [late, last] = [queue.take().unwrap(), queue.take().unwrap()];
-        queue.push(last, Readied::Preempted);
-        queue.push(late, Readied::Arrived);
+        assert!(queue.push(last, Readied::Preempted));
+        assert!(queue.push(late, Readied::Arrived));
         let order: Vec<_> = core::iter::from_fn(|| queue.take()).map(index).collect();
         assert_eq!(order, [2, 0, 3, 4, 1]);
     }
@@ -202,7 +331,7 @@ mod tests {
         let take = || {
             let green = queue.take().unwrap();
             if index(green) < 2 {
-                queue.push(green, Readied::Woken);
+                assert!(queue.push(green, Readied::Woken));
             }
             index(green)
         };
@@ -225,5 +354,21 @@ mod tests {
         }
         assert_eq!(turns, [2, 3, 4, 5]);
         assert_eq!(core::iter::from_fn(|| queue.take()).count(), 2);
+    }
+
+    #[test]
+    fn one_turn_each_time() {
+        let aging = Aging::new();
+        let looks = (0..10 * AGING).step_by(AGING as usize / 10);
+        let turns: Vec<_> = looks.filter(|&now| aging.is_due(now)).collect();
+        let each = AGING + AGING / 10;
+        let expected: Vec<_> = (0..9).map(|turn| AGING + turn * each).collect();
+        assert_eq!(turns, expected);
+        // Where a turn takes as long as aging, fresh threads have every other look.
+        let looks = (20 * AGING..30 * AGING).step_by(AGING as usize);
+        assert_eq!(looks.filter(|&now| aging.is_due(now)).count(), 5);
+        aging.reset();
+        assert!(!aging.is_due(40 * AGING), "nobody was passed over");
+        assert!(aging.is_due(50 * AGING));
     }
 }

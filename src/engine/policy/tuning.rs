@@ -5,7 +5,7 @@
 // ---- work stealing ----
 
 /// Picks of a processor after which the global queue and the overflow come first. After as many uses in a row the
-/// next slot gives way to those that yield, one of as many turns of the global queue evens out the queues of two
+/// next slot gives way to those that yield, one of as many turns of the overflow evens out the queues of two
 /// processors, and one of as many fills of the next slot is timed. A prime, Go's and tokio's: it does not fall
 /// into step with a program's period. `src/engine/policy/work_stealing/tests/turns.rs` fails where one of these has no turn.
 pub(super) const GLOBAL_INTERVAL: u32 = 61;
@@ -31,7 +31,7 @@ pub(super) const MANY: usize = 64;
 // ---- all policies ----
 
 /// A preempted thread goes first when it has been passed over for so long, the default time slice: one beside
-/// fresh threads without end would never run (`aging`, `shared_queue`, tests).
+/// fresh threads without end would never run (`shared_queue`, tests).
 pub(super) const AGING: u64 = 10_000_000;
 
 // ---- the others ----

@@ -11,9 +11,9 @@
 //!   most [`NEXT_IN_A_ROW`] times in a row while others wait in the queue, or
 //!   [`GLOBAL_INTERVAL`] times while others wait in the round only, and its thread goes on in the time
 //!   slice in which it became ready. Where threads wait for long in it, since the running one computes on,
-//!   others take them (`next_slot`).
+//!   others take them (`local`).
 //! - *Local queue.* Its size is fixed (`local_queue`). When it is full, half of it moves to the
-//!   processor's overflow (`overflow`), which has no bound; thieves and the processor itself take it from
+//!   processor's overflow (`local`), which has no bound; thieves and the processor itself take it from
 //!   there. So processors that make many threads share no lock. Every [`GLOBAL_INTERVAL`]th pick is the
 //!   overflow's, since threads that wake each other may keep the queue from running empty.
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own. It
@@ -26,15 +26,14 @@
 //!   ones go to the global queue. Now and then processors exchange threads of their rounds
 //!   (`local`): so none has more turns for long because fewer others yield where it is. Without
 //!   stealing they exchange none.
-//! - *Preempted* threads wait in the global queue, behind fresh ones (`aging`). A processor that
+//! - *Preempted* threads wait in the global queue, behind fresh ones (`shared_queue`). A processor that
 //!   has just given a thread a whole time slice looks there first if a fresh one waits: so a thread
 //!   from outside waits for one slice, not for the slices of all threads in a local queue. (If it
 //!   is the turn of a preempted thread, it waits for that thread's slice too.)
-//! - *Stealing.* A thief takes half of a victim's queue, or, when that is empty, half a queue of
-//!   its overflow. It takes the next slot only on the last pass, for its owner is about to run that
-//!   thread; a slow one at once.
+//! - *Stealing.* A thief takes half of a victim's queue, or, when that is empty, half a queue of its overflow. It
+//!   takes the next slot only on the last pass, for its owner is about to run that thread; a slow one at once.
 //!
-//! Each idea can be switched off (`options`), to see what it is worth.
+//! Each idea can be switched off ([`Options`]), to see what it is worth.
 //!
 //! Rejected: crossbeam's `Injector` as the global queue, which allocates; crossbeam's deque as the
 //! local queue, which allocates beyond 64 threads, and whose thieves must let memory be reclaimed
@@ -44,27 +43,45 @@
 //! the next slot is filled, which costs a ping-pong pair 13 µs a message.
 
 mod local;
-mod next_slot;
-mod options;
-mod overflow;
 #[cfg(test)]
 mod tests;
 
+use core::fmt;
+
 use self::local::Local;
-use self::next_slot::Filled;
-use self::options::Options;
 use super::local_queue::HALF;
-use super::seats::{Held, Seats};
+use super::seat::{Held, Seats};
 use super::shared_queue::SharedQueue;
 use super::tuning::{GLOBAL_INTERVAL, NEXT_IN_A_ROW, ROUND_TURNS};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
-use crate::engine::sched::current;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sys::{clock, perturb};
 
 /// The interval, in turns of the round, at which a processor looks at the next slot of its neighbour:
 /// a multiple of [`ROUND_TURNS`].
 const HELP_INTERVAL: u32 = 4 * ROUND_TURNS;
+/// The interval, in picks, at which a processor evens out the queue with that of another one.
+const EVENING_OUT: u32 = GLOBAL_INTERVAL * GLOBAL_INTERVAL;
+
+/// The ideas that are switched on.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    stealing: bool,
+    next_slot: bool,
+    last_in_first_out: bool,
+    global_interval: u32,
+}
+
+impl Options {
+    const fn new() -> Options {
+        Options {
+            stealing: true,
+            next_slot: true,
+            last_in_first_out: false,
+            global_interval: GLOBAL_INTERVAL,
+        }
+    }
+}
 
 /// Gives each processor a queue; a processor whose queue is empty takes half of another one.
 ///
@@ -89,14 +106,8 @@ pub struct WorkStealing {
     locals: Seats<Local>,
 }
 
-impl Default for WorkStealing {
-    fn default() -> WorkStealing {
-        WorkStealing::new()
-    }
-}
-
-impl core::fmt::Debug for WorkStealing {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for WorkStealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WorkStealing").field(&self.options).finish()
     }
 }
@@ -129,24 +140,87 @@ impl WorkStealing {
         }
     }
 
-    /// Does [`Policy::ready`] for a seat that has not come before.
-    #[cold]
-    #[inline(never)]
-    fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> ForOthers {
-        self.locals.of(seat);
-        self.ready(thread, how, Some(seat))
+    /// Sets whether processors without work take threads from others. Default: yes.
+    ///
+    /// Without stealing they get only threads from the global queue: those spawned from outside,
+    /// preempted ones, and the overflow of other processors. All others stay on their processor, those
+    /// that yield too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().stealing(false)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub const fn stealing(mut self, on: bool) -> WorkStealing {
+        self.options.stealing = on;
+        self
     }
 
-    /// Does [`Policy::next`] for a seat that has not come before.
-    #[cold]
-    #[inline(never)]
-    fn next_at_first(&self, seat: &Seat, others: Others) -> Option<Next> {
-        self.locals.of(seat);
-        self.next(seat, others)
+    /// Sets whether a thread that the running one has just spawned or woken runs next. Default:
+    /// yes.
+    ///
+    /// Without the slot the thread goes to the end of the queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().next_slot(false)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub const fn next_slot(mut self, on: bool) -> WorkStealing {
+        self.options.next_slot = on;
+        self
     }
 
-    fn take_global(&self, local: Held<'_, Local>) -> Option<Ready> {
-        let processors = self.locals.len();
+    /// Sets whether the local queues are last in, first out. Default: no.
+    ///
+    /// Such queues run threads whose data is more likely to be in the caches. But as long as other
+    /// threads ready each other, those at the bottom wait until a thief takes them. The older half
+    /// of the threads is where thieves find it, and runs first in, first out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().last_in_first_out(true)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub const fn last_in_first_out(mut self, on: bool) -> WorkStealing {
+        self.options.last_in_first_out = on;
+        self
+    }
+
+    /// Sets how often the global queue comes first: at every `picks`th pick of a processor.
+    /// Default: 61. Beside threads that only yield, fresh threads of the global queue do not wait
+    /// for so long.
+    ///
+    /// With 0 it never comes first, and the threads in it wait until a processor has nothing else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().global_interval(16)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub const fn global_interval(mut self, picks: u32) -> WorkStealing {
+        self.options.global_interval = picks;
+        self
+    }
+
+    fn take_global(&self, local: &Held<'_, Local>) -> Option<Ready> {
+        let processors = self.locals.in_use();
         // There may be none, though the queue is empty: see `LocalQueue::space`.
         let most = local.queue.space().min(HALF);
         let (first, mut batch) = self
@@ -158,7 +232,7 @@ impl WorkStealing {
     }
 
     #[inline]
-    fn push(&self, local: Held<'_, Local>, thread: Ready) {
+    fn push(&self, local: &Held<'_, Local>, thread: Ready) {
         match self.options.last_in_first_out {
             true => local.stack(thread),
             false => local
@@ -170,7 +244,7 @@ impl WorkStealing {
     /// Moves half of the full queue, and `last` behind it, to where there is no bound.
     #[cold]
     #[inline(never)]
-    fn overflow(&self, local: Held<'_, Local>, last: Ready) {
+    fn overflow(&self, local: &Held<'_, Local>, last: Ready) {
         let mut chain = Fifo::new();
         local.queue.take_half(|green| chain.push(green));
         chain.push(last.into_green());
@@ -186,28 +260,27 @@ impl WorkStealing {
     /// thief comes for the thread.
     #[cold]
     #[inline(never)]
-    fn mix(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
+    fn mix(&self, local: &Held<'_, Local>, thread: Ready) -> ForOthers {
         let asking = local.exchange_requests(&self.locals);
         let asking = asking.and_then(|asking| self.locals.find(asking));
-        let mut thread = thread.into_green();
+        let green = thread.into_green();
         if let Some(asking) = asking
             && self.options.stealing
             && asking.len() <= local.len()
         {
             perturb::point("work_stealing: handing over");
-            match asking.overflow.give(thread) {
-                Ok(()) => return ForOthers::Work,
-                Err(refused) => thread = refused,
+            if asking.overflow.give(green) {
+                return ForOthers::Work;
             }
         }
-        local.with_round(|round| round.push(thread));
+        local.with_round(|round| round.push(green));
         ForOthers::Nothing
     }
 
     /// Takes the thread out of the neighbour's next slot now and then, if it would wait there for long.
     #[cold]
     #[inline(never)]
-    fn help(&self, local: Held<'_, Local>) -> Option<Ready> {
+    fn help(&self, local: &Held<'_, Local>) -> Option<Ready> {
         let turns = local.round_turns.get();
         if !self.options.stealing || !turns.is_multiple_of(HELP_INTERVAL) {
             return None;
@@ -215,24 +288,27 @@ impl WorkStealing {
         local.neighbour(&self.locals)?.next.relieve()
     }
 
-    /// Takes threads from another processor now and then, if more wait there than here.
+    /// Takes the first thread of the overflow; or now and then threads of another processor, if more wait there than here.
     #[cold]
     #[inline(never)]
-    fn even_out(&self, local: Held<'_, Local>) -> Option<Ready> {
-        if !self.options.stealing || !local.evens_out_now() {
-            return None;
+    fn take_beyond_the_queue(&self, local: &Held<'_, Local>, picks: u32) -> Option<Ready> {
+        if self.options.stealing && picks.is_multiple_of(EVENING_OUT) {
+            perturb::point("work_stealing: evening out");
+            let partner = local.next_partner(&self.locals);
+            if let Some(thread) = partner.and_then(|partner| local.even_out(partner)) {
+                return Some(thread);
+            }
         }
-        perturb::point("work_stealing: evening out");
-        local.even_out(local.next_partner(&self.locals)?)
+        local.take_from_overflow()
     }
 
     /// Chooses the thread that runs next.
     #[inline(always)]
-    fn choose(&self, local: Held<'_, Local>, others: Others) -> Option<Next> {
+    fn choose(&self, local: &Held<'_, Local>, others: Others) -> Option<Next> {
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
         if picks.is_multiple_of(GLOBAL_INTERVAL)
-            && let Some(thread) = local.take_from_backlog()
+            && let Some(thread) = self.take_beyond_the_queue(local, picks)
         {
             return Some(thread.into());
         }
@@ -249,9 +325,8 @@ impl WorkStealing {
                 true => self.global.take_if_fresh(),
                 false => self.global.take(),
             };
-            let turn = global.map(Ready::new);
-            if let Some(thread) = turn.or_else(|| self.even_out(local)) {
-                return Some(thread.into());
+            if let Some(green) = global {
+                return Some(Ready::new(green).into());
             }
         }
         if !local.next.is_empty() {
@@ -293,7 +368,7 @@ impl WorkStealing {
     }
 
     /// Takes threads from the victims, and returns one.
-    fn steal_for(&self, mine: Held<'_, Local>, victims: Victims<'_>) -> Option<Ready> {
+    fn steal_for(&self, mine: &Held<'_, Local>, victims: Victims<'_>) -> Option<Ready> {
         let last = victims.is_last_pass();
         if let Some(thread) = mine.pop() {
             return Some(thread);
@@ -317,16 +392,13 @@ impl WorkStealing {
     }
 
     #[inline]
-    fn ready_next(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
-        let for_others = ForOthers::when(self.options.stealing);
-        match local.next.fill(thread, clock::now) {
-            Filled::Quick => ForOthers::Nothing,
-            Filled::Slow => for_others,
-            Filled::Displaced(displaced) => {
-                self.push(local, displaced);
-                for_others
-            }
+    fn ready_next(&self, local: &Held<'_, Local>, thread: Ready) -> ForOthers {
+        let displaced = local.next.fill(thread, clock::now);
+        let is_work = displaced.is_some() || local.next.is_slow();
+        if let Some(displaced) = displaced {
+            self.push(local, displaced);
         }
+        ForOthers::when(is_work && self.options.stealing)
     }
 }
 
@@ -336,12 +408,15 @@ impl Policy for WorkStealing {
         let local = match seat {
             None => None,
             Some(seat) => match self.locals.hold_known(seat) {
-                None => return self.ready_at_first(thread, how, seat),
+                None => {
+                    self.locals.of(seat); // it comes for the first time
+                    return self.ready(thread, how, Some(seat));
+                }
                 known => known,
             },
         };
         match (local, how) {
-            (Some(local), Readied::Yielded) if local.mixes_now() => self.mix(local, thread),
+            (Some(local), Readied::Yielded) if local.mixes_now() => self.mix(&local, thread),
             (Some(local), Readied::Yielded | Readied::Arrived) => {
                 local.preempted_in_a_row.set(0);
                 local.with_round(|round| round.push(thread.into_green()));
@@ -354,17 +429,17 @@ impl Policy for WorkStealing {
                 ForOthers::Nothing
             }
             (Some(local), Readied::Spawned | Readied::Woken) if self.options.next_slot => {
-                self.ready_next(local, thread)
+                self.ready_next(&local, thread)
             }
             (Some(local), Readied::Spawned | Readied::Woken) => {
-                self.push(local, thread);
+                self.push(&local, thread);
                 ForOthers::when(self.options.stealing)
             }
             (local, _) => {
                 if let Some(local) = local {
                     local.was_preempted.set(true);
                 }
-                self.global.push(thread.into_green(), how);
+                let _is_open = self.global.push(thread.into_green(), how);
                 ForOthers::Work
             }
         }
@@ -373,9 +448,10 @@ impl Policy for WorkStealing {
     #[inline]
     fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
         let Some(local) = self.locals.hold_known(seat) else {
-            return self.next_at_first(seat, others);
+            self.locals.of(seat); // it comes for the first time
+            return self.next(seat, others);
         };
-        let next = self.choose(local, others)?;
+        let next = self.choose(&local, others)?;
         local.next.set_running(next.thread.green());
         Some(next)
     }
@@ -385,30 +461,20 @@ impl Policy for WorkStealing {
             return None;
         }
         let mine = self.locals.hold(seat);
-        let thread = self.steal_for(mine, victims)?;
+        let thread = self.steal_for(&mine, victims)?;
         mine.next.set_running(thread.green());
         Some(thread)
     }
 
     fn leave(&self, seat: &Seat) {
-        let all = self.locals.hold(seat).leave();
-        if all.len() != 0 {
-            self.global.append(all);
-        }
+        self.global.append(self.locals.hold(seat).leave());
     }
 
     fn resize(&self, processors: usize) {
-        super::check(processors);
-        self.locals.grow_to(processors, Local::new);
-        let _off = current::preemption_off();
-        for unused in self.locals.iter().skip(processors) {
-            // A processor may have asked for a thread, lain down, and gone out of use before it got one:
-            // no thief looks there any more.
-            let handed_over = unused.overflow.close();
-            if handed_over.len() != 0 {
-                self.global.append(handed_over);
-            }
-        }
+        // A processor may have asked for a thread, lain down, and gone out of use before it got one: no thief looks there
+        // any more.
+        let close = |unused: &Local, _: &Local| self.global.append(unused.overflow.close());
+        self.locals.resize(processors, Local::new, |_| (), close);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

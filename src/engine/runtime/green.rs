@@ -17,7 +17,7 @@ use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, setxid,
     thread_stack,
 };
-use crate::engine::sys::{names, sanitizer, signal, syscalls};
+use crate::engine::sys::{libraries, sanitizer, signal, syscalls};
 use crate::engine::{driver, stack, tls};
 
 /// Starts a cluster.
@@ -66,7 +66,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
             "{name} is in the program, and knows kernel threads alone"
         ));
     }
-    if !names::lead_here() {
+    if !libraries::libcs_names_lead_here() {
         return Err(
             "calls of libc go past the crate: the library that it is in was loaded after libc"
                 .into(),

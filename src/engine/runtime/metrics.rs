@@ -174,14 +174,6 @@ pub struct BlockedPlace {
     pub time: Duration,
 }
 
-/// The figures of a runtime, as the socket tells them.
-#[derive(Default)]
-pub(crate) struct Figures {
-    pub(crate) numbers: Vec<(&'static str, u64)>,
-    /// System calls that have blocked kernel threads, and how often.
-    pub(crate) blocked_calls: Vec<(String, u64)>,
-}
-
 /// A row of [`FIGURES`]: a figure's name, what it means, and where it is.
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
@@ -242,23 +234,6 @@ pub(crate) const FIGURES: &[Figure] = &[
 ];
 
 impl Metrics {
-    /// The figures as reports tell them. The list of processors stands for their number.
-    pub(crate) fn figures(self) -> Figures {
-        let number = |figure: &Figure| match figure.value {
-            Value::Counter(of) | Value::Gauge(of) => Some((figure.name, of(&self))),
-            Value::Times(_) => None,
-        };
-        let numbers = FIGURES.iter().filter_map(number);
-        Figures {
-            numbers: numbers.filter(|(name, _)| *name != "processors").collect(),
-            blocked_calls: self
-                .blocked_calls
-                .into_iter()
-                .map(|call| (call.name, call.count))
-                .collect(),
-        }
-    }
-
     pub(super) fn of_kernel_threads(backend: &KernelBackend) -> Metrics {
         let live = backend.live.load(Ordering::Relaxed);
         Metrics {

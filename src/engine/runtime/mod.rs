@@ -15,17 +15,17 @@
 //! | `unobserved` | the stand-in for `observe::start` |
 
 mod choice;
-#[cfg_attr(not(green), path = "../elsewhere/runtime_green.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/runtime_green.rs")]
 mod green;
 pub(crate) mod handle;
 mod histogram;
 mod kernel;
-#[cfg_attr(not(green), path = "../elsewhere/life.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/life.rs")]
 mod life;
 mod metrics;
 pub(crate) mod options;
 pub(crate) mod packet;
-#[cfg_attr(not(green), path = "../elsewhere/pthread.rs")]
+#[cfg_attr(not(green), path = "../../elsewhere/pthread.rs")]
 mod pthread;
 pub(crate) mod runtimes;
 pub(crate) mod scope;
@@ -43,7 +43,7 @@ pub(crate) use self::histogram::{BUCKETS, bucket};
 pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
-pub(crate) use self::metrics::{FIGURES, Figure, Figures, Value};
+pub(crate) use self::metrics::{FIGURES, Figure, Value};
 pub(crate) use self::options::{Knobs, check_stack_size};
 pub(crate) use self::spawn::Wishes;
 use crate::engine::atomic::Ordering;

@@ -5,18 +5,31 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Backend;
 
-static ALL: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 
-/// Notes a runtime that has started.
-pub(super) fn add(backend: Backend) {
-    ALL.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(backend);
+/// A runtime that has started.
+#[derive(Clone, Copy)]
+pub(crate) struct Running {
+    pub(crate) number: usize,
+    pub(crate) backend: Backend,
+    /// The name of its policy, of which kernel threads need none.
+    pub(crate) policy: &'static str,
 }
 
-/// The runtimes that have not been shut down, with their numbers.
-pub(crate) fn all() -> Vec<(usize, Backend)> {
+/// Notes a runtime that has started.
+pub(super) fn add(backend: Backend, policy: &'static str) {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = all.len();
+    all.push(Running {
+        number,
+        backend,
+        policy,
+    });
+}
+
+/// The runtimes that have not been shut down.
+pub(crate) fn all() -> Vec<Running> {
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = all.iter().copied().enumerate();
-    all.filter(|(_, backend)| !backend.is_closed()).collect()
+    let open = all.iter().filter(|running| !running.backend.is_closed());
+    open.copied().collect()
 }

@@ -12,7 +12,7 @@ use crate::engine::runtime::handle;
 use crate::engine::sched::{Ideas, fork, resize};
 use crate::engine::stack;
 #[cfg(green)]
-use crate::engine::sys::names;
+use crate::engine::sys::libraries;
 #[cfg(feature = "observe")]
 use crate::observe::start as observers;
 
@@ -63,7 +63,7 @@ impl Knobs {
             },
         };
         #[cfg(green)]
-        names::stay_loaded();
+        libraries::stay_loaded();
         let mode = self.possible_mode(plan.stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
         handle::prepare_fork();
@@ -81,8 +81,8 @@ impl Knobs {
                 green::start(plan, policy, is_users)?
             }
         };
-        runtimes::add(backend);
-        observers.watch(backend, policy_name)?;
+        runtimes::add(backend, policy_name);
+        observers.watch(backend)?;
         Ok(backend)
     }
 

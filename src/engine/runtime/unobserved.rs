@@ -43,7 +43,7 @@ impl Plan {
         Ok(())
     }
 
-    pub(super) fn watch(self, _: Backend, _: &'static str) -> io::Result<()> {
+    pub(super) fn watch(self, _: Backend) -> io::Result<()> {
         Ok(())
     }
 }

@@ -22,8 +22,8 @@ use crate::engine::atomic::{
     fence,
 };
 use crate::engine::sched::{Green, Identity};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::observer::Doing;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::word;
 
 /// Numbers of system calls are below this, on all kernels so far.
@@ -174,12 +174,10 @@ impl Place {
     }
 
     /// The number of the call.
-    #[cfg(feature = "tracing")]
     pub(crate) fn call(&self) -> u64 {
         self.key.load(Relaxed) - 1
     }
 
-    #[cfg(feature = "tracing")]
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
         self.spawned_at.load(Relaxed)
     }

@@ -66,7 +66,7 @@ use crate::engine::sched::user_policy::UserPolicy;
 use crate::engine::sched::{Owned, Processor, current, io, monitor, spawner, worker};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
 
 // ==== the cluster ====

@@ -40,7 +40,7 @@ use super::hiding::{Changed, Hiding};
 use crate::engine::atomic::{AtomicBool, AtomicIsize, Ordering, compiler_fence};
 use crate::engine::sched::switch::Action;
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker};
-use crate::engine::sys::fence::entry_fence;
+use crate::engine::sys::lock::entry_fence;
 use crate::engine::sys::perturb;
 use crate::engine::sys::sanitizer::{self, Unseen};
 use crate::engine::{arch, tls};

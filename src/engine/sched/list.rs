@@ -31,25 +31,6 @@ impl Fifo {
         Fifo { ends: None, len: 0 }
     }
 
-    /// Makes a list of one thread.
-    pub(crate) fn of(green: &'static Green) -> Fifo {
-        let mut list = Fifo::new();
-        list.push(green);
-        list
-    }
-
-    /// Makes the list whose first thread leads to the last one by `len - 1` links.
-    pub(crate) fn from_ends(first: &'static Green, last: &'static Green, len: usize) -> Fifo {
-        let ends = Some((first, last));
-        Fifo { ends, len }
-    }
-
-    /// Returns the first thread and the last one; the links between them stay.
-    pub(crate) fn into_ends(mut self) -> Option<(&'static Green, &'static Green)> {
-        self.len = 0;
-        self.ends
-    }
-
     #[inline]
     pub(crate) fn push(&mut self, green: &'static Green) {
         green.next.set(None);
@@ -65,7 +46,8 @@ impl Fifo {
 
     /// Puts `green` in front of all others.
     pub(crate) fn push_first(&mut self, green: &'static Green) {
-        let others = core::mem::replace(self, Fifo::of(green));
+        let others = core::mem::take(self);
+        self.push(green);
         self.append(others);
     }
 
@@ -79,6 +61,12 @@ impl Fifo {
             }
         }
         others
+    }
+
+    /// Takes out the first threads, `count` at most.
+    pub(crate) fn take_first(&mut self, count: usize) -> Fifo {
+        let others = self.split_off(count);
+        core::mem::replace(self, others)
     }
 
     #[inline]

@@ -70,8 +70,8 @@ use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::deferred::ready_from_anywhere;
 use crate::engine::sched::switch::Action;
 use crate::engine::sched::{Green, ready, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::futex::{self, Interrupted};
+use crate::engine::sys::futex;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{clock, perturb, sanitizer};
 
 // ==== the waiter ====
@@ -257,7 +257,7 @@ impl Waiter {
         let word = self.ticket.as_futex();
         let mut interrupted = false;
         while word.load(Relaxed) == Ticket::ASLEEP {
-            interrupted = futex::try_wait(word, Ticket::ASLEEP, deadline) == Err(Interrupted);
+            interrupted = futex::is_interrupted_wait(word, Ticket::ASLEEP, deadline);
             if interrupted || deadline.is_some_and(|d| clock::now() >= d) {
                 // We are the waiter: nobody is to be resumed.
                 let _ = self.ticket.expire();

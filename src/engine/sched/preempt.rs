@@ -41,7 +41,7 @@
 //! alternate stack on the new one at `sigreturn`.
 
 use core::ffi::CStr;
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 use std::io;
 use std::sync::OnceLock;
 
@@ -49,8 +49,8 @@ use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::hold;
 use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, worker};
-use crate::engine::sys::kernel_thread::{self, SystemCall};
-use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::kernel_thread;
+use crate::engine::sys::observer::{Doing, Observer, SystemCall};
 use crate::engine::sys::signal::{self, Mask, Payload};
 use crate::engine::sys::{clock, libraries, sanitizer};
 
@@ -114,7 +114,7 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
     let is_announced =
         || green.announced.load(Ordering::Relaxed) || green.in_call.load(Ordering::Relaxed);
     if let Doing::Call(call) = doing
-        && !in_libc(call.place().0)
+        && !in_libc(call.program_counter)
         && !is_announced()
     {
         green.calls_itself.store(true, Ordering::Relaxed);
@@ -209,12 +209,13 @@ pub(super) fn leave_others(mask: Mask, most: u64) {
 }
 
 #[cfg(tsan)]
-sanitizer::tsan::screened!(screened, on_signal);
+sanitizer::screened!(screened, on_signal);
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let _unseen = sanitizer::unseen();
-    // SAFETY: both are this handler's arguments.
-    let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
+    // SAFETY: both are this handler's arguments, which the kernel has filled in.
+    let (info, mut frame) = unsafe { (&*info, Frame::new(context)) };
+    let payload = signal::payload(info);
     answer(payload, &mut frame);
     /// The signal may be for this thread alone, and wait for the end of this handler.
     const MOST: u64 = 10_000_000;
@@ -250,12 +251,9 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     if frame.mask() != worker.base_mask.get() {
         green.flags.add(ThreadFlags::MASK);
     }
-    // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
-    // points to code that runs.
-    let may = unsafe {
-        may_interrupt(frame.pc(), frame.return_address_of_leaf()) || is_about_to_wait(frame)
-    };
-    if !may {
+    // SAFETY: the stack pointer lies in the green stack, which is mapped.
+    let caller = unsafe { frame.return_address_of_leaf() };
+    if !may_interrupt(frame.pc(), caller) && !is_about_to_wait(frame) {
         return;
     }
     green.off.store(1, Ordering::Relaxed);
@@ -278,13 +276,13 @@ fn may_interrupt(pc: usize, caller: usize) -> bool {
 }
 
 /// Whether the thread is about to make a call that begins anew at any interruption.
-///
-/// # Safety
-/// That of [`Frame::call_ahead`].
-unsafe fn is_about_to_wait(frame: &Frame<'_>) -> bool {
-    // SAFETY: the caller's promise.
-    let call = unsafe { frame.call_ahead() };
-    call.is_some_and(|(number, arguments)| SystemCall::new(number, arguments).begins_anew())
+fn is_about_to_wait(frame: &Frame<'_>) -> bool {
+    let call = frame.call_ahead().map(|(number, arguments)| SystemCall {
+        number,
+        arguments,
+        ..SystemCall::default()
+    });
+    call.is_some_and(|call| call.begins_anew())
 }
 
 fn in_libc(address: usize) -> bool {
@@ -311,7 +309,6 @@ fn libc_text() -> Vec<Range<usize>> {
         if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
             found.extend(library.code());
         }
-        ControlFlow::Continue(())
     });
     found
 }

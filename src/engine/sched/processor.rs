@@ -124,9 +124,9 @@ use crate::engine::sched::list::Linked;
 use crate::engine::sched::records::Records;
 use crate::engine::sched::thread_stack::ThreadStack;
 use crate::engine::sched::{Cluster, Worker, current, monitor, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{perturb, topology};
 use crate::engine::{arch, probe, stack};
 
@@ -135,8 +135,8 @@ use crate::engine::{arch, probe, stack};
 #[repr(align(128))]
 pub(crate) struct Processor {
     pub(crate) index: usize,
-    /// No other processor of the process has it: for the observer's arrays (`probe`).
-    pub(crate) number: usize,
+    /// The observer's word (`probe`).
+    pub(crate) observed: AtomicUsize,
     /// Its owner as the monitor sees it; null while it is idle.
     pub(crate) worker: AtomicStatic<Worker>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
@@ -213,7 +213,6 @@ impl Linked for Processor {
 impl Processor {
     /// Makes a processor that is out of use. Allocates.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut stacks = stack::Cache::new(cluster.config.stack_size);
         // The stack is for the first thread (`start`). Without memory that thread waits for some.
         if let Ok(stack) = ThreadStack::find(cluster.config.stack_size) {
@@ -223,7 +222,7 @@ impl Processor {
         }
         Processor {
             index,
-            number: NEXT.fetch_add(1, Relaxed),
+            observed: AtomicUsize::new(0),
             worker: AtomicStatic::none(),
             attention: AtomicBool::new(false),
             cpu: AtomicUsize::new(usize::MAX),

@@ -21,8 +21,8 @@ use std::io;
 use super::Green;
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::{Guard, Lock};
+use crate::engine::sys::statics::AtomicStatic;
 
 /// The number of records in a full batch.
 pub(crate) const BATCH: usize = 32;

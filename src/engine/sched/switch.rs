@@ -169,8 +169,7 @@ impl Context {
     /// Forgets the stack, up to `top`, which belongs to another thread now.
     pub(super) fn forget(&self, top: usize) {
         let own = self.own.load(Ordering::Relaxed);
-        // SAFETY: the thread has left its last frames for good, here.
-        unsafe { sanitizer::forget_frames(own, top - own) };
+        sanitizer::forget_frames(own, top - own);
         self.own.store(0, Ordering::Relaxed);
     }
 }

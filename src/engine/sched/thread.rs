@@ -42,9 +42,9 @@ use crate::engine::sched::park::Parking;
 use crate::engine::sched::switch::{Bounds, Context};
 use crate::engine::sched::thread_stack::{SystemName, ThreadStack};
 use crate::engine::sched::{Cluster, Identity, Processor, Worker, current, timers};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::tls;
 
 #[repr(C, align(64))]
@@ -154,7 +154,7 @@ impl ThreadFlags {
 
     /// Keeps the floating-point settings with which the thread is to go on.
     pub(crate) fn keep_floats(&self, floats: FloatControl) {
-        self.add(floats.difference() << ThreadFlags::FLOATS);
+        self.add(floats.0 << ThreadFlags::FLOATS);
     }
 
     /// Takes the floating-point settings of a thread that goes on, if they are not the default.
@@ -166,7 +166,7 @@ impl ThreadFlags {
             return None;
         }
         self.remove(!REST);
-        Some(FloatControl::with_difference(all >> ThreadFlags::FLOATS))
+        Some(FloatControl(all >> ThreadFlags::FLOATS))
     }
 
     /// Notes that the thread has a stack now, with or without a malloc cache in it. The thread does

@@ -19,7 +19,7 @@ use super::{Green, Identity};
 use crate::engine::inspect::epoch;
 use crate::engine::sched::switch::Bounds;
 use crate::engine::stack::{self, Slot, reclaim::Stays};
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::tls;
 
@@ -129,7 +129,7 @@ impl ThreadStack {
         // SAFETY: its thread has ended, nobody sees the stack or can get it, and it has no cache.
         unsafe { tls::destroy(stack.thread_pointer) };
         // SAFETY: as above, and the block was all that was of use.
-        unsafe { stack::vacate(slot) };
+        unsafe { stack::decommit(slot) };
         Ok(())
     }
 

@@ -17,15 +17,15 @@ use core::cell::Cell;
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::list::{Lifo, Linked};
 use crate::engine::sched::monitor::Rest;
 use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor, preempt};
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{clock, kernel_thread, mm, sanitizer};
 use crate::engine::tls;
 
@@ -82,6 +82,8 @@ pub(crate) struct Worker {
     spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
     pub(super) rest: Rest,
+    /// The observer's two words (`probe`).
+    pub(crate) observed: [AtomicU64; 2],
     cluster: AtomicStatic<Cluster>,
 }
 
@@ -197,6 +199,7 @@ impl Worker {
             had_children: Cell::new(false),
             spared: AtomicU32::new(0),
             rest: Rest::default(),
+            observed: [const { AtomicU64::new(0) }; 2],
             cluster: AtomicStatic::none(),
         }
     }

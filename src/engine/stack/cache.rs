@@ -1,11 +1,11 @@
-//! Free slots, all of them furnished: those that a processor keeps for itself, and the common lists,
+//! Free slots, all of them initialised: those that a processor keeps for itself, and the common lists,
 //! one for each class, of those that no processor keeps. They are linked through their headers.
 
 use super::{CLASSES, Class, Slot, WANTED, release, trim};
 use crate::engine::sys::{lock::Lock, perturb};
 use std::sync::atomic::Ordering::*;
 
-/// So many slots a cache takes from its class's list at a time.
+/// How many slots a cache takes from its class's list at a time.
 pub(super) const BATCH: usize = 16;
 /// The most that a cache keeps.
 const MOST: usize = 1024;

@@ -17,18 +17,18 @@
 //! # A slot's way
 //! not cut --[`acquire`]--> in use --[`release`]--> free (its class's common list) --[`acquire`]--> in use ...
 //! and, between two uses on one processor, in that processor's [`Cache`], which also takes from the
-//! list (`cache`). Only slots that their owner has furnished are free.
+//! list (`cache`). Only slots that their owner has initialised are free.
 //!
-//! Of the free slots that nobody needs ([`reclaim`]) the owner takes its data away, and [`vacate`] gives
-//! their memory back: then they are as if not cut, and are cut again before others. So is a slot that
-//! could not be guarded or furnished.
+//! Of the free slots that nobody needs ([`reclaim`]) the owner takes its data away, and [`decommit`] gives
+//! their memory back: then they are as if not cut, and are cut again before others. The same happens to a slot that
+//! could not be guarded or initialised.
 //!
 //! # Invariants
-//! 1. A header, once complete, stays valid until the slot is vacated, and mapped for ever: hence
-//!    `&'static Slot`. A vacated slot's header reads as zero, which is a value of each field.
-//! 2. A slot is in one place: in use, in a cache, in its class's list, or in the hands of the one
-//!    who vacates it. `link` belongs to the place.
-//! 3. A slot that is given out has its guard, and keeps it until it is vacated.
+//! 1. A header, once complete, stays valid until the slot is decommitted, and mapped for ever: hence
+//!    `&'static Slot`. A decommitted slot's header reads as zero, which is a value of each field.
+//! 2. A slot is in one place: in use, in a cache, in its class's list, or in the hands of the thread
+//!    that decommits it. `link` belongs to the place.
+//! 3. A slot that is given out has its guard, and keeps it until it is decommitted.
 //! 4. The bytes from `top - reserve` upwards survive recycling: the owner may find there the data
 //!    that it left ([`Slot::extra`] says so). Of the stack, all but the topmost [`KEEP`] bytes may be
 //!    given back.
@@ -49,8 +49,8 @@ mod tests;
 pub(crate) use cache::{Cache, List};
 
 use crate::engine::arch::LARGEST_PAGE;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::mm::{self, page};
+use crate::engine::sys::statics::AtomicStatic;
 use cache::common;
 use slab::Span;
 use std::io;
@@ -120,7 +120,7 @@ pub(crate) struct Slot {
     /// The first usable byte; 0 while the header is not complete.
     low: AtomicUsize,
     link: AtomicStatic<Slot>,
-    /// A word of the owner's: 0 until it has furnished the reserve, then any other value.
+    /// A word of the owner's: 0 until it has initialised the reserve, then any other value.
     pub(crate) extra: AtomicUsize,
     /// That of its [`Class`].
     class: AtomicU8,
@@ -147,8 +147,8 @@ impl Slot {
     fn header(span: Span) -> &'static Slot {
         let header = std::ptr::with_exposed_provenance::<Slot>(span.end - size_of::<Slot>());
         // SAFETY: a span is cut from a slab, whose memory is mapped for good and begins as zero:
-        // valid for atomics, which all fields are. (`slab` gives out no span that is gone.) `end` is a multiple of the page size, so the
-        // header is aligned.
+        // valid for atomics, which all fields are. (`slab` gives out no decommitted span.) `end` is a multiple of the page
+        // size, so the header is aligned.
         unsafe { &*header }
     }
 
@@ -189,7 +189,7 @@ pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
     // SAFETY: the guard's bytes are nobody's: the owner has those from `bottom` on.
     let guarded = unsafe { mm::guard(slot.bottom() - GUARD, GUARD) };
     // SAFETY: the slot is new, and nobody's.
-    guarded.inspect_err(|_| unsafe { vacate(slot) })?;
+    guarded.inspect_err(|_| unsafe { decommit(slot) })?;
     Ok(slot)
 }
 
@@ -198,14 +198,14 @@ pub(crate) fn is_stocked(size: usize) -> bool {
     common(Class::of(size)).lock().length != 0
 }
 
-/// Gives a slot back to its class's list, and its deep memory to the kernel; one that is not furnished
-/// is vacated. Call it with preemption off.
+/// Gives a slot back to its class's list, and its deep memory to the kernel; one that is not initialised
+/// is decommitted. Call it with preemption off.
 ///
 /// The owner runs on another stack, and leaves in the reserve the data that it wants to find again.
 pub(crate) fn release(slot: &'static Slot) {
     if slot.extra.load(Relaxed) == 0 {
-        // SAFETY: the slot is the caller's, who has nothing in it.
-        return unsafe { vacate(slot) };
+        // SAFETY: the slot is the caller's, and the owner has put nothing into it.
+        return unsafe { decommit(slot) };
     }
     // Locked memory is refused, and stays: harmless.
     let _ = trim(slot);
@@ -225,13 +225,14 @@ pub(crate) fn trim(slot: &'static Slot) -> io::Result<()> {
 ///
 /// # Safety
 /// The slot is the caller's, `extra` is 0, and the owner's data are of no use any more.
-pub(crate) unsafe fn vacate(slot: &'static Slot) {
+pub(crate) unsafe fn decommit(slot: &'static Slot) {
     let start = slot.bottom();
     let end = slot.top() + size_of::<Slot>();
-    // The guard stays, and nobody knows: it is made once more. SAFETY: the caller's promise. Others
-    // read the header only, whose atomics turn to zero: it is not complete then.
+    // The guard stays, but `acquire` does not know that, and makes it once more.
+    // SAFETY: the slot is the caller's, and nothing in it is needed. Other threads read the header only, whose atomics turn
+    // to zero: it is not complete then.
     if unsafe { mm::advise(start, end - start, libc::MADV_DONTNEED) }.is_ok() {
-        slab::vacate(start);
+        slab::decommit(start);
     }
 }
 
@@ -245,10 +246,10 @@ pub(crate) fn find(address: usize) -> Option<&'static Slot> {
     Slot::complete(slab::find(address)?)
 }
 
-/// Visits every slot that its owner has furnished, in use or not: gives `extra`, which is not 0.
+/// Visits every slot that its owner has initialised, in use or not: gives `extra`, which is not 0.
 /// Lock-free.
 pub(crate) fn visit(each: impl FnMut(usize)) {
-    // Acquire: pairs with the owner's release of `extra`: the furnished reserve is visible.
+    // Acquire: pairs with the owner's release of `extra`: the initialised reserve is visible.
     let extra = |slot: &'static Slot| slot.extra.load(Acquire);
     let slots = slab::spans().filter_map(Slot::complete);
     slots.map(extra).filter(|&extra| extra != 0).for_each(each);

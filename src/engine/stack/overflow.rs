@@ -17,7 +17,7 @@
 use super::{Slot, find};
 use crate::engine::arch::Frame;
 use crate::engine::sys::{self, Plain, signal, word};
-use std::fmt::{self, Write};
+use std::io::{Cursor, Write};
 use std::mem::transmute;
 use std::sync::OnceLock;
 
@@ -42,7 +42,7 @@ pub(crate) fn install(name_of: NameOf) {
         // The kernel treats this handler as it would have treated the previous one.
         let inherited = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         // It fails only for a number that is no signal's.
-        let _ = signal::install(number, handler, inherited, Some(before));
+        let _ = signal::install(number, handler, inherited, before);
     }
     word::faults_are_caught(true);
 }
@@ -87,51 +87,27 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
     unsafe { transmute::<usize, signal::Handler>(function)(number, info, context) };
 }
 
-/// Text in a fixed buffer; the part that does not fit is left out.
-struct Message {
-    bytes: [u8; 512],
-    length: usize,
-}
-
-impl Message {
-    fn push(&mut self, text: &[u8]) {
-        let room = &mut self.bytes[self.length..];
-        let count = text.len().min(room.len());
-        room[..count].copy_from_slice(&text[..count]);
-        self.length += count;
-    }
-}
-
-impl fmt::Write for Message {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text.as_bytes());
-        Ok(())
-    }
-}
-
 fn report(slot: &'static Slot) {
-    let mut message = Message {
-        bytes: [0; 512],
-        length: 0,
-    };
-    message.push(b"\nthread '");
+    // The part of the text that does not fit is left out. Formatting an integer neither allocates nor fails.
+    let mut message = Cursor::new([0; 512]);
+    let _ = message.write_all(b"\nthread '");
     if let Some(name_of) = NAME_OF.get() {
         // A name of any length leaves room for the rest.
         let mut room: usize = 256;
         name_of(slot, &mut |piece| {
             let count = piece.len().min(room);
             room -= count;
-            message.push(&piece[..count]);
+            let _ = message.write_all(&piece[..count]);
         });
     }
-    message.push(b"' has overflowed its stack\n");
-    // Integers and literals: formatting them neither allocates nor fails.
     let _ = writeln!(
         message,
-        "stack size: {} bytes (Builder::stack_size or GREENTHREAD_STACK_SIZE sets it)",
+        "' has overflowed its stack\n\
+         stack size: {} bytes (Builder::stack_size or GREENTHREAD_STACK_SIZE sets it)",
         slot.size()
     );
-    sys::print(&message.bytes[..message.length]);
+    let length = message.position() as usize;
+    sys::print(&message.get_ref()[..length]);
 }
 
 /// Ends the process by SIGABRT, as `libc::abort` does, but without thread-locals and locks.

@@ -1,19 +1,19 @@
 //! Stacks that nobody uses go back to the system.
 //!
-//! After a crowd of threads there are many free slots, each with two pages or more. Once an interval the
+//! After many threads have ended there are many free slots, each with two pages or more. Once an interval the
 //! spawner *looks*, and halves in each class what nobody has taken from the common list since the last
-//! look (what caches do with magazines: Bonwick and Adams, "Magazines and Vmem", 2001). So most of a
-//! crowd's memory has gone after some intervals, and a crowd that comes again soon finds most of its
+//! look (what caches do with magazines: Bonwick and Adams, "Magazines and Vmem", 2001). So most of this
+//! memory has gone back to the system after some intervals, and as many threads that start soon find most of the
 //! stacks. A batch for each processor stays for ever.
 //!
 //! ```text
-//!   caches of idle processors --all--> common list --half of the excess--> dismantled --> vacated --> folded
-//!   cache of one busy one    --half-->    ^  |
+//!   caches of idle processors --all--> common list --half of the excess--> destroyed --> decommitted --> folded
+//!   cache of a busy one      --half-->    ^  |
 //!                 threads that end -------'  '------> threads that start
 //! ```
 //!
 //! # When
-//! The monitor *asks* once a second while anything runs, and before it sleeps. Who asks raises a flag
+//! The monitor *asks* once a second while anything runs, and before it sleeps. It raises a flag then
 //! and rings the spawner; a look lowers the flag. Looks are an interval apart. They go on without
 //! being asked as long as a list has more than is kept; then an idle cluster is left alone.
 //!
@@ -21,14 +21,14 @@
 //! and takes the caches of those that lie there. If a processor lies down after that, then the monitor,
 //! which asks after all processors have lain down, finds the flag lowered, and there is another look.
 //!
-//! # Who may touch what
+//! # Which thread may touch what
 //! - *A slot that is being returned* cannot be taken: it is in no cache and no list, since the look took
 //!   it out of the common list, under its lock. Others come to it only by its address
 //!   ([`find`](super::find), [`visit`](super::visit)), and only read; `inspect::epoch` keeps it from
-//!   being dismantled meanwhile. It can be had again when [`vacate`](super::vacate) has set its bit, under
+//!   being destroyed meanwhile. It can be had again when [`decommit`](super::decommit) has set its bit, under
 //!   the slabs' lock, and is cut then as if new. Slots are folded under that lock, too.
 //! - *A common list* is anybody's, under its lock.
-//! - *A cache* is its processor's owner's. That of an idle processor is theirs who hold the idlers' lock: there
+//! - *A cache* belongs to its processor's owner, and that of an idle processor to the holder of the idlers' lock: there
 //!   the look takes it as a whole, which takes no time, and trims the slots later. Busy processors are
 //!   asked by `WANTED`: the next one that gets a slot back halves its cache.
 //! - *A look* is the spawner's, an ordinary thread, which may free memory and block. A call comes first:
@@ -87,14 +87,14 @@ impl Looks {
 /// Returns half of what nobody has taken, as long as `go_on` agrees. True: there is more for another
 /// look.
 ///
-/// The cluster has so many processors. `idle` takes the cache of one that is idle, until there is none;
-/// `dismantle` takes the owner's data out of a slot, and vacates it. The caller is a kernel thread that
+/// The cluster has `processors` processors. `idle` takes the cache of one that is idle, until there is none;
+/// `destroy` takes the owner's data out of a slot, and decommits it. The caller is a kernel thread that
 /// runs no green thread: it may wait for malloc's locks.
 pub(crate) fn look(
     now: u64,
     processors: usize,
     mut idle: impl FnMut() -> Option<List>,
-    dismantle: impl Fn(&'static Slot) -> Result<(), Stays>,
+    destroy: impl Fn(&'static Slot) -> Result<(), Stays>,
     go_on: impl Fn() -> bool,
 ) -> bool {
     perturb::point("reclaim: looks");
@@ -109,7 +109,7 @@ pub(crate) fn look(
     let mut more = false;
     for common in &COMMON {
         let excess = common.lock().unused(now).saturating_sub(kept);
-        match give_back(common, excess.div_ceil(2), kept, &dismantle, &go_on) {
+        match give_back(common, excess.div_ceil(2), kept, &destroy, &go_on) {
             Ok(()) => more |= common.lock().length > kept,
             Err(Stays::ForNow) => return true,
             Err(Stays::ForEver) => return false,
@@ -123,21 +123,21 @@ pub(crate) fn look(
     more
 }
 
-/// Returns all slots that no cache has, but for a batch for each of so many processors.
-pub(crate) fn all(processors: usize, dismantle: impl Fn(&'static Slot) -> Result<(), Stays>) {
+/// Returns all slots that no cache has, but for a batch for each of `processors`.
+pub(crate) fn all(processors: usize, destroy: impl Fn(&'static Slot) -> Result<(), Stays>) {
     for common in &COMMON {
         // What stays now stays.
-        let _ = give_back(common, usize::MAX, processors * BATCH, &dismantle, || true);
+        let _ = give_back(common, usize::MAX, processors * BATCH, &destroy, || true);
     }
     while slab::fold() {}
 }
 
-/// Returns so many slots of a list that has more than `kept`.
+/// Returns `count` slots of a list, but leaves `kept`.
 fn give_back(
     common: &Lock<Common>,
     count: usize,
     kept: usize,
-    dismantle: impl Fn(&'static Slot) -> Result<(), Stays>,
+    destroy: impl Fn(&'static Slot) -> Result<(), Stays>,
     go_on: impl Fn() -> bool,
 ) -> Result<(), Stays> {
     for _ in 0..count {
@@ -147,7 +147,7 @@ fn give_back(
         let Some(slot) = common.lock().pop_beyond(kept) else {
             break;
         };
-        dismantle(slot).inspect_err(|_| release(slot))?;
+        destroy(slot).inspect_err(|_| release(slot))?;
     }
     Ok(())
 }

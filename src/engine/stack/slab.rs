@@ -1,7 +1,7 @@
 //! Slabs: large mappings from which the slots of one class are cut, one after another.
 //!
 //! A mapping for each stack would meet the kernel's limit of 65,530 mappings at some 30,000
-//! threads. So many slots share one, and their guards are markers in the page tables, which split
+//! threads. Therefore many slots share one, and their guards are markers in the page tables, which split
 //! nothing.
 //!
 //! ```text
@@ -13,27 +13,27 @@
 //! each further one is twice as large. Where that much cannot be had, halves are tried, down to one
 //! slot.
 //!
-//! # Slots that are gone
-//! A slot whose memory was given back is *gone*: nobody has it, its memory is zero, and its bit is set.
-//! It is cut again before a new one is. Its page tables are still there, a page of them for 2 MiB of
-//! stacks: as much as the stacks themselves have had. So neighbours that are gone are *folded*
+//! # Decommitted slots
+//! A slot whose memory was given back is *decommitted*: nobody has it, its memory is zero, and its bit is set.
+//! It is cut again before a new slot is. Its page tables are still there, a page of them for 2 MiB of
+//! stacks: as much as the stacks themselves have had. So neighbours that are decommitted are *folded*
 //! ([`fold`]): a new mapping takes the place of the old one. If the kernel takes the old one and refuses
-//! the new one, the slab is *torn*: its slots that are gone stay so for ever.
+//! the new one, the slab is *torn*: its decommitted slots stay so for ever.
 //!
 //! # Invariants
 //! 1. A slab, once in `SLABS`, stays as it is for ever, but for the bits and the atomics; `cut` only grows.
 //! 2. Only the last slab of a class has slots that are not cut.
-//! 3. Slabs are added and torn, slots cut, vacated and folded under `GROWTH`. Nothing else takes that
+//! 3. Slabs are added and torn, slots cut, decommitted and folded under `GROWTH`. Nothing else takes that
 //!    lock, and it is held with preemption off. [`find`] takes none: signal handlers call it.
-//! 4. Nobody touches the memory of a slot that is gone.
+//! 4. Nobody touches the memory of a decommitted slot.
 //!
 //! # Memory orderings
 //! `COUNT` is released when a slab is added and acquired by [`slabs`]: a thread that sees the number
 //! sees the slabs. `cut` and the bits are relaxed: the slot's own header says (with its own pair)
-//! whether it is complete, and that of a slot that is just going reads as zero.
+//! whether it is complete, and that of a slot that is just being decommitted reads as zero.
 
 use super::{CLASSES, Class};
-use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::{lock::Lock, mm, perturb};
 use std::io;
 use std::ops::Range;
@@ -45,7 +45,7 @@ const FIRST: usize = 16;
 const MOST: usize = 16 << 10;
 /// Bytes that a slab of more than one slot does not exceed.
 const MOST_BYTES: usize = 32 << 30;
-/// So many bytes of neighbours are folded at a time: the kernel holds up the page faults of all threads
+/// The most bytes of neighbours that are folded at a time: the kernel holds up the page faults of all threads
 /// meanwhile. A 64th of that is worth folding.
 const FOLD_MOST: usize = 256 << 20;
 const FOLD_LEAST: usize = FOLD_MOST / 64;
@@ -60,9 +60,9 @@ struct Slab {
     slots: usize,
     class: Class,
     cut: AtomicUsize,
-    /// How many slots are gone.
-    gone: AtomicUsize,
-    /// Slots have gone since the last folding.
+    /// How many slots are decommitted.
+    decommitted: AtomicUsize,
+    /// Slots were decommitted since the last folding.
     is_untidy: AtomicBool,
     is_torn: AtomicBool,
 }
@@ -71,17 +71,17 @@ static SLABS: [AtomicStatic<Slab>; TABLE] = [const { AtomicStatic::none() }; TAB
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// For each class the slab being cut, the number of slots that the next one should have, and how
-/// many slots are gone.
+/// many slots are decommitted.
 struct Growth {
     current: [Option<&'static Slab>; CLASSES],
     next: [usize; CLASSES],
-    gone: [usize; CLASSES],
+    decommitted: [usize; CLASSES],
 }
 
 static GROWTH: Lock<Growth> = Lock::new(Growth {
     current: [None; CLASSES],
     next: [FIRST; CLASSES],
-    gone: [0; CLASSES],
+    decommitted: [0; CLASSES],
 });
 
 /// Where a slot lies: guard and all.
@@ -94,7 +94,7 @@ pub(super) struct Span {
 /// Cuts a slot, all zero, from a slab.
 pub(super) fn cut(class: Class) -> io::Result<Span> {
     let mut growth = GROWTH.lock();
-    if growth.gone[class.index()] != 0
+    if growth.decommitted[class.index()] != 0
         && let Some(span) = growth.cut_again(class)
     {
         return Ok(span);
@@ -106,21 +106,21 @@ pub(super) fn cut(class: Class) -> io::Result<Span> {
     Ok(slab.span(slab.cut.fetch_add(1, Relaxed)))
 }
 
-/// The slot that holds `address` is gone: its memory is zero, and nobody has it.
-pub(super) fn vacate(address: usize) {
+/// The slot that holds `address` is decommitted: its memory is zero, and nobody has it.
+pub(super) fn decommit(address: usize) {
     let Some((slab, index)) = place(address) else {
         return;
     };
     let mut growth = GROWTH.lock();
     slab.flip(index);
-    slab.gone.fetch_add(1, Relaxed);
+    slab.decommitted.fetch_add(1, Relaxed);
     slab.is_untidy.store(true, Relaxed);
-    growth.gone[slab.class.index()] += 1;
+    growth.decommitted[slab.class.index()] += 1;
 }
 
-/// Gives back the page tables of slots that are gone, in one slab; false: there is none left to fold. Preemption is off.
+/// Gives back the page tables of decommitted slots, in one slab; false: no slab is left to fold. Preemption is off.
 ///
-/// Nobody cuts a slot meanwhile: the lock is held as long as the kernel is at it.
+/// Nobody cuts a slot meanwhile: the lock is held as long as the kernel replaces the mapping.
 pub(super) fn fold() -> bool {
     let mut slabs = slabs();
     let Some(slab) = slabs.find(|slab| slab.is_untidy.swap(false, Relaxed)) else {
@@ -138,17 +138,17 @@ pub(super) fn fold() -> bool {
         from = run.end;
         let bytes = run.len() * slab.stride;
         if bytes >= FOLD_LEAST {
-            // SAFETY: the slots are gone, and nobody can cut them.
+            // SAFETY: the slots are decommitted, and nobody can cut them.
             let folded = unsafe { mm::map_again(slab.span(run.start).start, bytes) };
             slab.is_torn.store(folded.is_err(), Relaxed);
         }
     }
 }
 
-/// The slot, cut already and not gone, that holds `address`. Lock-free and async-signal-safe.
+/// The slot, cut already and not decommitted, that holds `address`. Lock-free and async-signal-safe.
 pub(super) fn find(address: usize) -> Option<Span> {
     let (slab, index) = place(address)?;
-    (!slab.is_gone(index)).then(|| slab.span(index))
+    (!slab.is_decommitted(index)).then(|| slab.span(index))
 }
 
 fn place(address: usize) -> Option<(&'static Slab, usize)> {
@@ -158,10 +158,10 @@ fn place(address: usize) -> Option<(&'static Slab, usize)> {
     })
 }
 
-/// All slots cut so far that are not gone.
+/// All slots cut so far that are not decommitted.
 pub(super) fn spans() -> impl Iterator<Item = Span> {
     slabs().flat_map(|slab| {
-        let there = |index: &usize| !slab.is_gone(*index);
+        let there = |index: &usize| !slab.is_decommitted(*index);
         let cut = slab.cut.load(Relaxed);
         (0..cut).filter(there).map(|index| slab.span(index))
     })
@@ -188,7 +188,7 @@ impl Slab {
         slots * stride + record.next_multiple_of(mm::page())
     }
 
-    /// The bits that say which slots are gone, in words.
+    /// The bits that say which slots are decommitted, in words.
     fn bits(&self) -> &[AtomicUsize] {
         let bits = with_exposed_provenance(ptr::from_ref(self).addr() + size_of::<Slab>());
         // SAFETY: the words lie behind the record (`bytes`), are zero at first, and are mapped for good.
@@ -200,27 +200,31 @@ impl Slab {
         self.bits()[index / WORD].fetch_xor(1 << (index % WORD), Relaxed);
     }
 
-    fn is_gone(&self, index: usize) -> bool {
+    fn is_decommitted(&self, index: usize) -> bool {
         // Most slabs have none: their bits stay untouched.
-        self.gone.load(Relaxed) != 0
+        self.decommitted.load(Relaxed) != 0
             && self.bits()[index / WORD].load(Relaxed) & 1 << (index % WORD) != 0
     }
 
-    /// The first neighbours, from slot `from` on, that are gone, and at most so many. Empty: there are
+    /// The first neighbours, from slot `from` on, that are decommitted, `most` at most. Empty: there are
     /// no more.
     fn run(&self, from: usize, most: usize) -> Range<usize> {
-        let is_gone = |index: &usize| self.is_gone(*index);
-        let start = (from..self.slots).find(is_gone).unwrap_or(self.slots);
+        let is_decommitted = |index: &usize| self.is_decommitted(*index);
+        let start = (from..self.slots)
+            .find(is_decommitted)
+            .unwrap_or(self.slots);
         let end = self.slots.min(start + most);
-        start..start + (start..end).take_while(is_gone).count()
+        start..start + (start..end).take_while(is_decommitted).count()
     }
 }
 
 impl Growth {
-    /// Cuts a slot that is gone, the lowest of its slab.
+    /// Cuts a decommitted slot, the lowest of its slab.
     fn cut_again(&mut self, class: Class) -> Option<Span> {
         let slab = slabs().find(|slab| {
-            slab.class == class && slab.gone.load(Relaxed) != 0 && !slab.is_torn.load(Relaxed)
+            slab.class == class
+                && slab.decommitted.load(Relaxed) != 0
+                && !slab.is_torn.load(Relaxed)
         })?;
         let first = |(at, word): (usize, &AtomicUsize)| {
             let word = word.load(Relaxed);
@@ -228,8 +232,8 @@ impl Growth {
         };
         let index = slab.bits().iter().enumerate().find_map(first)?;
         slab.flip(index);
-        slab.gone.fetch_sub(1, Relaxed);
-        self.gone[class.index()] -= 1;
+        slab.decommitted.fetch_sub(1, Relaxed);
+        self.decommitted[class.index()] -= 1;
         Some(slab.span(index))
     }
 
@@ -265,7 +269,7 @@ impl Growth {
                 slots,
                 class,
                 cut: AtomicUsize::new(0),
-                gone: AtomicUsize::new(0),
+                decommitted: AtomicUsize::new(0),
                 is_untidy: AtomicBool::new(false),
                 is_torn: AtomicBool::new(false),
             });

@@ -75,22 +75,14 @@ pub(crate) fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
 }
 
-/// Returns a descriptor that is readable when the process has ended.
-pub(crate) fn pidfd(process: u32) -> io::Result<OwnedFd> {
-    // SAFETY: a system call; its descriptor is new.
-    unsafe {
-        let fd = answer(libc::syscall(libc::SYS_pidfd_open, process, 0) as isize)?;
-        Ok(OwnedFd::from_raw_fd(fd as i32))
-    }
-}
+/// For [`pidfd`] of one kernel thread of this process, which Linux has since 6.9.
+pub(crate) const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
 
-/// Returns a descriptor that is readable when this kernel thread of the process has ended. Linux has them since
-/// 6.9.
-pub(crate) fn pidfd_of_thread(thread: u32) -> io::Result<OwnedFd> {
-    const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
+/// Returns a descriptor that is readable when the process has ended.
+pub(crate) fn pidfd(process: u32, flags: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: a system call; its descriptor is new.
     unsafe {
-        let fd = answer(libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) as isize)?;
+        let fd = answer(libc::syscall(libc::SYS_pidfd_open, process, flags) as isize)?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
     }
 }
@@ -101,7 +93,7 @@ macro_rules! from_raw_fd {
         #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
         impl std::os::fd::FromRawFd for $Type {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $Type {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: the descriptor is open and nobody else's, the caller says, which is all that std asks.
                 unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
             }
         }

@@ -15,13 +15,6 @@ pub(crate) fn timespec(nanos: u64) -> libc::timespec {
     }
 }
 
-/// The calling kernel thread sleeps for `nanos`, or until a signal comes.
-pub(super) fn sleep(nanos: u64) {
-    let time = timespec(nanos);
-    // SAFETY: the kernel reads a valid time, and is given no place to write to.
-    let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
-}
-
 /// libc's `clock_gettime`, whose name is ours. It is found when the program is loaded; until then the system call does
 /// the same.
 #[cfg(answers)]
@@ -43,7 +36,7 @@ mod of_libc {
     /// # Safety
     /// As the function demands.
     pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
-        // SAFETY: the caller's promise; libc's function of that name.
+        // SAFETY: the place is one that the function may write to, the caller says; libc's function of that name.
         unsafe {
             match GETTIME.load(Ordering::Relaxed) {
                 0 => match call(libc::SYS_clock_gettime, &[clock as usize, time as usize]) {
@@ -64,21 +57,16 @@ use libc::clock_gettime as get;
 #[cfg(answers)]
 pub(crate) use of_libc::{get, is_read_by};
 
-fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = timespec(0);
-    // SAFETY: writes to a valid timespec. It fails only for a clock that does not exist: then 0 is
-    // returned.
-    unsafe { get(clock, &mut time) };
-    nanos(&time)
-}
-
 fn nanos(time: &libc::timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The monotonic clock, which `Instant` and futexes use too.
 pub(crate) fn now() -> u64 {
-    read(libc::CLOCK_MONOTONIC)
+    let mut time = timespec(0);
+    // SAFETY: writes to a valid place. The clock exists, so the call does not fail.
+    unsafe { get(libc::CLOCK_MONOTONIC, &mut time) };
+    nanos(&time)
 }
 
 /// A timer of the system's that sends the process a signal. It stays as long as the process; a forked child has none.
@@ -149,17 +137,15 @@ pub(crate) fn at(deadline: Instant) -> u64 {
 
 /// CPU time used by the calling kernel thread. It touches no thread-local.
 pub(crate) fn own_cpu_time() -> u64 {
-    let mut time = timespec(0);
-    let arguments = [
-        libc::CLOCK_THREAD_CPUTIME_ID as usize,
-        &raw mut time as usize,
-    ];
-    // SAFETY: the kernel writes to a valid place. It fails only where a filter forbids it: then 0 is returned.
-    let _ = unsafe { super::call(libc::SYS_clock_gettime, &arguments) };
-    nanos(&time)
+    cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time used by the kernel thread behind `clock` (see [`super::kernel_thread::cpu_clock`]).
+/// CPU time used by the kernel thread behind `clock` (see [`super::kernel_thread::cpu_clock`]); 0 if there is no such
+/// thread, or a filter forbids the question.
 pub(crate) fn cpu_time(clock: libc::clockid_t) -> u64 {
-    read(clock)
+    let mut time = timespec(0);
+    let arguments = [clock as usize, &raw mut time as usize];
+    // SAFETY: the kernel writes to a valid place.
+    let _ = unsafe { super::call(libc::SYS_clock_gettime, &arguments) };
+    nanos(&time)
 }

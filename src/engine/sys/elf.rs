@@ -1,7 +1,7 @@
 //! The file of a program or a library (ELF, of 64 bits, little-endian): its sections, and its table of symbols.
 //!
 //! The file is mapped, and read as it lies there. What it says leads to other parts of it, never behind its end: what
-//! makes no sense is not found. Compressed sections count as absent. The loader has mapped the same file: who writes to it, or
+//! makes no sense is not found. Compressed sections count as absent. The loader has mapped the same file: a program that writes to it, or
 //! makes it shorter (SIGBUS), breaks the program with us or without.
 
 use std::fs::File;
@@ -54,21 +54,17 @@ impl Elf {
         let table = |kind| sections.iter().find(|section| section.sh_type == kind);
         let table = table(SHT_SYMTAB).or_else(|| table(SHT_DYNSYM))?;
         let names = self.contents(sections.get(table.sh_link as usize)?)?;
-        // SAFETY: such an entry consists of numbers.
-        let symbols = unsafe { values(self.contents(table)?) };
-        Some((symbols, names))
+        Some((values(self.contents(table)?), names))
     }
 
     /// The headers of the sections, and which of these has their names.
     fn sections(&self) -> Option<(&[Elf64_Shdr], usize)> {
-        // SAFETY: the header consists of numbers.
-        let header: &Elf64_Ehdr = unsafe { values(self.bytes()) }.first()?;
+        let header: &Elf64_Ehdr = values(self.bytes()).first()?;
         if !header.e_ident.starts_with(START) {
             return None;
         }
         let length = usize::from(header.e_shnum) * size_of::<Elf64_Shdr>();
-        // SAFETY: as above.
-        let sections = unsafe { values(self.part(header.e_shoff, length as u64)?) };
+        let sections = values(self.part(header.e_shoff, length as u64)?);
         Some((sections, header.e_shstrndx.into()))
     }
 
@@ -90,12 +86,21 @@ impl Elf {
     }
 }
 
-/// As many whole values as the bytes have. None, if the first does not lie where such a value may.
+/// A type of which any bytes are a value.
 ///
 /// # Safety
-/// Any bytes are a `T`.
-unsafe fn values<T>(bytes: &[u8]) -> &[T] {
-    // SAFETY: the caller's promise.
+/// The type consists of numbers.
+unsafe trait Numbers {}
+// SAFETY: these records of elf.h consist of numbers.
+unsafe impl Numbers for Elf64_Ehdr {}
+// SAFETY: likewise.
+unsafe impl Numbers for Elf64_Shdr {}
+// SAFETY: likewise.
+unsafe impl Numbers for Elf64_Sym {}
+
+/// As many whole values as the bytes have. None, if the first does not lie where such a value may.
+fn values<T: Numbers>(bytes: &[u8]) -> &[T] {
+    // SAFETY: any bytes are a `T`, which `align_to` aligns.
     match unsafe { bytes.align_to() } {
         ([], values, _) => values,
         _ => &[],

@@ -46,79 +46,68 @@ impl Epoll {
 
     /// Registers `fd`: its events carry `token`, which is not [`BELL`].
     pub(crate) fn add(&self, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
-        let mut event = Event {
-            events: events as u32,
-            u64: token,
-        };
-        self.control(libc::EPOLL_CTL_ADD, fd, Some(&mut event))
+        self.control(libc::EPOLL_CTL_ADD, fd, events, token)
     }
 
     /// Registers `fd` anew, for one event: if there is one already, it comes.
     pub(crate) fn arm(&self, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
-        let mut event = Event {
-            events: (events | libc::EPOLLONESHOT) as u32,
-            u64: token,
-        };
-        match self.control(libc::EPOLL_CTL_MOD, fd, Some(&mut event)) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-                self.control(libc::EPOLL_CTL_ADD, fd, Some(&mut event))
-            }
+        let events = events | libc::EPOLLONESHOT;
+        match self.control(libc::EPOLL_CTL_MOD, fd, events, token) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => self.add(fd, events, token),
             done => done,
         }
     }
 
-    /// Forgets `fd`, which is open still. Events that some thread has already collected are to come.
+    /// Forgets `fd`, which is still open. Events that some thread has already collected are to come.
     pub(crate) fn remove(&self, fd: RawFd) {
-        // It fails only if `fd` is not there.
-        let _ = self.control(libc::EPOLL_CTL_DEL, fd, None);
+        // The call fails only if `fd` is not registered.
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
-    fn control(&self, operation: i32, fd: RawFd, event: Option<&mut Event>) -> io::Result<()> {
-        let event = event.map_or(core::ptr::null_mut(), core::ptr::from_mut);
-        let arguments = [
+    fn control(&self, operation: i32, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
+        let event = Event {
+            events: events as u32,
+            u64: token,
+        };
+        let (instance, event) = (
             self.instance.as_raw_fd() as usize,
-            operation as usize,
-            fd as usize,
-            event as usize,
-        ];
-        // SAFETY: the event is null or valid.
-        unsafe { call(libc::SYS_epoll_ctl, &arguments) }
-            .map(drop)
-            .map_err(io::Error::from_raw_os_error)
+            &raw const event as usize,
+        );
+        // SAFETY: the kernel reads an event, which is valid.
+        unsafe {
+            call(
+                libc::SYS_epoll_ctl,
+                &[instance, operation as usize, fd as usize, event],
+            )
+        }
+        .map(drop)
+        .map_err(io::Error::from_raw_os_error)
     }
 
-    /// Collects events: at once, or waits for some, for at most `nanos`. None are collected when
-    /// the wait is interrupted.
+    /// Collects events: at once, or waits for some, for at most `nanos`. None are collected when the wait is
+    /// interrupted.
     pub(crate) fn wait<'a>(&self, events: &'a mut [Event], nanos: Option<u64>) -> &'a [Event] {
-        let instance = self.instance.as_raw_fd() as usize;
-        let (place, room) = (events.as_mut_ptr() as usize, events.len());
-        let until = nanos.map(clock::timespec);
         let refused = REFUSED.load(Ordering::Relaxed);
         let wished = if nanos == Some(0) { PWAIT } else { PWAIT2 };
         let made = if refused == wished {
-            !wished & 3
+            PWAIT + PWAIT2 - wished
         } else {
             wished
         };
-        // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
-        let count = unsafe {
-            if made == PWAIT {
-                let millis =
-                    nanos.map_or(-1, |n| n.div_ceil(1_000_000).min(i32::MAX as u64) as i32);
-                call(
-                    libc::SYS_epoll_pwait,
-                    &[instance, place, room, millis as isize as usize, 0, 0],
-                )
-            } else {
-                let until = until
-                    .as_ref()
-                    .map_or(0, |t| core::ptr::from_ref(t) as usize);
-                call(
-                    libc::SYS_epoll_pwait2,
-                    &[instance, place, room, until, 0, 0],
-                )
-            }
+        let time = nanos.map(clock::timespec);
+        let (number, until) = if made == PWAIT {
+            let millis = nanos.map_or(-1, |n| n.div_ceil(1_000_000).min(i32::MAX as u64) as isize);
+            (libc::SYS_epoll_pwait, millis as usize)
+        } else {
+            let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+            (libc::SYS_epoll_pwait2, time as usize)
         };
+        let (instance, place) = (
+            self.instance.as_raw_fd() as usize,
+            events.as_mut_ptr() as usize,
+        );
+        // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
+        let count = unsafe { call(number, &[instance, place, events.len(), until, 0, 0]) };
         match count {
             Ok(_) | Err(libc::EINTR) => {}
             // The call is not there, or a filter refuses it; each filter has its own error.
@@ -143,9 +132,9 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// The descriptor that `make`, [`Plain::EPOLL_CREATE`] or [`Plain::EVENTFD`], makes.
+/// Makes a descriptor by `make`: [`Plain::EPOLL_CREATE`] or [`Plain::EVENTFD`].
 fn descriptor(make: Plain, arguments: &[usize]) -> io::Result<OwnedFd> {
     let fd = plain(make, arguments).map_err(io::Error::from_raw_os_error)?;
-    // SAFETY: new, hence nobody else's.
+    // SAFETY: the descriptor is new, hence nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }

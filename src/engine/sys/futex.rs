@@ -3,29 +3,18 @@
 use super::{clock, perturb};
 use crate::engine::atomic::AtomicU32;
 
-/// A signal's handler has run on the kernel thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interrupted;
-
 /// Blocks while `word` holds `expected`, at most until `deadline` (monotonic nanoseconds). May
 /// return early.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-    let _ = try_wait(word, expected, deadline);
+    is_interrupted_wait(word, expected, deadline);
 }
 
-/// [`wait`], which tells when a signal has ended it.
-pub(crate) fn try_wait(
-    word: &AtomicU32,
-    expected: u32,
-    deadline: Option<u64>,
-) -> Result<(), Interrupted> {
+/// [`wait`]; true if a signal's handler has run on the kernel thread meanwhile.
+pub(crate) fn is_interrupted_wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
     perturb::point("futex: waiting");
     // It takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
     // Every failure (EAGAIN, EINTR, ETIMEDOUT) means "look again".
-    match call(word, libc::FUTEX_WAIT_BITSET, expected, deadline) {
-        Err(libc::EINTR) => Err(Interrupted),
-        _ => Ok(()),
-    }
+    call(word, libc::FUTEX_WAIT_BITSET, expected, deadline) == Err(libc::EINTR)
 }
 
 /// Wakes at most `count` of those that wait on `word`. The word may be gone by now: the kernel then
@@ -44,15 +33,10 @@ fn call(
     let until = deadline.map(clock::timespec);
     let until = until
         .as_ref()
-        .map_or(core::ptr::null(), core::ptr::from_ref);
-    let arguments = [
-        word as usize,
-        (operation | libc::FUTEX_PRIVATE_FLAG) as usize,
-        value as usize,
-        until as usize,
-        0,
-        libc::FUTEX_BITSET_MATCH_ANY as u32 as usize,
-    ];
+        .map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let (word, all) = (word as usize, libc::FUTEX_BITSET_MATCH_ANY as u32 as usize);
+    let arguments = [word, operation, value as usize, until, 0, all];
     // SAFETY: the time is absent or valid. The kernel writes nowhere, and fails where it cannot read
     // the word; FUTEX_WAKE uses its address as a key only.
     unsafe { super::call(libc::SYS_futex, &arguments) }

@@ -1,4 +1,4 @@
-//! The handler of signals that are to become messages: it leaves a bit in a word and wakes the
+//! The handler of signals that are to become messages: the handler leaves a bit in a word and wakes the
 //! thread that waits for signals.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! 1. No signal is lost: if the swap misses the bit, the waiting thread has read `SEQUENCE` before
 //!    it was raised (its Acquire pairs with the raise's Release), so the futex does not block it.
 //! 2. The handler runs on the alternate stack: a green thread's stack may have little space left.
-//!    It runs with the other signals blocked: an alternate stack of std's is too small for two
-//!    handlers. It touches no thread-local, `errno` included. (The usual crate for this,
+//!    The other signals are blocked meanwhile: an alternate stack of std's is too small for two
+//!    handlers. The handler touches no thread-local, `errno` included. (The usual crate for this,
 //!    `signal-hook-registry`, asks for no alternate stack; with one fixed action its table of
 //!    actions would be of no use here.)
 //! 3. A handler stays for good, and so does the stored former one.
@@ -74,24 +74,14 @@ pub(crate) fn is_busy() -> bool {
 
 /// Puts the handler in place, for good. `unblocked`: the signals that may interrupt it.
 pub(crate) fn catch(signal: i32, unblocked: impl Iterator<Item = i32>) -> io::Result<()> {
-    let install = |new: *const libc::sigaction, old: *mut libc::sigaction| {
-        // SAFETY: the actions are null or valid.
-        match unsafe { libc::sigaction(signal, new, old) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: zeroes are a valid action.
-    let mut former: libc::sigaction = unsafe { core::mem::zeroed() };
-    install(core::ptr::null(), &mut former)?;
+    let former = kernel::action(signal).ok_or_else(io::Error::last_os_error)?;
     let mut ours = former;
     ours.sa_sigaction = on_signal as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: the set is valid.
-    unsafe { libc::sigfillset(&mut ours.sa_mask) };
-    for signal in unblocked {
-        // SAFETY: as above.
-        unsafe { libc::sigdelset(&mut ours.sa_mask, signal) };
+    // SAFETY: the set is valid, and stays so.
+    unsafe {
+        libc::sigfillset(&mut ours.sa_mask);
+        unblocked.for_each(|signal| _ = libc::sigdelset(&mut ours.sa_mask, signal));
     }
     if !matches!(former.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
         let former = Box::into_raw(Box::new(former));
@@ -99,7 +89,11 @@ pub(crate) fn catch(signal: i32, unblocked: impl Iterator<Item = i32>) -> io::Re
         FORMER[signal as usize].store(former, Ordering::Release);
     }
     USED.store(true, Ordering::Relaxed);
-    install(&ours, null_mut())
+    // SAFETY: a valid action, whose handler has the type that SA_SIGINFO demands.
+    match unsafe { libc::sigaction(signal, &ours, null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 unsafe extern "C" fn on_signal(

@@ -1,5 +1,5 @@
-//! Kernel threads: how one is started, its id, its name, its clock, the call that it is blocked in, and
-//! barriers between them. [`observer`](super::observer) tells whether one is blocked.
+//! Kernel threads: how one is started, its id, its name, its clocks, how it gives way or rests, and barriers between
+//! kernel threads. [`observer`](super::observer) tells whether one is blocked.
 
 use core::ffi::{c_int, c_void};
 use core::fmt::Arguments;
@@ -7,7 +7,7 @@ use core::mem::MaybeUninit;
 use std::io::Write;
 
 use super::mm::page;
-use super::{Plain, call, plain};
+use super::{Plain, call, clock, plain};
 use crate::engine::atomic::{AtomicBool, Ordering};
 
 /// Starts a kernel thread that calls `main(argument)`, with libc's means alone. `detach_state` is libc's constant.
@@ -22,7 +22,7 @@ pub(crate) unsafe fn start(
 ) -> Result<libc::pthread_t, i32> {
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::uninit();
-    // SAFETY: the attributes are initialised first and destroyed last; the caller's promise.
+    // SAFETY: the attributes are initialised first and destroyed last; `main` may be called so.
     unsafe {
         let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
         libc::pthread_attr_init(attributes);
@@ -42,7 +42,13 @@ pub(crate) unsafe fn start(
 pub(crate) fn set_name(text: Arguments<'_>) {
     let mut name = [0u8; 32];
     let _ = (&mut name[..31]).write_fmt(text);
-    set(Attribute::Name(&name));
+    // SAFETY: the kernel reads 16 bytes of the name at most, which has 32 and ends with a zero.
+    let _ = unsafe {
+        call(
+            libc::SYS_prctl,
+            &[libc::PR_SET_NAME as usize, name.as_ptr() as usize],
+        )
+    };
 }
 
 /// The bytes that [`own_name`] needs.
@@ -61,32 +67,16 @@ pub(crate) fn own_name(buffer: &mut [u8; NAME]) -> &str {
     core::str::from_utf8(&buffer[..end]).unwrap_or("")
 }
 
-/// An attribute of a kernel thread, kept by the system.
-enum Attribute<'a> {
-    /// It ends with a NUL; the system reads 16 bytes at most.
-    Name(&'a [u8; 32]),
-    /// In nanoseconds.
-    TimerSlack(usize),
-}
-
-/// Sets an attribute of the calling kernel thread.
-fn set(attribute: Attribute<'_>) {
-    let (option, value) = match attribute {
-        Attribute::Name(name) => (libc::PR_SET_NAME, name.as_ptr() as usize),
-        Attribute::TimerSlack(nanos) => (libc::PR_SET_TIMERSLACK, nanos),
-    };
-    // SAFETY: of a name the kernel reads 16 bytes at most; the other is a number.
-    let _ = unsafe { call(libc::SYS_prctl, &[option as usize, value]) };
-}
-
 /// The calling kernel thread's id.
 pub(crate) fn id() -> i32 {
     plain(Plain::GETTID, &[]).unwrap_or(0) as i32 // it cannot fail
 }
 
-/// The calling kernel thread rests for `nanos`.
+/// The calling kernel thread rests for `nanos`, or until a signal comes.
 pub(crate) fn rest(nanos: u64) {
-    super::clock::sleep(nanos);
+    let time = clock::timespec(nanos);
+    // SAFETY: the kernel reads a valid time, and is given no place to write to.
+    let _ = unsafe { call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
 }
 
 /// Whether this process has a kernel thread `id`.
@@ -107,85 +97,22 @@ pub(crate) fn has_children() -> bool {
     unsafe { call(libc::SYS_waitid, &[ANY, 0, 0, LOOK as usize, 0]) }.is_ok()
 }
 
-/// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's
-/// count).
+/// The clock of the CPU time used by kernel thread `id`, in the kernel's encoding.
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
+    const PER_THREAD: i32 = 4;
     const SCHEDULER: i32 = 2;
     (!id << 3) | PER_THREAD | SCHEDULER
 }
 
-/// The clock of the CPU time that it used in user mode.
+/// The clock of the CPU time that kernel thread `id` used in user mode: the kernel's number before that.
 pub(crate) fn user_clock(id: i32) -> libc::clockid_t {
-    const USER: i32 = 1;
-    (!id << 3) | PER_THREAD | USER
-}
-
-const PER_THREAD: i32 = 4;
-
-/// A system call that a kernel thread is blocked in.
-pub(crate) struct SystemCall {
-    pub(crate) number: i64,
-    arguments: [u64; 6],
-    stack_pointer: u64,
-    program_counter: u64,
-}
-
-impl SystemCall {
-    /// From the text in `/proc`: the number, six arguments, the stack pointer and the program counter,
-    /// all but the first in hexadecimal. Not from `running`, nor from `-1` and the latter two.
-    pub(crate) fn parse(text: &[u8]) -> Option<SystemCall> {
-        let mut words = core::str::from_utf8(text).ok()?.split_ascii_whitespace();
-        let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
-        let mut values = [0; 8];
-        for value in &mut values {
-            *value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-        }
-        let [arguments @ .., stack_pointer, program_counter] = values;
-        Some(SystemCall {
-            number,
-            arguments,
-            stack_pointer,
-            program_counter,
-        })
-    }
-
-    /// One that is about to be made.
-    pub(crate) fn new(number: i64, arguments: [u64; 6]) -> SystemCall {
-        SystemCall {
-            number,
-            arguments,
-            stack_pointer: 0,
-            program_counter: 0,
-        }
-    }
-
-    /// Where the thread goes on: its program counter and its stack pointer.
-    pub(crate) fn place(&self) -> (usize, usize) {
-        (self.program_counter as usize, self.stack_pointer as usize)
-    }
-
-    /// Whether it waits for as long as it takes, on a futex, for a lock on a file, for the other end of
-    /// a FIFO or for a child, and begins anew if a signal interrupts it: nothing has come of it then.
-    /// (A call that transfers data begins anew, too; but so would the time-out of its descriptor.)
-    pub(crate) fn begins_anew(&self) -> bool {
-        let [_, operation, _, timeout, ..] = self.arguments;
-        match self.number {
-            libc::SYS_futex => {
-                let operation = operation as i32 & libc::FUTEX_CMD_MASK;
-                matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET) && timeout == 0
-            }
-            libc::SYS_fcntl => {
-                matches!(operation as i32, libc::F_SETLKW | libc::F_OFD_SETLKW)
-            }
-            libc::SYS_flock | libc::SYS_openat | libc::SYS_wait4 | libc::SYS_waitid => true,
-            _ => false,
-        }
-    }
+    cpu_clock(id) - 1
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
 pub(crate) fn set_precise_timers() {
-    set(Attribute::TimerSlack(1));
+    // SAFETY: the kernel takes numbers.
+    let _ = unsafe { call(libc::SYS_prctl, &[libc::PR_SET_TIMERSLACK as usize, 1]) };
 }
 
 /// Lets other kernel threads have the CPU.
@@ -220,40 +147,5 @@ pub(crate) fn barrier() {
               threads cannot go on without: allow it, or set GREENTHREAD_MODE=kernel\n",
         );
         std::process::abort()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::SystemCall;
-
-    fn parse(text: &str) -> Option<SystemCall> {
-        SystemCall::parse(text.as_bytes())
-    }
-
-    #[test]
-    fn a_system_call_is_read() {
-        let number = |number: i64| format!("{number} ");
-        let futex = &number(libc::SYS_futex);
-        let (read, flock) = (&number(libc::SYS_read), &number(libc::SYS_flock));
-        let fcntl = &number(libc::SYS_fcntl);
-        let wait = format!("{futex}0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n");
-        let call = parse(&wait).unwrap();
-        assert!(call.begins_anew() && call.number == libc::SYS_futex);
-        for (other, waits) in [
-            (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
-            (wait.replace("0x80 ", "0x81 "), false), // FUTEX_WAKE
-            (wait.replace("0x80 ", "0x86 "), false), // FUTEX_LOCK_PI
-            (wait.replace("0x0 ", "0x7ffd "), false), // until then
-            (wait.replace(futex, read), false),
-            (wait.replace(futex, flock), true),
-            (wait.replace(futex, fcntl), false), // but not this one
-            (wait.replace(futex, fcntl).replace("0x80 ", "0x7 "), true), // F_SETLKW
-        ] {
-            assert_eq!(parse(&other).unwrap().begins_anew(), waits, "{other}");
-        }
-        for nothing in ["running\n", "-1 0x7ffe 0x55\n", "202 0x1 0x80\n", ""] {
-            assert!(parse(nothing).is_none(), "{nothing}");
-        }
     }
 }

@@ -1,9 +1,9 @@
-//! A lock for the scheduler's own short critical sections.
+//! A lock for the scheduler's own short critical sections, and the cheap half of an asymmetric fence.
 //!
-//! A thread takes it with preemption off (or is a kernel thread that runs no green thread), so the
-//! holder is running or about to be: waiters pause a little (`backoff`) and then block in the kernel. The lock
-//! touches no thread-local, allocates nothing and knows no poisoning: the code under it does not
-//! panic.
+//! # The lock
+//! A thread takes the lock with preemption off (or is a kernel thread that runs no green thread), so the holder is
+//! running or about to run: waiters pause a little (`backoff`) and then block in the kernel. The lock touches no
+//! thread-local, allocates nothing and knows no poisoning: the code under the lock does not panic.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -12,6 +12,15 @@
 //! | `CONTENDED` | a thread holds it, and others may wait in the kernel |
 //!
 //! Orderings: taking the lock is Acquire and pairs with the Release of the unlock before.
+//!
+//! # The fence
+//! One thread makes the cheap half ([`entry_fence`]) between a store and a load, another one makes the heavy half
+//! (`kernel_thread::barrier`) between its own store and load: they cannot both miss the other's store. `membarrier`
+//! turns the compiler fence into a full fence at the only moment when that matters.
+//!
+//! Nothing can replace the heavy half while threads run that make the cheap half. So where the system refuses the
+//! heavy half from the start there are no green threads, and where the system refuses it later the process ends and
+//! says why.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -19,7 +28,7 @@ use core::ops::{Deref, DerefMut};
 
 use super::backoff::Backoff;
 use super::{futex, perturb};
-use crate::engine::atomic::{AtomicU32, Ordering, const_fn};
+use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -49,42 +58,45 @@ impl<T> Lock<T> {
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         perturb::point("lock: coming");
-        // Acquire: pairs with the Release in `Guard::drop`.
-        if self
-            .word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if !self.takes_free() {
             self.lock_contended();
         }
-        Guard::new(self)
+        self.guard()
     }
 
     /// Takes the lock if no thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // Acquire: as in `lock`.
-        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
-        let word = self.word.compare_exchange(FREE, HELD, success, failure);
-        word.is_ok().then(|| Guard::new(self))
+        self.takes_free().then(|| self.guard())
+    }
+
+    /// Takes the lock unless a thread holds it. Does not make a guard.
+    #[inline]
+    fn takes_free(&self) -> bool {
+        // Acquire: pairs with the Release in `Guard::drop`.
+        self.word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The guard of a thread that has just taken the lock.
+    fn guard(&self) -> Guard<'_, T> {
+        Guard {
+            lock: self,
+            not_send: PhantomData,
+        }
     }
 
     #[cold]
     fn lock_contended(&self) {
         let mut backoff = Backoff::while_it_runs();
         while backoff.pause() {
-            // Acquire: as in `lock`.
-            if self.word.load(Ordering::Relaxed) == FREE
-                && self
-                    .word
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if self.word.load(Ordering::Relaxed) == FREE && self.takes_free() {
                 return;
             }
         }
         // A thread that takes the lock from here on must assume that others wait.
-        // Acquire: as in `lock`.
+        // Acquire: pairs with the Release in `Guard::drop`.
         while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
             futex::wait(&self.word, CONTENDED, None);
         }
@@ -97,7 +109,7 @@ impl<T: Default> Default for Lock<T> {
     }
 }
 
-/// The right to the value. It stays with its thread, whose preemption is off.
+/// The right to the value. The guard stays with its thread, whose preemption is off.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     not_send: PhantomData<*mut ()>,
@@ -105,16 +117,6 @@ pub(crate) struct Guard<'a, T> {
 
 // SAFETY: a shared guard gives shared references to the value, and nothing else.
 unsafe impl<T: Sync> Sync for Guard<'_, T> {}
-
-impl<'a, T> Guard<'a, T> {
-    /// Makes the guard of a thread that has just taken the lock.
-    fn new(lock: &'a Lock<T>) -> Guard<'a, T> {
-        Guard {
-            lock,
-            not_send: PhantomData,
-        }
-    }
-}
 
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
@@ -140,6 +142,13 @@ impl<T> Drop for Guard<'_, T> {
             futex::wake(&self.lock.word, 1);
         }
     }
+}
+
+/// Keeps the accesses before the fence in the program before the accesses after the fence.
+#[inline(always)]
+pub(crate) fn entry_fence() {
+    // SeqCst, partner: the `barrier` of a thread that takes a processor away.
+    compiler_fence(Ordering::SeqCst);
 }
 
 #[cfg(all(test, not(greenthread_model)))]

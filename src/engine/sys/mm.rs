@@ -9,13 +9,8 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{call, sanitizer};
-use crate::engine::arch;
 
-/// Bytes of a page.
-#[inline(always)]
-pub(crate) fn page() -> usize {
-    arch::page_size()
-}
+pub(crate) use crate::engine::arch::page_size as page;
 
 /// Advice: pages that fault at every access, without splitting the mapping (Linux 6.13; libc does
 /// not name it everywhere).
@@ -35,7 +30,7 @@ pub(crate) fn map(length: usize) -> io::Result<usize> {
 /// # Safety
 /// The caller's mapping is at these whole pages, and nobody uses that memory.
 pub(crate) unsafe fn map_again(address: usize, length: usize) -> io::Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the mapping that goes is the caller's, and nobody uses its memory.
     unsafe {
         map_at(address, length, libc::MAP_FIXED)?;
         // Kernels without huge pages refuse, which is as good.
@@ -52,7 +47,7 @@ unsafe fn map_at(address: usize, length: usize, flags: i32) -> io::Result<usize>
     let (protection, flags) = (protection as usize, (kind | flags) as usize);
     let anonymous = usize::MAX;
     let arguments = [address, length, protection, flags, anonymous, 0];
-    // SAFETY: the caller's promise.
+    // SAFETY: without MAP_FIXED the mapping is new; with it, it takes the place of memory that nobody uses.
     unsafe { call(libc::SYS_mmap, &arguments) }.map_err(io::Error::from_raw_os_error)
 }
 
@@ -61,11 +56,9 @@ unsafe fn map_at(address: usize, length: usize, flags: i32) -> io::Result<usize>
 /// # Safety
 /// Nobody uses that memory any more.
 pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        sanitizer::forget(address, length);
-        done(call(libc::SYS_munmap, &[address, length]))
-    }
+    sanitizer::forget(address, length);
+    // SAFETY: nobody uses the memory any more.
+    done(unsafe { call(libc::SYS_munmap, &[address, length]) })
 }
 
 /// `madvise`: `advice` for whole pages.
@@ -73,7 +66,7 @@ pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
 /// # Safety
 /// For advice that changes contents or access, nobody relies on either.
 pub(crate) unsafe fn advise(address: usize, length: usize, advice: i32) -> io::Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the advice changes nothing, or nothing that anybody relies on.
     done(unsafe { call(libc::SYS_madvise, &[address, length, advice as usize]) })
 }
 
@@ -90,7 +83,7 @@ pub(crate) static SPLIT: AtomicBool = AtomicBool::new(false);
 /// Nobody uses that memory.
 pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
     let pages = |number, last: i32| {
-        // SAFETY: the caller's promise.
+        // SAFETY: nobody uses the memory, so nobody finds that accesses fault.
         unsafe { call(number, &[address, length, last as usize]) }
     };
     if !SPLIT.load(Relaxed) {
@@ -122,8 +115,8 @@ impl Mapping {
         let (protection, flags) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
         let arguments = [0, length, protection, flags, file.as_raw_fd() as usize, 0];
         // SAFETY: a new mapping at an address of the kernel's choice disturbs no existing memory.
-        let start =
-            unsafe { call(libc::SYS_mmap, &arguments) }.map_err(io::Error::from_raw_os_error)?;
+        let start = unsafe { call(libc::SYS_mmap, &arguments) };
+        let start = start.map_err(io::Error::from_raw_os_error)?;
         Ok(Mapping { start, length })
     }
 
@@ -138,27 +131,34 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it is the owner's, who gives it up.
+        // SAFETY: the mapping is the value's alone, and the value goes.
         let _ = unsafe { unmap(self.start, self.length) };
     }
 }
 
-/// For each page from `address` on, whether it is in memory.
-#[cfg(test)]
-pub(crate) fn resident(address: usize, pages: &mut [bool]) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    const PRESENT: u64 = 1 << 63;
-    // A word for each page of the process.
-    let map = std::fs::File::open("/proc/self/pagemap")?;
-    let mut words = vec![0; pages.len() * size_of::<u64>()];
-    map.read_exact_at(&mut words, (address / page() * size_of::<u64>()) as u64)?;
-    for (page, word) in pages.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
-        let word = word.try_into().map_err(io::Error::other)?;
-        *page = u64::from_ne_bytes(word) & PRESENT != 0;
-    }
-    Ok(())
-}
-
 fn done(result: Result<usize, i32>) -> io::Result<()> {
     result.map(drop).map_err(io::Error::from_raw_os_error)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io;
+
+    /// For each page from `address` on, whether it is in memory.
+    pub(crate) fn resident(address: usize, pages: &mut [bool]) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        const PRESENT: u64 = 1 << 63;
+        // A word for each page of the process.
+        let map = std::fs::File::open("/proc/self/pagemap")?;
+        let mut words = vec![0; pages.len() * size_of::<u64>()];
+        map.read_exact_at(
+            &mut words,
+            (address / super::page() * size_of::<u64>()) as u64,
+        )?;
+        for (page, word) in pages.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
+            let word = word.try_into().map_err(io::Error::other)?;
+            *page = u64::from_ne_bytes(word) & PRESENT != 0;
+        }
+        Ok(())
+    }
 }

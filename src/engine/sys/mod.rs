@@ -2,36 +2,29 @@
 //!
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
-//! itself. (But for the growing of a [`table`]: only ordinary threads do that.)
+//! itself. (But for the growing of a [`statics::Table`]: only ordinary threads do that.)
 
-pub(crate) mod atomic_static;
 pub(crate) mod backoff;
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod elf;
 pub(crate) mod epoll;
-pub(crate) mod fence;
 pub(crate) mod futex;
 pub(crate) mod handler;
 pub(crate) mod kernel_thread;
 pub(crate) mod libraries;
 pub(crate) mod lock;
 pub(crate) mod mm;
-pub(crate) mod names;
 pub(crate) mod observer;
-mod patience;
 pub(crate) mod perturb;
 pub(crate) mod sanitizer;
 pub(crate) mod signal;
+pub(crate) mod statics;
 pub(crate) mod syscalls;
-pub(crate) mod table;
-mod task_file;
 pub(crate) mod topology;
 pub(crate) mod unwinding;
 pub(crate) mod variable;
 pub(crate) mod word;
-
-pub(crate) use self::patience::Patience;
 
 use std::os::fd::RawFd;
 
@@ -45,7 +38,7 @@ use crate::engine::arch;
 pub(crate) unsafe fn call(number: libc::c_long, arguments: &[usize]) -> Result<usize, i32> {
     let mut registers = [0; 6];
     registers[..arguments.len()].copy_from_slice(arguments);
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are as this call demands, the caller says.
     let result = unsafe { arch::syscall(number, registers) };
     if (-4095..0).contains(&result) {
         Err(-result as i32)

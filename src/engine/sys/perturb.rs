@@ -34,6 +34,7 @@
 //! Orderings: all Relaxed, nothing is published.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::io::{Cursor, Write};
 
 use super::{clock, kernel_thread, variable};
 
@@ -44,7 +45,7 @@ const STILL: u64 = 0;
 
 /// The number of hits in a season, as a power of 2.
 const SEASON: u32 = 16;
-/// A point with less than one of so many hits is a point where few threads come.
+/// Few threads come to a point that has less than one of this many hits.
 const FEW: u64 = 1000;
 const MOST_SPINS: u64 = 1 << 10;
 const LONGEST_SLEEP: u64 = 512_000;
@@ -99,7 +100,7 @@ fn stop(luck: u64, sleeps: u64) {
     let halved = (luck >> 8) % 10;
     if luck.is_multiple_of(sleeps) {
         // A sleep that ends early is as good.
-        clock::sleep(LONGEST_SLEEP >> halved);
+        kernel_thread::rest(LONGEST_SLEEP >> halved);
     } else if luck.is_multiple_of(2) {
         kernel_thread::give_way();
     } else {
@@ -133,14 +134,13 @@ fn parse(text: &[u8]) -> u64 {
 
 /// Prints the seed; without `eprintln!`: see the first invariant.
 fn print(seed: u64) {
-    let mut text = *b"greenthread: perturbed, GREENTHREAD_PERTURB_SEED=          \n";
-    let (mut end, mut rest) = (text.len() - 1, seed);
-    while end > text.len() - 11 {
-        end -= 1;
-        text[end] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    super::print(&text);
+    let mut text = Cursor::new([0; 80]);
+    let _ = writeln!(
+        text,
+        "greenthread: perturbed, GREENTHREAD_PERTURB_SEED={seed}"
+    );
+    let length = text.position() as usize;
+    super::print(&text.get_ref()[..length]);
 }
 
 /// FNV-1a.

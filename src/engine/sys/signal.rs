@@ -4,7 +4,7 @@
 use std::io;
 
 use super::mm::page;
-use super::{Plain, call, kernel_thread, plain};
+use super::{Plain, call, plain};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicUsize, Ordering};
 
@@ -66,7 +66,7 @@ pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
         (&raw mut action.sa_mask).cast::<Mask>().write(ALL);
         action
     };
-    install(signal, handler, libc::SA_RESTART, Some(&blocks_all))
+    install(signal, handler, libc::SA_RESTART, &blocks_all)
 }
 
 /// The crate's handlers: they do not count as the program's.
@@ -92,11 +92,11 @@ pub(crate) fn install(
     signal: i32,
     handler: Handler,
     flags: i32,
-    like: Option<&libc::sigaction>,
+    like: &libc::sigaction,
 ) -> io::Result<()> {
-    // SAFETY: a zeroed sigaction is valid; the handler has the type that SA_SIGINFO demands.
+    // SAFETY: the handler has the type that SA_SIGINFO demands.
     let failed = unsafe {
-        let mut action = like.copied().unwrap_or_else(|| core::mem::zeroed());
+        let mut action = *like;
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
         note_own(action.sa_sigaction);
@@ -163,12 +163,8 @@ pub(crate) struct KernelAction {
 pub(crate) fn exchange_action(signal: i32, new: Option<&KernelAction>) -> Option<KernelAction> {
     let mut old = KernelAction::default();
     let new = new.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
-    let arguments = [
-        signal as usize,
-        new,
-        &raw mut old as usize,
-        size_of::<Mask>(),
-    ];
+    let former = &raw mut old as usize;
+    let arguments = [signal as usize, new, former, size_of::<Mask>()];
     // SAFETY: the kernel reads a record, or none, and writes another.
     let answer = unsafe { call(libc::SYS_rt_sigaction, &arguments) };
     answer.ok().map(|_| old)
@@ -192,7 +188,7 @@ fn send_plain(signal: i32) -> Result<usize, i32> {
 }
 
 /// A payload of two words that travels with a signal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Payload {
     pub(crate) who: u32,
     pub(crate) tick: u32,
@@ -200,6 +196,7 @@ pub(crate) struct Payload {
 
 /// The kernel's siginfo as `sigqueue` fills it in.
 #[repr(C)]
+#[derive(Default)]
 struct QueuedInfo {
     signal: i32,
     errno: i32,
@@ -207,54 +204,43 @@ struct QueuedInfo {
     padding: i32,
     process: i32,
     user: u32,
-    value: Payload,
+    payload: Payload,
     rest: [u64; 12],
 }
 
-impl QueuedInfo {
-    fn new(process: i32, code: i32, value: Payload) -> QueuedInfo {
-        QueuedInfo {
-            signal: 0,
-            errno: 0,
-            code,
-            padding: 0,
-            process,
-            user: 0,
-            value,
-            rest: [0; 12],
-        }
-    }
-}
-
-/// Sends `signal` with `payload` to kernel thread `thread` of this process. EAGAIN: too many wait for
-/// this user's processes.
+/// Sends `signal` with `payload` to kernel thread `thread` of this process. EAGAIN: too many signals wait for this user's
+/// processes.
 pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
-    send(
-        thread,
-        signal,
-        QueuedInfo::new(process, libc::SI_QUEUE, payload),
-    )
+    queue_for(0, process, thread, signal, payload)
 }
 
-/// Sends `signal` with `value` to the calling kernel thread, as `pthread_sigqueue` does. Async-signal-safe; the caller stays on its
-/// kernel thread.
+/// Sends `signal` with `value` to the calling kernel thread, as `pthread_sigqueue` does. Async-signal-safe; the caller
+/// stays on its kernel thread.
 #[cfg(answers)]
 pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32> {
-    // SAFETY: two words are as large as a value; no arguments.
+    // SAFETY: a value has as many bytes as a payload, which consists of numbers; the calls have no arguments.
     let (payload, process, user) = unsafe {
         let payload = core::mem::transmute::<libc::sigval, Payload>(value);
         (payload, libc::getpid(), libc::getuid())
     };
-    let info = QueuedInfo {
-        user,
-        ..QueuedInfo::new(process, libc::SI_QUEUE, payload)
-    };
-    send(kernel_thread::id(), signal, info)
+    queue_for(user, process, super::kernel_thread::id(), signal, payload)
 }
 
-fn send(thread: i32, signal: i32, info: QueuedInfo) -> Result<(), i32> {
-    let info = QueuedInfo { signal, ..info };
-    let process = info.process;
+fn queue_for(
+    user: u32,
+    process: i32,
+    thread: i32,
+    signal: i32,
+    payload: Payload,
+) -> Result<(), i32> {
+    let info = QueuedInfo {
+        signal,
+        code: libc::SI_QUEUE,
+        process,
+        user,
+        payload,
+        ..QueuedInfo::default()
+    };
     let info = &raw const info as usize;
     let arguments = [process as usize, thread as usize, signal as usize, info];
     // SAFETY: `info` has the kernel's layout and is valid for the call.
@@ -262,22 +248,16 @@ fn send(thread: i32, signal: i32, info: QueuedInfo) -> Result<(), i32> {
 }
 
 /// The payload of a signal that [`queue`] sent, or `None` for one from elsewhere.
-///
-/// # Safety
-/// `info` is a handler's second argument.
-pub(crate) unsafe fn payload(info: *const libc::siginfo_t) -> Option<Payload> {
-    // SAFETY: siginfo is at least as large as the part of QueuedInfo that is read, and has its
-    // layout.
-    unsafe {
-        let info = info.cast::<QueuedInfo>();
-        ((*info).code == libc::SI_QUEUE).then(|| (*info).value)
-    }
+pub(crate) fn payload(info: &libc::siginfo_t) -> Option<Payload> {
+    // SAFETY: a `siginfo_t` is at least as large as a `QueuedInfo` and is aligned like one; both consist of numbers.
+    let info = unsafe { &*core::ptr::from_ref(info).cast::<QueuedInfo>() };
+    (info.code == libc::SI_QUEUE).then_some(info.payload)
 }
 
 /// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the
 /// processor's saved state.
 pub(crate) fn give_alternate_stack() -> io::Result<()> {
-    // Programs that ask find it large enough, and green threads get no other (`libc::masks`).
+    // Programs that ask find it large enough, and green threads get no other (`libc::signals`).
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(page());

@@ -13,6 +13,7 @@
 //! A fact that the kernel does not tell counts as shared. A machine whose CPUs are all in one ring 0 is *flat*:
 //! it has no topology worth asking for.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -59,47 +60,36 @@ impl Topology {
     /// Reads the folders `cpu` and `node` in `root`. `None`: the machine is flat. Of CPUs that share a cache one is
     /// looked at, since reading a file takes the kernel some 20 µs, and there may be hundreds.
     pub(crate) fn read(root: &Path) -> Option<Topology> {
-        let mut places: Vec<Option<Place>> = Vec::new();
+        let mut places = BTreeMap::new();
         for (cpu, folder) in numbered(&root.join("cpu"), "cpu") {
-            if places.len() <= cpu {
-                places.resize(cpu + 1, None);
-            }
-            if places[cpu].is_some() {
+            if places.contains_key(&cpu) {
                 continue;
             }
             let package = text(&folder.join("topology/physical_package_id"));
-            let sharers = sharers_of_last_level(&folder).unwrap_or_default();
+            // The third level's cache, wherever data and instructions have caches of their own on the first.
+            let sharers = text(&folder.join("cache/index3/shared_cpu_list")).unwrap_or_default();
             let place = Place {
                 cache: list(&sharers).next().unwrap_or_default(),
-                package: package
-                    .and_then(|number| number.parse().ok())
-                    .unwrap_or_default(),
+                package: package.and_then(|id| id.parse().ok()).unwrap_or_default(),
                 node: 0,
             };
-            places[cpu] = Some(place);
-            for sharer in list(&sharers).filter(|&sharer| sharer < MOST_CPUS) {
-                if places.len() <= sharer {
-                    places.resize(sharer + 1, None);
-                }
-                places[sharer] = Some(place);
-            }
+            let sharers = list(&sharers).take_while(|&sharer| sharer < MOST_CPUS);
+            places.extend(sharers.chain([cpu]).map(|cpu| (cpu, place)));
         }
         for (node, folder) in numbered(&root.join("node"), "node") {
-            let cpus = text(&folder.join("cpulist")).unwrap_or_default();
-            for cpu in list(&cpus) {
-                if let Some(Some(place)) = places.get_mut(cpu) {
-                    place.node = node;
-                }
+            for cpu in list(&text(&folder.join("cpulist")).unwrap_or_default()) {
+                places.entry(cpu).and_modify(|place| place.node = node);
             }
         }
-        let mut there = places.iter().flatten();
-        let first = *there.next()?;
-        if there.all(|place| *place == first) {
+        let (&last, first) = places.last_key_value()?;
+        if places.values().all(|place| place == first) {
             return None;
         }
         // No thread runs on a CPU that is not there.
-        let places = places.into_iter().map(Option::unwrap_or_default).collect();
-        Some(Topology { places })
+        let place = |cpu| places.get(&cpu).copied().unwrap_or_default();
+        Some(Topology {
+            places: (0..=last).map(place).collect(),
+        })
     }
 
     /// The ring about CPU `from` that CPU `to` lies in.
@@ -115,14 +105,6 @@ impl Topology {
             (false, false) => 3,
         }
     }
-}
-
-/// The CPUs that share the cache of level 3, as the kernel lists them. That cache is `index3` wherever data and
-/// instructions have caches of their own on level 1.
-fn sharers_of_last_level(cpu: &Path) -> Option<String> {
-    let caches = [3, 2, 1, 0, 4].map(|index| cpu.join(format!("cache/index{index}")));
-    let is_third = |cache: &&PathBuf| text(&cache.join("level")).is_some_and(|level| level == "3");
-    text(&caches.iter().find(is_third)?.join("shared_cpu_list"))
 }
 
 /// The entries of a folder that are named `prefix` and a number.

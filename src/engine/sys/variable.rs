@@ -1,7 +1,7 @@
-//! Variables of the environment, and who is heard.
+//! Variables of the environment, and which of them the crate reads.
 //!
 //! The environment is the caller's. A program that has rights which its caller lacks (setuid, setgid, capabilities
-//! of the file) must not let that caller name a file to be written, so it hears no variable at all, as
+//! of the file) must not let that caller name a file to be written, so the crate reads no variable at all there, as
 //! with `secure_getenv`: the kernel says so at the start of the program, for good.
 //!
 //! Invariant: all of the crate that reads the environment reads it here (`.ci/house` looks).

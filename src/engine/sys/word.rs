@@ -1,7 +1,7 @@
 //! Words of the program's memory that may not be there: an access to them fails, and does not crash.
 //!
-//! While the crate's own handler of faults is in place an access costs no more than any other: if it
-//! faults, the handler ends it. Otherwise the kernel is asked first whether the word can be read. That does for a
+//! While the crate's own handler of faults is in place an access costs no more than any other: if the access
+//! faults, the handler ends it. Otherwise the kernel is asked first whether the word can be read. That suffices for a
 //! word which its user keeps; a word that may go away at any moment, as a report's, is copied by the kernel itself.
 
 use super::call;
@@ -23,7 +23,7 @@ pub(crate) fn faults_are_caught(caught: bool) {
 /// Reads the word at `address`, a multiple of 4.
 #[inline]
 pub(crate) fn load(address: usize) -> Result<u32, Fault> {
-    check(address, Access::Read)?;
+    check(address, false)?;
     // SAFETY: the handler ends a fault, or the kernel has just read the word.
     answer(unsafe { guarded::load(address) })
 }
@@ -68,7 +68,7 @@ pub(crate) fn read(address: usize) -> Option<usize> {
 
 /// Replaces the word at `address`, a multiple of 4, by what `next` makes of it; returns the value that it had.
 pub(crate) fn update(address: usize, next: impl Fn(u32) -> u32) -> Result<u32, Fault> {
-    check(address, Access::Write)?;
+    check(address, true)?;
     // SAFETY: as in `load`.
     let mut seen = answer(unsafe { guarded::load(address) })?;
     loop {
@@ -99,41 +99,36 @@ fn answer(value: u64) -> Result<u32, Fault> {
     u32::try_from(value).map_err(|_| Fault)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
-}
-
-/// Asks the kernel whether the word can be accessed, if a fault would not be caught.
-fn check(address: usize, access: Access) -> Result<(), Fault> {
+/// Asks the kernel whether the word can be read, or be written too, if a fault would not be caught.
+fn check(address: usize, to_write: bool) -> Result<(), Fault> {
     if CAUGHT.load(Ordering::Relaxed) {
         return Ok(());
     }
     let at_once = [0_u64; 2];
     let time = at_once.as_ptr() as usize;
-    let (operation, change) = match access {
-        // A wait that is over at once, whatever the word is.
-        Access::Read => (libc::FUTEX_WAIT, 0),
-        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time, and those at the
-        // word are woken only if that has another value than it has.
-        Access::Write => {
-            check(address, Access::Read)?;
-            // SAFETY: as in `load`.
-            let seen = answer(unsafe { guarded::load(address) })?;
-            let other = if seen == 1 { 2 } else { 1 };
-            let change = libc::FUTEX_OP_OR << 28 | libc::FUTEX_OP_CMP_EQ << 24 | other;
-            (libc::FUTEX_WAKE_OP, change)
+    let ask = |operation: i32, word: usize, time, other, change: i32| {
+        let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+        // SAFETY: the kernel reads the word and the time, and writes to the word what the word holds.
+        match unsafe {
+            call(
+                libc::SYS_futex,
+                &[word, operation, 0, time, other, change as usize],
+            )
+        } {
+            Err(libc::EFAULT) => Err(Fault),
+            _ => Ok(()),
         }
     };
-    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-    let arguments = match access {
-        Access::Read => [address, operation, 0, time, 0, 0],
-        Access::Write => [time, operation, 0, 0, address, change as usize],
-    };
-    // SAFETY: the kernel reads the word and the time, and writes to the word what it holds.
-    match unsafe { call(libc::SYS_futex, &arguments) } {
-        Err(libc::EFAULT) => Err(Fault),
-        _ => Ok(()),
+    // A wait that is over at once, whatever the word is.
+    ask(libc::FUTEX_WAIT, address, time, 0, 0)?;
+    if to_write {
+        // SAFETY: the kernel has just read the word, which stays as long as its user wants it written.
+        let seen = answer(unsafe { guarded::load(address) })?;
+        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time, and those at the word
+        // are woken only if that has another value than it has.
+        let other = if seen == 1 { 2 } else { 1 };
+        let change = libc::FUTEX_OP_OR << 28 | libc::FUTEX_OP_CMP_EQ << 24 | other;
+        ask(libc::FUTEX_WAKE_OP, time, 0, address, change)?;
     }
+    Ok(())
 }

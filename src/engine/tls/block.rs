@@ -1,5 +1,5 @@
 //! The life of one block: create, enter, exit, recycle, destroy (the picture is in the parent
-//! module).
+//! module); with the end of a thread's pthread keys and of its robust mutexes, which is a part of `exit`.
 //!
 //! # Invariants
 //!
@@ -14,13 +14,38 @@
 //!    by its key alone, would take this one for new, and keep it in its lists when the block is
 //!    recycled (jemalloc does). The exception is a thread whose destructors set keys again in every
 //!    round, if a library is loaded meanwhile: such values leak with pthreads, too.
+//!
+//! # pthread keys
+//! (`pthread_setspecific`.) glibc keeps values in blocks of 32: the first lies in the control block, further ones are
+//! allocated. glibc runs the destructors only when a kernel thread ends, in a function that no other code can call;
+//! [`Ending`] does the same for green threads.
+//!
+//! # Robust mutexes
+//! glibc keeps a ring of those that a thread holds in the control block, and gives its address to the kernel, which walks
+//! the ring when a kernel thread ends (`exit_robust_list` in Linux' `kernel/futex`). The kernel does not know a green
+//! thread's ring, so [`leave_robust_mutexes`] does the same, step for step: a mutex that has the thread's id gets the mark
+//! "its owner died" in place of the id, and one thread that waits for the mutex is woken, and will find the mark. The
+//! mutex that the thread was about to take or to give back (`pending`) may be in the ring or not.
+//!
+//! Waiters of a robust mutex wait in the kernel, in a futex that other processes may share, since that is where the
+//! kernel wakes them. A mutex that inherits priorities is marked, and nobody is woken. A mutex may lie in memory that is
+//! gone: such words are read guarded, and the walk ends where one cannot be read.
+//!
+//! | word | the ring, from `probe.robust` |
+//! |---|---|
+//! | 0 | its last mutex |
+//! | 1 | its first mutex: the head, to which the last one leads back |
+//! | 2 | from an entry to the futex of its mutex |
+//! | 3 | the pending one |
+//!
+//! The lowest bit of an entry says that the mutex inherits priorities.
 
-use super::layout::layout;
-use super::variant::VARIANT;
-use super::words::Words;
-use super::{glibc, keys, modules, robust};
+use super::glibc::{self, Words};
+use super::layout::{Layout, VALUES, Values, WORD, layout};
+use super::modules;
 use crate::engine::arch::thread_pointer;
-use crate::engine::sys::sanitizer;
+use crate::engine::sys::{call, sanitizer, word};
+use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -60,8 +85,7 @@ pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
 
 /// Where the control block of a block lies: the thread's name as a pthread.
 pub(crate) fn control_block(thread_pointer: *mut u8) -> usize {
-    let offset = VARIANT.control_block(layout().sizes.control);
-    thread_pointer.addr().wrapping_add_signed(offset)
+    layout().sizes.control_block(thread_pointer).addr()
 }
 
 /// Bytes from a block's stack to its top, at most.
@@ -87,7 +111,7 @@ impl Block {
         let sizes = &layout().sizes;
         let base = sizes.below;
         let start = thread_pointer.wrapping_sub(base);
-        // SAFETY: the caller's promise; a block has these bytes on both sides.
+        // SAFETY: a block has these bytes on both sides, and no thread uses them.
         let words = unsafe { Words::new(start, sizes.all()) };
         Block { words, base }
     }
@@ -99,7 +123,7 @@ impl Block {
 
     #[inline]
     pub(super) fn control(&self) -> Words<'_> {
-        let offset = VARIANT.control_block(layout().sizes.control);
+        let offset = layout().sizes.control_offset();
         self.words.from(self.base.wrapping_add_signed(offset))
     }
 
@@ -113,6 +137,11 @@ impl Block {
         self.words.half(self.base.wrapping_add_signed(offset))
     }
 
+    /// The private thread id.
+    pub(super) fn tid(&self) -> u32 {
+        self.control().half(layout().tid).load(Relaxed)
+    }
+
     /// The number of the snapshot that it was last brought up to date with.
     #[inline]
     fn seen(&self) -> &AtomicUsize {
@@ -122,7 +151,8 @@ impl Block {
     /// Makes the block of an ended thread as good as new.
     #[inline]
     pub(super) fn recycle(&mut self) {
-        layout().refill(self);
+        // The thread that has ended may have changed fields that begin otherwise.
+        layout().restore_initial(self.control());
         let seen = modules::reset(self);
         self.seen().store(seen, Relaxed);
         sanitizer::lend_own(self.thread_pointer());
@@ -130,8 +160,8 @@ impl Block {
 
     /// Frees what `create` allocated; the memory is the caller's again. A cache of malloc's in the block
     /// is lost: the caller has moved it away (`tcache_offset`).
-    pub(super) fn destroy(self) {
-        Tids::give_back(layout().tid(&self));
+    pub(super) fn destroy(&mut self) {
+        Tids::give_back(self.tid());
         // SAFETY: laid out by its counterpart. `false`: the block itself is not the loader's to free.
         unsafe { (layout().functions.deallocate)(self.thread_pointer(), false) };
     }
@@ -150,7 +180,7 @@ pub(crate) unsafe fn create(
     // Before the loader copies its images in: `enter` then copies the images of libraries loaded in
     // between once more.
     let seen = modules::number();
-    // SAFETY: the caller's memory is as the layout demands.
+    // SAFETY: the memory is zero and nobody's, and has the bytes that the layout demands.
     let block = unsafe {
         if (layout().functions.allocate)(place.thread_pointer).is_null() {
             Tids::give_back(tid);
@@ -200,25 +230,168 @@ pub(crate) fn forget_errno() {
 /// destructor, unless this is then called again.
 pub(crate) unsafe fn exit() {
     const ITERATIONS: usize = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
-    let call_destructors = layout().functions.call_destructors;
+    let (call_destructors, ending) = (layout().functions.call_destructors, Ending::new());
     // SAFETY: as libc does when a kernel thread ends, in this order.
     unsafe {
         call_destructors();
         for round in 0.. {
             modules::refresh(); // invariant 4
-            if round == ITERATIONS || !keys::used() || !keys::run_destructors() {
+            if round == ITERATIONS || !ending.has_values() || !ending.run_destructors() {
                 break;
             }
             call_destructors();
         }
-        if keys::used() {
-            keys::clear();
+        if ending.has_values() {
+            ending.forget_values();
         }
         glibc::forget_error();
         libc::uselocale(GLOBAL_LOCALE);
         close_resolver();
     }
-    robust::let_go();
+    leave_robust_mutexes();
+}
+
+/// The pthread keys of the calling thread, which ends: only [`exit`] makes such a value.
+struct Ending {
+    layout: &'static Layout,
+    control: Words<'static>,
+}
+
+impl Ending {
+    fn new() -> Ending {
+        let layout = layout();
+        let control = layout.sizes.own_control_block();
+        Ending { layout, control }
+    }
+
+    /// Whether the thread set a value since the last [`forget_values`](Ending::forget_values). True if that cannot be
+    /// told.
+    fn has_values(&self) -> bool {
+        let is_set = |used| self.control.byte(used).load(Relaxed) != 0;
+        self.layout.probe.keys_used.is_none_or(is_set)
+    }
+
+    /// The pointers to blocks of values; such a block is absent until the thread sets one of its values.
+    fn blocks(&self) -> impl Iterator<Item = &AtomicUsize> {
+        let places = self.layout.values.clone().step_by(WORD);
+        places.map(|place| self.control.word(place))
+    }
+
+    /// Runs the destructor of every key that has a value. True if there was one: it may have set values again.
+    ///
+    /// Other threads create and delete keys meanwhile. POSIX leaves it to the program that a key is not deleted while its
+    /// destructor is due.
+    fn run_destructors(&self) -> bool {
+        let mut any = false;
+        for (block, keys) in self.blocks().zip(self.layout.keys.chunks(VALUES)) {
+            // SAFETY: where the layout finds such a pointer, glibc has as many values. They are there until
+            // `forget_values`, which is the last to read them. (A destructor may add blocks; it never removes one.)
+            let Some(values) = (unsafe { (block.load(Relaxed) as *const Values).as_ref() }) else {
+                continue;
+            };
+            for (value, key) in values.iter().zip(keys) {
+                let data = value.data.load(Relaxed);
+                if data == 0 {
+                    continue;
+                }
+                value.data.store(0, Relaxed);
+                let destructor = key.destructor.load(Relaxed);
+                // A key that was deleted since has another sequence number.
+                let is_due = key.sequence.load(Relaxed) == value.sequence.load(Relaxed);
+                if destructor != 0 && is_due {
+                    any = true;
+                    type Destructor = unsafe extern "C" fn(*mut c_void);
+                    // SAFETY: the key's destructor, called with the key's value by a thread that ends, as when a
+                    // kernel thread ends.
+                    unsafe {
+                        let destructor = std::mem::transmute::<usize, Destructor>(destructor);
+                        destructor(data as *mut c_void);
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    /// Forgets all values: a value that a destructor set again in the last round leaks, as with pthreads.
+    fn forget_values(&self) {
+        for (i, block) in self.blocks().enumerate() {
+            let values = block.load(Relaxed) as *mut Values;
+            if i == 0 {
+                // SAFETY: the thread's own values, in the control block, which nothing reads any more: the thread ends.
+                unsafe { values.write_bytes(0, 1) };
+            } else {
+                block.store(0, Relaxed);
+                // SAFETY: the thread's own values, which are malloc's, or absent.
+                unsafe { libc::free(values.cast()) };
+            }
+        }
+        if let Some(used) = self.layout.probe.keys_used {
+            self.control.byte(used).store(0, Relaxed);
+        }
+    }
+}
+
+/// Does what the kernel does for a thread that ends: its robust mutexes have no owner from now on, and its ring is empty.
+fn leave_robust_mutexes() {
+    /// Entries that are looked at, at most: as the kernel has it, against rings that do not end.
+    const MOST: usize = 2048;
+    let (control, ring) = (layout().sizes.own_control_block(), layout().probe.robust);
+    let head = control.word(ring + WORD);
+    let pending = control.word(ring + 3 * WORD);
+    let empty = core::ptr::from_ref(head).addr();
+    if head.load(Relaxed) == empty && pending.load(Relaxed) == 0 {
+        return;
+    }
+    let tid = control.half(layout().tid).load(Relaxed);
+    let to_futex = control.word(ring + 2 * WORD).load(Relaxed);
+    // The word of an entry: the entry's address, and whether its mutex inherits priorities.
+    let split = |word: usize| (word & !1, word & 1 != 0);
+    let (last, last_inherits) = split(pending.load(Relaxed));
+    let (mut entry, mut inherits) = split(head.load(Relaxed));
+    for _ in 0..MOST {
+        if entry == empty {
+            break;
+        }
+        // The mutex' next owner changes the entry, so that is read before.
+        let next = word::read(entry);
+        let is_left = entry == last
+            || leave_mutex(entry.wrapping_add(to_futex), tid, inherits, false).is_some();
+        match next.filter(|_| is_left) {
+            Some(next) => (entry, inherits) = split(next),
+            None => break,
+        }
+    }
+    if last != 0 {
+        leave_mutex(last.wrapping_add(to_futex), tid, last_inherits, true);
+    }
+    control.word(ring).store(empty, Relaxed);
+    head.store(empty, Relaxed);
+    pending.store(0, Relaxed);
+}
+
+/// The thread `tid` has ended: if it owns the mutex, the mutex is marked, and one thread that waits is woken. `None`: the
+/// word cannot be read or written.
+fn leave_mutex(futex: usize, tid: u32, inherits: bool, is_pending: bool) -> Option<()> {
+    // A futex's word (linux/futex.h).
+    use libc::{FUTEX_OWNER_DIED as DIED, FUTEX_TID_MASK as OWNER, FUTEX_WAITERS as WAITERS};
+    if !futex.is_multiple_of(4) {
+        return None;
+    }
+    let next = |word: u32| match word & OWNER == tid {
+        true => word & WAITERS | DIED,
+        false => word,
+    };
+    let before = word::update(futex, next).ok()?;
+    let was_ours = before & OWNER == tid && before & WAITERS != 0;
+    // The thread may have given the mutex back already, and not have come to the wake-up.
+    let was_given_back = is_pending && before & OWNER == 0;
+    if !inherits && (was_ours || was_given_back) {
+        let wake = [futex, libc::FUTEX_WAKE as usize, 1, 0, 0, 0];
+        // SAFETY: the kernel takes the address for a name.
+        let _ = unsafe { call(libc::SYS_futex, &wake) };
+    }
+    Some(())
 }
 
 /// Lets go of the data that the resolver keeps for this thread, if it was used.
@@ -227,7 +400,7 @@ fn close_resolver() {
     const OPTIONS: usize = 8;
     const SERVERS: usize = 16;
     let layout = layout();
-    let (state, control) = (layout.resolver(), layout.sizes.own_control_block());
+    let (state, control) = (layout.probe.resolver, layout.sizes.own_control_block());
     if control.half(state + SERVERS).load(Relaxed) != 0
         && let Some(close) = layout.functions.close_resolver
     {
@@ -242,7 +415,7 @@ fn close_resolver() {
 /// # Safety
 /// Its thread has ended with `exit`, and its stack was left for good.
 pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the thread has ended, and its stack was left: nobody uses the block.
     unsafe { Block::of(thread_pointer) }.recycle();
 }
 
@@ -254,7 +427,7 @@ pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
 /// The block was `recycle`d, or created and not entered; nobody uses it, and it has no cache of
 /// malloc's (`tcache_offset`).
 pub(crate) unsafe fn destroy(thread_pointer: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody uses the block, or will.
     unsafe { Block::of(thread_pointer) }.destroy();
 }
 

@@ -4,12 +4,30 @@
 //!
 //! 1. `_dl_get_tls_static_info`: size and alignment of a thread's static block.
 //! 2. `_thread_db_*`: the descriptors that glibc exports for debuggers (libthread_db), one `[bits,
-//!    count, offset]` for each field, one number for each size.
+//!    count, offset]` for each field, one number for each size. Small structures that have been the same for 20 years are
+//!    types here, and the descriptors must agree (`STRUCTURES`).
 //! 3. A *probe thread*: a short-lived pthread on a stack we know. In its control block we search
 //!    for parts that we can recognise: the stack's bounds, the robust list (an empty ring), the
 //!    resolver's state, the first block of keys. A search must find exactly one place.
-//! 4. The ABI says on which side of the thread pointer things lie, and what the control block begins with
-//!    (`variant`). That is compared with the probe thread's block and with our own; a mismatch is an error.
+//! 4. The ABI says on which side of the thread pointer things lie, and what the control block begins with. That is
+//!    compared with the probe thread's block and with our own; a mismatch is an error.
+//!
+//! # The ABI's two variants
+//!
+//! ```text
+//!   variant I (aarch64)                       variant II (x86-64)
+//!
+//!   |                       | high addresses  |                       |
+//!   | thread-locals         |                 | control block:        |
+//!   +-----------------------+                 |   self, vector, self  |
+//!   | vector, a word        |                 +-----------------------+ <- thread pointer
+//!   +-----------------------+ <- thread       | thread-locals         |
+//!   | control block         |    pointer      |                       |
+//!   |                       | low addresses   |                       |
+//! ```
+//!
+//! Offsets are in bytes; those of the control block's head are fixed by the ABI (compilers emit them) or by 25 years of
+//! glibc.
 //!
 //! # Invariants
 //!
@@ -17,21 +35,30 @@
 //! 2. Each field of the control block lies inside it.
 
 use super::block::{Block, RECORD};
-use super::glibc::{data, symbol};
-use super::optional;
+use super::glibc::{Words, data, function};
+use super::modules::BEHIND_LIST;
 use super::probe::Probe;
-use super::variant::VARIANT;
-use super::words::Words;
 use crate::engine::arch::thread_pointer;
 use std::ffi::{CStr, c_void};
-use std::mem::transmute;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// Words of the control block that are the same in every thread, copied from the probe thread.
-pub(super) const SHARED: Range<usize> = VARIANT.shared;
+/// The ABI's variant here is II: the control block lies above the thread pointer, the thread-locals below.
+pub(super) const IS_II: bool = cfg!(target_arch = "x86_64");
+/// From the thread pointer: the word that leads to the vector of modules.
+pub(super) const VECTOR: isize = if IS_II { 8 } else { 0 };
+/// In the control block: words that hold its own address.
+pub(super) const OWN_ADDRESS: &[usize] = if IS_II { &[0, 0x10] } else { &[] };
+/// In the control block: values that are the same in every thread.
+pub(super) const GUARDS: &[usize] = if IS_II { &[0x28, 0x30] } else { &[] };
+/// In the control block: words that are the same in every thread, from `multiple_threads` up to the last guard. They are
+/// copied from the probe thread.
+pub(super) const SHARED: Range<usize> = if IS_II { 0x18..0x38 } else { 0..8 };
+/// In the control block: the word in which a thread says that the loader looks up a symbol for it (`gscope_flag`).
+const LOOK_UP_FLAG: usize = if IS_II { 0x1c } else { 4 };
+
 pub(super) const WORD: usize = size_of::<usize>();
 /// Bytes of the kernel's rseq area, of the least size.
 const RSEQ: usize = 32;
@@ -41,12 +68,18 @@ const LINE: usize = 64;
 /// The facts about this glibc that the blocks and the list of modules need.
 pub(super) struct Layout {
     pub(super) sizes: Sizes,
-    tid: usize,
+    /// In the control block: the thread's id.
+    pub(super) tid: usize,
+    /// In the control block: the links of the list of threads.
     list: usize,
     /// From the thread pointer to the kernel's rseq area, where glibc has one.
     rseq: Option<isize>,
-    probe: Probe,
-    pub(super) keys: Keys,
+    pub(super) probe: Probe,
+    /// The pthread keys of the process.
+    pub(super) keys: &'static [Key],
+    /// In the control block: pointers to blocks of values of pthread keys, the first of which lies in the control block
+    /// itself.
+    pub(super) values: Range<usize>,
     pub(super) loader: Loader,
     pub(super) functions: Functions,
 }
@@ -69,53 +102,87 @@ pub(super) struct Functions {
     pub(super) deallocate: unsafe extern "C" fn(*mut u8, bool),
     pub(super) call_destructors: unsafe extern "C" fn(),
     pub(super) close_resolver: Option<unsafe extern "C" fn(*mut c_void)>,
-    static_info: extern "C" fn(&mut usize, &mut usize),
+    static_info: unsafe extern "C" fn(&mut usize, &mut usize),
 }
 
-/// pthread keys: a table of keys for the process, a table of tables of values for each thread.
-pub(super) struct Keys {
-    pub(super) table: Words<'static>,
-    pub(super) key_size: usize,
-    pub(super) key_sequence: usize,
-    pub(super) key_destructor: usize,
-    /// In the control block: pointers to blocks of values.
-    pub(super) blocks: usize,
-    pub(super) block_count: usize,
-    /// In the control block: the first block itself.
-    pub(super) first_block: usize,
-    /// In the control block: a byte that says whether a value was ever set, where recognised.
-    pub(super) used: Option<usize>,
-    pub(super) values_per_block: usize,
-    pub(super) value_size: usize,
-    pub(super) value_sequence: usize,
-    pub(super) value_data: usize,
+/// A pthread key.
+#[repr(C)]
+pub(super) struct Key {
+    pub(super) sequence: AtomicUsize,
+    pub(super) destructor: AtomicUsize,
 }
 
-/// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the
-/// DTV).
+/// A thread's value of a pthread key. The values lie in blocks.
+#[repr(C)]
+pub(super) struct Value {
+    pub(super) sequence: AtomicUsize,
+    pub(super) data: AtomicUsize,
+}
+
+/// How many values a block has.
+pub(super) const VALUES: usize = 32;
+pub(super) type Values = [Value; VALUES];
+
+/// A node of the loader's list of modules with thread-locals. Its slots lie behind it.
+#[repr(C)]
+pub(super) struct Node {
+    pub(super) length: AtomicUsize,
+    pub(super) next: AtomicUsize,
+}
+
+/// A module's slot in that list.
+#[repr(C)]
+pub(super) struct Slot {
+    pub(super) generation: AtomicUsize,
+    /// The address of the module's link map.
+    pub(super) map: AtomicUsize,
+}
+
+/// An entry of a thread's vector of modules (the DTV): a number in its first two entries, else the address of a module's
+/// contents.
+#[repr(C)]
+pub(super) struct Entry {
+    pub(super) value: AtomicUsize,
+    to_free: usize,
+}
+
+/// What glibc says of these structures: the offsets of their fields, and their sizes.
+const STRUCTURES: [(&CStr, usize); 16] = [
+    (c"_thread_db_sizeof_pthread_key_struct", size_of::<Key>()),
+    (c"_thread_db_pthread_key_struct_seq", 0),
+    (c"_thread_db_pthread_key_struct_destr", WORD),
+    (c"_thread_db_sizeof_pthread_key_data", size_of::<Value>()),
+    (c"_thread_db_sizeof_pthread_key_data_level2", BLOCK),
+    (c"_thread_db_pthread_key_data_seq", 0),
+    (c"_thread_db_pthread_key_data_data", WORD),
+    (c"_thread_db_dtv_slotinfo_list_len", 0),
+    (c"_thread_db_dtv_slotinfo_list_next", WORD),
+    (c"_thread_db_dtv_slotinfo_list_slotinfo", size_of::<Node>()),
+    (c"_thread_db_sizeof_dtv_slotinfo", size_of::<Slot>()),
+    (c"_thread_db_dtv_slotinfo_gen", 0),
+    (c"_thread_db_dtv_slotinfo_map", WORD),
+    (c"_thread_db_dtv_dtv", 0),
+    (c"_thread_db_dtv_t_counter", 0),
+    (c"_thread_db_dtv_t_pointer_val", 0),
+];
+/// Bytes of a block of values.
+pub(super) const BLOCK: usize = size_of::<Values>();
+
+/// The loader's data.
 pub(super) struct Loader {
-    /// The loader's data, up to and with its pointer to the first node, and the words behind.
+    /// Up to and with the pointer to the first node of the list of modules, and the words behind.
     pub(super) global: Words<'static>,
+    /// Where that pointer lies.
     pub(super) first: usize,
-    pub(super) node_length: usize,
-    pub(super) node_next: usize,
-    pub(super) node_slots: usize,
-    pub(super) slot_size: usize,
-    pub(super) slot_generation: usize,
-    pub(super) slot_map: usize,
-    /// Bytes of a link map up to and with the fields below.
-    pub(super) map_size: usize,
+    /// In a link map.
     pub(super) map_module: usize,
     pub(super) map_offset: usize,
-    pub(super) vector_entry: usize,
-    pub(super) entry_counter: usize,
-    pub(super) entry_pointer: usize,
 }
 
 // SAFETY: the pointers lead to the loader's and libc's static data, which are read with atomic
 // loads only.
 unsafe impl Send for Layout {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: those loads are atomic, and nothing else in it changes.
 unsafe impl Sync for Layout {}
 
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
@@ -157,11 +224,9 @@ fn smallest_stack() -> usize {
     // SAFETY: the name is that of a function of glibc's with this type, which std calls, too; it gets
     // attributes, which are initialised first and destroyed last.
     unsafe {
-        let found = libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
-        if found.is_null() {
+        let Ok(smallest) = function::<Smallest>(c"__pthread_get_minstack") else {
             return 0;
-        }
-        let smallest: Smallest = core::mem::transmute(found);
+        };
         let mut attributes = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
         let size = smallest(&attributes);
@@ -182,8 +247,8 @@ pub(crate) fn tcache_offset() -> Option<isize> {
 /// The control block is there for as long as the answer is used.
 pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 {
     let control = layout().sizes.control_block(thread_pointer);
-    // SAFETY: the control block's head; the caller's promise.
-    unsafe { Words::new(control, SHARED.end) }.half(VARIANT.look_up_flag)
+    // SAFETY: the control block is there, and begins with these words.
+    unsafe { Words::new(control, SHARED.end) }.half(LOOK_UP_FLAG)
 }
 
 /// The kernel's name for the pthread `thread`, or a green thread's own one; 0 once a pthread has ended. `None`: where
@@ -193,7 +258,7 @@ pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 
 /// `thread` is a `pthread_t` whose control block is still there.
 pub(crate) unsafe fn thread_id(thread: usize) -> Option<u32> {
     let offset = LAYOUT.get()?.tid;
-    // SAFETY: a pthread's name is the address of its control block; the caller's promise.
+    // SAFETY: a pthread's name is the address of its control block, which is still there.
     let control = unsafe { Words::new(thread as *const u8, offset + size_of::<u32>()) };
     Some(control.half(offset).load(Relaxed))
 }
@@ -210,43 +275,53 @@ impl Layout {
     fn find() -> Result<Layout, String> {
         let functions = Functions::find()?;
         let sizes = Sizes::ask(&functions)?;
-        let inside = |field: Field| match field.offset + field.bytes <= sizes.control {
-            true => Ok(field),
-            false => Err(format!(
-                "a field of the control block lies outside: {:?}",
-                field
-            )),
-        };
-        let tid = inside(field(c"_thread_db_pthread_tid", 4)?)?.offset;
-        let list = inside(field(c"_thread_db_pthread_list", 2 * WORD)?)?.offset;
-        let vector = field(c"_thread_db_pthread_dtvp", WORD)?.offset;
-        check(
-            vector == VARIANT.vector_in_descriptor(sizes.control),
-            "the vector of modules is not where the ABI has it",
-        )?;
-        let blocks = inside(any_field(c"_thread_db_pthread_specific")?)?;
-        let value_size = number(c"_thread_db_sizeof_pthread_key_data")?;
-        let block_size = number(c"_thread_db_sizeof_pthread_key_data_level2")?;
-        check(
-            value_size >= 2 * WORD && (value_size..sizes.control).contains(&block_size),
-            "odd sizes of pthread keys",
-        )?;
-        let pointers = blocks.offset..blocks.offset + blocks.bytes;
+        for (name, expected) in STRUCTURES {
+            let found = match name.to_bytes().starts_with(b"_thread_db_sizeof") {
+                true => number(name)?,
+                false => any_field(name)?.offset,
+            };
+            if found != expected {
+                return Err(format!("{name:?} is {found}, not {expected}"));
+            }
+        }
+        if any_field(c"_thread_db_dtv_dtv")?.bytes != size_of::<Entry>() {
+            return Err("odd entries in the vector of modules".into());
+        }
+        let tid = field(c"_thread_db_pthread_tid", 4)?;
+        let list = field(c"_thread_db_pthread_list", 2 * WORD)?;
+        let values = any_field(c"_thread_db_pthread_specific")?;
+        let values = values.offset..values.offset + values.bytes;
+        let ends = [tid + 4, list + 2 * WORD, values.end];
+        if let Some(end) = ends.into_iter().find(|&end| end > sizes.control) {
+            return Err(format!(
+                "a field of the control block lies outside: up to {end:#x}"
+            ));
+        }
+        let vector = field(c"_thread_db_pthread_dtvp", WORD)?;
+        if vector as isize != VECTOR - sizes.control_offset() {
+            return Err("the vector of modules is not where the ABI has it".into());
+        }
+        let count = any_field(c"_thread_db___pthread_keys")?.count;
+        if values.len() / WORD * BLOCK != count * size_of::<Value>() {
+            return Err("the number of pthread keys does not add up".into());
+        }
+        let keys = data(c"__pthread_keys", count * size_of::<Key>())?;
         let rseq = rseq_offset(sizes)?;
         let mut known = vec![tid..tid + 4, list..list + 2 * WORD];
-        let in_control =
-            |offset| usize::try_from(offset - VARIANT.control_block(sizes.control)).ok();
+        let in_control = |offset| usize::try_from(offset - sizes.control_offset()).ok();
         if let Some(area) = rseq.and_then(in_control) {
             known.push(area..area + RSEQ);
         }
-        let probe = Probe::run(sizes, pointers, block_size, known)?;
+        let probe = Probe::run(sizes, values.clone(), known)?;
         Ok(Layout {
             sizes,
             tid,
             list,
             rseq,
-            keys: Keys::find(blocks, value_size, block_size, &probe)?,
             probe,
+            // SAFETY: the table has `count` keys, which libc and other threads change as atomics.
+            keys: unsafe { std::slice::from_raw_parts(keys.start().cast(), count) },
+            values,
             loader: Loader::find()?,
             functions,
         })
@@ -258,15 +333,15 @@ impl Layout {
         let control = block.control();
         let address = control.start() as usize;
         let set = |offset: usize, value: usize| control.word(offset).store(value, Relaxed);
-        self.probe.initial.restore(control);
-        VARIANT.own_address.iter().for_each(|&at| set(at, address));
+        self.restore_initial(control);
+        OWN_ADDRESS.iter().for_each(|&at| set(at, address));
         for (i, &value) in self.probe.shared.iter().enumerate() {
             set(SHARED.start + i * WORD, value);
         }
         // Alone in the list of threads: no search finds it there, and unlinking does no harm.
         set(self.list, address + self.list);
         set(self.list + WORD, address + self.list);
-        set(self.keys.blocks, address + self.keys.first_block);
+        set(self.values.start, address + self.probe.first_block);
         let ring = address + self.probe.robust + WORD;
         set(self.probe.robust, ring);
         set(self.probe.robust + WORD, ring);
@@ -282,55 +357,26 @@ impl Layout {
         }
     }
 
-    /// Puts right what the thread that has ended may have changed of the fields that begin otherwise.
+    /// Writes the fields that do not begin as zero into the control block of a thread that has not begun.
     #[inline]
-    pub(super) fn refill(&self, block: &Block) {
-        self.probe.initial.restore(block.control());
-    }
-
-    /// The private thread id of a block.
-    pub(super) fn tid(&self, block: &Block) -> u32 {
-        block.control().half(self.tid).load(Relaxed)
-    }
-
-    /// The calling thread's control block, its id there, and where its ring of robust mutexes lies in it.
-    pub(super) fn own_robust<'a>(&self) -> (Words<'a>, u32, usize) {
-        let control = self.sizes.own_control_block();
-        (
-            control,
-            control.half(self.tid).load(Relaxed),
-            self.probe.robust,
-        )
-    }
-
-    /// The resolver's state in a control block.
-    #[inline]
-    pub(super) fn resolver(&self) -> usize {
-        self.probe.resolver
+    pub(super) fn restore_initial(&self, control: Words<'_>) {
+        for &(at, word) in &self.probe.initial {
+            control.word(at).store(word, Relaxed);
+        }
     }
 }
 
 impl Functions {
     fn find() -> Result<Functions, String> {
-        type Close = unsafe extern "C" fn(*mut c_void);
-        let close = symbol(c"__res_nclose").ok();
-        // SAFETY: the types of these functions; all have been in glibc, unchanged, for more than a
+        // SAFETY: the fields have the types of these functions; all have been in glibc, unchanged, for more than a
         // decade.
         unsafe {
             Ok(Functions {
-                allocate: transmute::<*mut u8, unsafe extern "C" fn(*mut u8) -> *mut u8>(symbol(
-                    c"_dl_allocate_tls",
-                )?),
-                deallocate: transmute::<*mut u8, unsafe extern "C" fn(*mut u8, bool)>(symbol(
-                    c"_dl_deallocate_tls",
-                )?),
-                call_destructors: transmute::<*mut u8, unsafe extern "C" fn()>(symbol(
-                    c"__call_tls_dtors",
-                )?),
-                close_resolver: close.map(|close| transmute::<*mut u8, Close>(close)),
-                static_info: transmute::<*mut u8, extern "C" fn(&mut usize, &mut usize)>(symbol(
-                    c"_dl_get_tls_static_info",
-                )?),
+                allocate: function(c"_dl_allocate_tls")?,
+                deallocate: function(c"_dl_deallocate_tls")?,
+                call_destructors: function(c"__call_tls_dtors")?,
+                close_resolver: function(c"__res_nclose").ok(),
+                static_info: function(c"_dl_get_tls_static_info")?,
             })
         }
     }
@@ -339,21 +385,23 @@ impl Functions {
 impl Sizes {
     fn ask(functions: &Functions) -> Result<Sizes, String> {
         let (mut all, mut align) = (0, 0);
-        (functions.static_info)(&mut all, &mut align);
+        // SAFETY: the function of the loader's that writes two sizes.
+        unsafe { (functions.static_info)(&mut all, &mut align) };
         let control = number(c"_thread_db_sizeof_pthread")?;
-        check(
-            align.is_power_of_two() && (16..=4096).contains(&align),
-            "odd alignment of thread-local storage",
-        )?;
-        check(
-            (0x300..0x4000).contains(&control),
-            "odd size of the control block",
-        )?;
-        check(
-            (control..1 << 24).contains(&all),
-            "odd size of thread-local storage",
-        )?;
-        let (below, above) = VARIANT.sides(all, control);
+        if !align.is_power_of_two() || !(16..=4096).contains(&align) {
+            return Err("odd alignment of thread-local storage".into());
+        }
+        if !(0x300..0x4000).contains(&control) {
+            return Err("odd size of the control block".into());
+        }
+        if !(control..1 << 24).contains(&all) {
+            return Err("odd size of thread-local storage".into());
+        }
+        // The loader counts the control block where it lies above.
+        let (below, above) = match IS_II {
+            true => (all - control, control),
+            false => (control, all),
+        };
         Ok(Sizes {
             align: align.max(LINE),
             control,
@@ -368,10 +416,16 @@ impl Sizes {
         self.below + self.above
     }
 
+    /// From the thread pointer to the control block.
+    #[inline]
+    pub(super) fn control_offset(self) -> isize {
+        if IS_II { 0 } else { -(self.control as isize) }
+    }
+
     /// The control block of the thread with this thread pointer.
     #[inline]
     pub(super) fn control_block(self, thread_pointer: *mut u8) -> *mut u8 {
-        thread_pointer.wrapping_offset(VARIANT.control_block(self.control))
+        thread_pointer.wrapping_offset(self.control_offset())
     }
 
     /// The control block of the calling thread, which has it for as long as it runs. Words of it are
@@ -383,74 +437,15 @@ impl Sizes {
     }
 }
 
-impl Keys {
-    fn find(
-        blocks: Field,
-        value_size: usize,
-        block_size: usize,
-        probe: &Probe,
-    ) -> Result<Keys, String> {
-        let count = any_field(c"_thread_db___pthread_keys")?.count;
-        let key_size = number(c"_thread_db_sizeof_pthread_key_struct")?;
-        let keys = Keys {
-            table: data(c"__pthread_keys", count * key_size)?,
-            key_size,
-            key_sequence: field(c"_thread_db_pthread_key_struct_seq", WORD)?.offset,
-            key_destructor: field(c"_thread_db_pthread_key_struct_destr", WORD)?.offset,
-            blocks: blocks.offset,
-            block_count: blocks.bytes / WORD,
-            first_block: probe.first_block,
-            used: probe.keys_used,
-            values_per_block: block_size / value_size,
-            value_size,
-            value_sequence: field(c"_thread_db_pthread_key_data_seq", WORD)?.offset,
-            value_data: field(c"_thread_db_pthread_key_data_data", WORD)?.offset,
-        };
-        check(
-            keys.block_count * keys.values_per_block == count,
-            "the number of pthread keys does not add up",
-        )?;
-        check(
-            keys.key_sequence.max(keys.key_destructor) + WORD <= key_size
-                && keys.value_sequence.max(keys.value_data) + WORD <= value_size,
-            "odd fields of pthread keys",
-        )?;
-        Ok(keys)
-    }
-}
-
 impl Loader {
     fn find() -> Result<Loader, String> {
-        let first = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?.offset;
-        let map_module = field(c"_thread_db_link_map_l_tls_modid", WORD)?.offset;
-        let map_offset = field(c"_thread_db_link_map_l_tls_offset", WORD)?.offset;
-        let loader = Loader {
-            global: data(c"_rtld_global", first + WORD + optional::BEHIND)?,
+        let first = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?;
+        Ok(Loader {
+            global: data(c"_rtld_global", first + WORD + BEHIND_LIST)?,
             first,
-            node_length: field(c"_thread_db_dtv_slotinfo_list_len", WORD)?.offset,
-            node_next: field(c"_thread_db_dtv_slotinfo_list_next", WORD)?.offset,
-            node_slots: any_field(c"_thread_db_dtv_slotinfo_list_slotinfo")?.offset,
-            slot_size: number(c"_thread_db_sizeof_dtv_slotinfo")?,
-            slot_generation: field(c"_thread_db_dtv_slotinfo_gen", WORD)?.offset,
-            slot_map: field(c"_thread_db_dtv_slotinfo_map", WORD)?.offset,
-            map_size: map_module.max(map_offset) + WORD,
-            map_module,
-            map_offset,
-            vector_entry: any_field(c"_thread_db_dtv_dtv")?.bits / 8,
-            entry_counter: field(c"_thread_db_dtv_t_counter", WORD)?.offset,
-            entry_pointer: field(c"_thread_db_dtv_t_pointer_val", WORD)?.offset,
-        };
-        check(
-            loader.vector_entry == 2 * WORD
-                && loader.entry_counter.max(loader.entry_pointer) <= WORD,
-            "odd entries in the vector of modules",
-        )?;
-        check(
-            loader.node_length.max(loader.node_next) + WORD <= loader.node_slots
-                && loader.slot_generation.max(loader.slot_map) + WORD <= loader.slot_size,
-            "odd nodes in the list of modules",
-        )?;
-        Ok(loader)
+            map_module: field(c"_thread_db_link_map_l_tls_modid", WORD)?,
+            map_offset: field(c"_thread_db_link_map_l_tls_offset", WORD)?,
+        })
     }
 
     /// An address in the loader's data.
@@ -466,41 +461,35 @@ fn rseq_offset(sizes: Sizes) -> Result<Option<isize>, String> {
     };
     let offset = offset.word(0).load(Relaxed) as isize;
     let block = -((sizes.below - RECORD) as isize)..=(sizes.above - RSEQ) as isize;
-    check(
-        block.contains(&offset),
-        "the rseq area lies outside the block",
-    )?;
-    Ok(Some(offset))
+    match block.contains(&offset) {
+        true => Ok(Some(offset)),
+        false => Err("the rseq area lies outside the block".into()),
+    }
 }
 
-#[derive(Debug, Clone, Copy)]
 struct Field {
-    bits: usize,
     bytes: usize,
     count: usize,
     offset: usize,
 }
 
-/// A field of `bytes` bytes, from its descriptor.
-fn field(name: &CStr, bytes: usize) -> Result<Field, String> {
+/// The offset of a field of `bytes` bytes, from its descriptor.
+fn field(name: &CStr, bytes: usize) -> Result<usize, String> {
     let field = any_field(name)?;
-    check(
-        field.bytes == bytes,
-        &format!("{name:?} has {} bytes, not {bytes}", field.bytes),
-    )?;
-    Ok(field)
+    match field.bytes == bytes {
+        true => Ok(field.offset),
+        false => Err(format!("{name:?} has {} bytes, not {bytes}", field.bytes)),
+    }
 }
 
 /// A descriptor: three 32-bit numbers.
 fn any_field(name: &CStr) -> Result<Field, String> {
     let descriptor = data(name, 12)?;
     let [bits, count, offset] = [0, 4, 8].map(|at| descriptor.half(at).load(Relaxed) as usize);
-    check(
-        bits % 8 == 0 && offset < 1 << 16,
-        &format!("odd descriptor {name:?}"),
-    )?;
+    if bits % 8 != 0 || offset >= 1 << 16 {
+        return Err(format!("odd descriptor {name:?}"));
+    }
     Ok(Field {
-        bits,
         bytes: bits / 8,
         count,
         offset,
@@ -510,8 +499,4 @@ fn any_field(name: &CStr) -> Result<Field, String> {
 /// A size: a 32-bit number.
 fn number(name: &CStr) -> Result<usize, String> {
     Ok(data(name, 4)?.half(0).load(Relaxed) as usize)
-}
-
-pub(super) fn check(holds: bool, otherwise: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
 }

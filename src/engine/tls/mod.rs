@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!   top  ->  +---------------------------+  high addresses
-//!            | control block             |  struct pthread (on aarch64 the thread-locals; see `variant`)
+//!            | control block             |  struct pthread (on aarch64 the thread-locals; see `layout`)
 //!   tp   ->  +---------------------------+  the thread pointer, aligned as the loader asks
 //!            | thread-locals             |  (the control block) of the program, of libc, of every library loaded at
 //!            |                           |  start, and some surplus for libraries loaded later
@@ -37,14 +37,11 @@
 //!
 //! # Reading order
 //!
-//! `known` refuses versions of glibc that are too old. `layout` asks glibc where things lie and refuses
-//! what it does not recognise (`variant` has what the ABI fixes, `probe` looks where glibc does not
-//! say, `initial` at what nobody describes); `block` is the life above; `keys` runs the destructors of
-//! pthread keys, and `robust` lets go of robust mutexes; `optional` keeps later libraries out of the blocks; `modules` knows the initial
-//! contents of every library's thread-locals (`sys::libraries` lists the libraries, `loads` tells when one
-//! was loaded); `selftest` tries all of it once, before the first spawn, and over an unknown glibc
-//! `rehearsal` tries it in a child process before that. `words` and `glibc`
-//! are the tools of all: memory of glibc's, and its functions.
+//! `glibc` refuses versions that are too old, and has the tools of all: glibc's memory, and its functions. `layout` asks
+//! glibc where things lie and refuses what it does not recognise (`probe` looks where glibc does not say); `block` is the
+//! life above, with the destructors of pthread keys and the robust mutexes at its end; `modules` knows the initial
+//! contents of every library's thread-locals (`sys::libraries` lists the libraries); `selftest` tries all of it once,
+//! before the first spawn, and over an unknown glibc in a child process before that.
 //!
 //! # Limits
 //!
@@ -58,26 +55,17 @@
 
 mod block;
 mod glibc;
-mod initial;
-mod keys;
-mod known;
 mod layout;
-mod loads;
 mod modules;
-mod optional;
 mod probe;
-mod rehearsal;
-mod robust;
 mod selftest;
 #[cfg(test)]
 mod tests;
-mod variant;
-mod words;
 
 pub(crate) use block::{
     Place, control_block, create, destroy, enter, exit, forget_errno, place, recycle, stack_top,
 };
-pub(crate) use known::is_known;
+pub(crate) use glibc::is_known;
 pub(crate) use layout::{
     distance_in_block, look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals,
 };
@@ -94,9 +82,9 @@ pub(crate) fn init() -> Result<(), String> {
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if !*done {
         crate::engine::arch::supported()?;
-        known::check()?;
+        glibc::check_version()?;
         if !is_known() {
-            rehearsal::rehearse(|| drop(try_out()))?;
+            selftest::rehearse(|| drop(try_out()))?;
         }
         try_out()?;
         *done = true;
@@ -107,7 +95,7 @@ pub(crate) fn init() -> Result<(), String> {
 fn try_out() -> Result<(), String> {
     layout::init()?;
     if HAS_DESCRIPTORS && is_known() {
-        optional::take_away(layout::layout());
+        modules::take_static_rest(layout::layout());
     }
     modules::init()?;
     selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))

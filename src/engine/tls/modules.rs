@@ -16,7 +16,7 @@
 //! # Invariants
 //!
 //! 1. When a thread ends, the snapshot in force holds every module that the thread can have
-//!    touched: `exit` compares the loader's count of loads (`loads`) and renews the snapshot. After
+//!    touched: `exit` compares the loader's count of loads ([`loads`]) and renews the snapshot. After
 //!    that the thread runs libc's code only, so its vector stands still until its block is recycled.
 //!    (Unloading needs no renewal: the memory of a thread's thread-locals outlives the library.)
 //! 2. An entry of a vector is used only if the vector is at least as new as the module (its
@@ -36,23 +36,43 @@
 //! in the static modules that came later. Threads that had already begun then are out of reach: if
 //! such a library has anything but zeros in its image, that is reported.
 //!
+//! # How many libraries were ever loaded
+//!
+//! That is compared at each thread's start and end, so it must cost nothing. The loader tells its counter in
+//! `dl_iterate_phdr`, but under a lock of the whole process, which a thread may hold for long (a backtrace). So we look
+//! for the counter itself, among the words of the loader's `_rtld_global`: a library of glibc's that hardly any program
+//! loads is loaded and unloaded, and the one word is taken that followed the answers of `dl_iterate_phdr` all the way. If
+//! that fails, the function is called every time.
+//!
+//! # Later libraries are kept out of the static blocks
+//!
+//! Code for aarch64 reaches its thread-locals by *descriptors* (TLSDESC), so the loader may choose where they lie
+//! when the library is loaded. The loader prefers the static block, as long as a rest of it lasts that is set aside
+//! for this (512 bytes). Then it initialises the thread-locals in the blocks of all pthreads; of green
+//! threads that run already it does not know (the limit in [`tls`](super)). So this rest is taken away
+//! ([`take_static_rest`]): what can be dynamic is dynamic then. A library that demands the static block still gets a
+//! place there, from another rest.
+//!
+//! The number is a word of the loader's, the third behind its list of modules. It is believed only if the words
+//! about it are what they must be; else nothing is done, and such libraries are reported.
+//!
 //! # Orderings
 //!
 //! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire.
 //! `LOADS` is stored with Release after `CURRENT`; a thread that loads it with Acquire and finds the
 //! loader's present count sees that `CURRENT`. `UNFINISHED` is no count, so it is stored with Relaxed.
+//! The loader's counter is read with Relaxed: a thread that uses a library knows of its loading, so the thread sees a
+//! counter that has counted it. So is the rest, which the loader changes under its lock: if it does so at this moment, a
+//! library more is static.
 
 use super::block::Block;
-use super::layout::{Loader, WORD, layout};
-use super::loads;
-use super::variant::VARIANT;
-use super::words::Words;
+use super::glibc::{self, Words};
+use super::layout::{Entry, IS_II, Layout, Loader, Node, Slot, VECTOR, WORD, layout};
 use crate::engine::sys;
 use crate::engine::sys::libraries::{self, Library};
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 #[derive(PartialEq, Clone, Copy)]
 struct Module {
@@ -77,23 +97,14 @@ static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
 /// The number of loads that `CURRENT` belongs to.
 static LOADS: AtomicU64 = AtomicU64::new(UNFINISHED);
 const UNFINISHED: u64 = u64::MAX;
-/// Held while renewing.
-static HISTORY: Mutex<History> = Mutex::new(History {
-    images: Vec::new(),
-    reported: Vec::new(),
-});
-
-/// The data kept from one snapshot to the next.
-struct History {
-    /// The different images so far.
-    images: Vec<&'static [u8]>,
-    /// Libraries whose late arrival was reported.
-    reported: Vec<String>,
-}
+/// The loader's counter of loads, if it was found.
+static COUNTER: OnceLock<&AtomicUsize> = OnceLock::new();
+/// The different images so far. Held while renewing.
+static IMAGES: Mutex<Vec<&'static [u8]>> = Mutex::new(Vec::new());
 
 pub(super) fn init() -> Result<(), String> {
     let loader = &layout().loader;
-    loads::find_counter(loader.global, loader.first / WORD);
+    find_counter(loader.global, loader.first / WORD);
     renew();
     match LOADS.load(Relaxed) {
         UNFINISHED => {
@@ -107,7 +118,7 @@ pub(super) fn init() -> Result<(), String> {
 #[inline]
 pub(super) fn refresh() {
     // Acquire: with the Release in `renew`.
-    if LOADS.load(Acquire) != loads::count() {
+    if LOADS.load(Acquire) != loads() {
         renew();
     }
 }
@@ -180,22 +191,17 @@ impl Loader {
     /// another module's is taken out of use.
     fn contents(&self, block: &Block, module: &Module) -> Option<*mut u8> {
         const UNALLOCATED: usize = usize::MAX;
-        let vector = block.local(VARIANT.vector as isize).load(Relaxed) as *const u8;
-        let entry = self.vector_entry;
+        let vector = block.local(VECTOR).load(Relaxed) as *const Entry;
         // SAFETY: the vector's entry -1 counts the entries, entry 0 is its generation, entry n is
-        // module n's. The block's thread does not run, so it stands still.
-        let (length, vector) = unsafe {
-            let count = Words::new(vector.sub(entry), entry).word(self.entry_counter);
-            let length = count.load(Relaxed);
-            (length, Words::new(vector, (length + 1) * entry))
+        // module n's. The block's thread does not run, so the vector stands still.
+        let vector = unsafe {
+            let length = (*vector.sub(1)).value.load(Relaxed);
+            std::slice::from_raw_parts(vector, length + 1)
         };
-        let generation = vector.word(self.entry_counter).load(Relaxed);
-        if module.id > length || generation < module.generation {
-            return None;
-        }
-        let place = vector.word(module.id * entry + self.entry_pointer);
+        let place = &vector.get(module.id)?.value;
         let contents = place.load(Relaxed);
-        if contents == 0 || contents == UNALLOCATED {
+        let is_older = vector[0].value.load(Relaxed) < module.generation;
+        if is_older || contents == 0 || contents == UNALLOCATED {
             return None;
         }
         let (generation, map) = self.slot(module.id);
@@ -216,54 +222,43 @@ impl Loader {
     fn slot(&self, id: usize) -> (usize, *const u8) {
         let mut next = self.global.word(self.first).load(Acquire);
         let mut first = 0;
-        while next != 0 {
-            let start = next as *const u8;
-            // SAFETY: a node of the loader's list: it has as many slots as it says, is never freed, and
-            // its words are written atomically.
-            let (length, node) = unsafe {
-                let head = Words::new(start, self.node_slots);
-                let length = head.word(self.node_length).load(Acquire);
-                let size = self.node_slots + length * self.slot_size;
-                (length, Words::new(start, size))
+        // SAFETY: a node of the loader's list, which is never freed, and whose words are written atomically.
+        while let Some(node) = unsafe { (next as *const Node).as_ref() } {
+            let length = node.length.load(Acquire);
+            // SAFETY: the node has as many slots behind it as it says.
+            let slots = unsafe {
+                let slots = (next as *const Node).add(1).cast::<Slot>();
+                std::slice::from_raw_parts(slots, length)
             };
-            if id < first + length {
-                let slot = self.node_slots + (id - first) * self.slot_size;
-                let word = |offset| node.word(slot + offset).load(Acquire);
-                return (word(self.slot_generation), word(self.slot_map) as *const u8);
+            if let Some(slot) = slots.get(id - first) {
+                let map = slot.map.load(Acquire) as *const u8;
+                return (slot.generation.load(Acquire), map);
             }
             first += length;
-            next = node.word(self.node_next).load(Acquire);
+            next = node.next.load(Acquire);
         }
         (0, std::ptr::null())
     }
 
     /// The offset of a static module, by the link map of its library; `None` for a dynamic one.
     fn static_offset(&self, map: Words<'_>) -> Option<isize> {
-        const UNDECIDED: usize = 0;
-        const DYNAMIC: usize = usize::MAX;
-        let offset = map.word(self.map_offset).load(Relaxed);
-        (offset != UNDECIDED && offset != DYNAMIC).then_some(VARIANT.thread_locals(offset))
+        const UNDECIDED: isize = 0;
+        const DYNAMIC: isize = -1;
+        let distance = map.word(self.map_offset).load(Relaxed) as isize;
+        let offset = if IS_II { -distance } else { distance };
+        (distance != UNDECIDED && distance != DYNAMIC).then_some(offset)
     }
-}
-
-/// The finds of one walk through the loaded libraries.
-#[derive(Default)]
-struct Found {
-    loads: u64,
-    unfinished: bool,
-    modules: Vec<Module>,
-    names: Vec<String>,
 }
 
 #[cold]
 fn renew() {
-    let mut history = HISTORY.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut found = look(&mut history.images);
+    let mut images = IMAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let (loads, mut modules) = look(&mut images);
     let old = last_snapshot();
     let number = old.map_or(0, |old| old.number + 1);
     let old = old.map_or(&[][..], |old| &old.modules);
-    let mut news = number == 0 || old.len() != found.modules.len();
-    for (module, name) in found.modules.iter_mut().zip(found.names) {
+    let mut news = number == 0 || old.len() != modules.len();
+    for module in &mut modules {
         let same = |known: &&Module| {
             Module {
                 since: 0,
@@ -273,58 +268,43 @@ fn renew() {
         let known = old.iter().find(same);
         module.since = known.map_or(number, |known| known.since);
         news |= known.is_none();
-        let late = number > 0 && known.is_none() && module.offset.is_some();
-        let visible = module.image.iter().any(|&byte| byte != 0);
-        if late && visible && !history.reported.contains(&name) {
-            report(&name);
-            history.reported.push(name);
+        let is_late = number > 0 && known.is_none() && module.offset.is_some();
+        if is_late && module.image.iter().any(|&byte| byte != 0) {
+            report(module.id);
         }
     }
     if news {
-        let snapshot = Box::new(Snapshot {
-            number,
-            modules: found.modules,
-        });
+        let snapshot = Box::new(Snapshot { number, modules });
         CURRENT.store(Box::into_raw(snapshot), Release); // with the Acquire in `last_snapshot`
     }
-    let loads = match found.unfinished {
-        true => UNFINISHED,
-        false => found.loads,
-    };
     LOADS.store(loads, Release); // with the Acquire in `refresh`
 }
 
-/// Looks at the loaded libraries until two looks, one after the other, find the same. `images` are those known
-/// before, and then those known now.
-fn look(images: &mut Vec<&'static [u8]>) -> Found {
+/// Looks at the loaded libraries until two looks, one after the other, find the same modules: returns those, and how many
+/// libraries were loaded, or that the looks are unfinished. `images` are those known before, and then those known now.
+fn look(images: &mut Vec<&'static [u8]>) -> (u64, Vec<Module>) {
     let mut before = look_once(images);
     loop {
         pass_through_lock();
         let now = look_once(images);
-        if (&now.modules, now.unfinished) == (&before.modules, before.unfinished) {
+        let is_unfinished = |look: &(u64, _)| look.0 == UNFINISHED;
+        if now.1 == before.1 && is_unfinished(&now) == is_unfinished(&before) {
             return now;
         }
         before = now;
     }
 }
 
-fn look_once(images: &mut Vec<&'static [u8]>) -> Found {
-    let mut found = Found::default();
+fn look_once(images: &mut Vec<&'static [u8]>) -> (u64, Vec<Module>) {
+    let (mut loads, mut modules, mut is_unfinished) = (0, Vec::new(), false);
     libraries::visit(|library| {
-        found.loads = library.loads;
+        loads = library.loads;
         match find_module(library, images) {
-            Ok(Some(module)) => {
-                found.modules.push(module);
-                found
-                    .names
-                    .push(library.name.to_string_lossy().into_owned());
-            }
-            Ok(None) => {}
-            Err(Unfinished) => found.unfinished = true,
+            Ok(found) => modules.extend(found),
+            Err(Unfinished) => is_unfinished = true,
         }
-        ControlFlow::Continue(())
     });
-    found
+    (if is_unfinished { UNFINISHED } else { loads }, modules)
 }
 
 /// The loader enters a module in two steps under its lock. Passing through that lock (a block is laid
@@ -362,7 +342,7 @@ fn find_module(
         return Err(Unfinished);
     }
     // SAFETY: the library is loaded, hence its link map is there, and its words are written atomically.
-    let map = unsafe { Words::new(map, loader.map_size) };
+    let map = unsafe { Words::new(map, loader.map_module.max(loader.map_offset) + WORD) };
     if map.word(loader.map_module).load(Relaxed) != id {
         return Err(Unfinished);
     }
@@ -391,11 +371,112 @@ fn find_module(
     }))
 }
 
-fn report(library: &str) {
+/// Says, once for each library, that threads which run already see zeroes.
+fn report(module: usize) {
+    static REPORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let name = |library: &Library<'_>| {
+        (library.module == module).then(|| library.name.to_string_lossy().into_owned())
+    };
+    // A library that has gone again meanwhile harms nobody.
+    let Some(library) = libraries::find(name) else {
+        return;
+    };
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if reported.contains(&library) {
+        return;
+    }
     let line = format!(
         "greenthread: {library} was loaded while green threads ran and has initialised initial-exec thread-locals: \
          in threads that had already started they begin as zero (load it before the first spawn)\n"
     );
     // Not `eprintln!`: this may run after the thread's own thread-locals are gone.
     sys::print(line.as_bytes());
+    reported.push(library);
+}
+
+/// The number of libraries loaded so far, those unloaded since included.
+#[inline]
+fn loads() -> u64 {
+    match COUNTER.get() {
+        Some(counter) => counter.load(Relaxed) as u64,
+        None => ask_loads(),
+    }
+}
+
+#[cold]
+fn ask_loads() -> u64 {
+    libraries::find(|library| Some(library.loads)).unwrap_or(0)
+}
+
+/// Looks for the counter among the first `count` of these words, which are the loader's.
+fn find_counter(words: Words<'static>, count: usize) {
+    let word = |i: usize| words.word(i * size_of::<usize>());
+    let look = || {
+        let words = (0..count).map(|i| word(i).load(Relaxed) as u64);
+        (ask_loads(), words.collect::<Vec<u64>>())
+    };
+    for name in [c"libutil.so.1", c"libanl.so.1", c"libBrokenLocale.so.1"] {
+        let before = look();
+        // SAFETY: a library of glibc's, without constructors.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            glibc::forget_error();
+            continue;
+        }
+        let during = look();
+        // SAFETY: the handle from above, given back once; the library has no destructors.
+        unsafe { libc::dlclose(handle) };
+        let looks = [before, during, look()];
+        let mut found =
+            (0..count).filter(|&i| looks.iter().all(|(count, words)| words[i] == *count));
+        if looks[0].0 < looks[1].0
+            && let (Some(i), None) = (found.next(), found.next())
+        {
+            COUNTER.get_or_init(|| word(i));
+            return;
+        }
+    }
+}
+
+/// Words behind the list of modules: how many of them are static, the bytes in use, those set aside, the vector of
+/// the first thread, the number of changes.
+const WORDS: usize = 5;
+/// Bytes of the loader's data behind its list of modules.
+pub(super) const BEHIND_LIST: usize = WORDS * WORD;
+
+/// Takes the rest away. False: it was not recognised.
+pub(super) fn take_static_rest(layout: &Layout) -> bool {
+    let loader = &layout.loader;
+    let word = |i: usize| loader.global.word(loader.first + (1 + i) * WORD);
+    let [modules, used, rest, vector, changes] = std::array::from_fn(|i| word(i).load(Relaxed));
+    let above = layout.sizes.above;
+    let is_recognised = (1..1 << 10).contains(&modules)
+        && (1..=above).contains(&used)
+        && rest <= above - used
+        && vector > 1 << 16
+        && vector.is_multiple_of(WORD)
+        && changes < 1 << 32;
+    if is_recognised {
+        word(2).store(0, Relaxed);
+    }
+    is_recognised
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_is_found() {
+        super::super::init().expect("green threads work here");
+        assert!(COUNTER.get().is_some());
+        assert_eq!(loads(), ask_loads());
+    }
+
+    #[test]
+    #[cfg(target_arch = "aarch64")]
+    fn the_rest_is_recognised() {
+        super::super::init().expect("green threads work here");
+        assert!(take_static_rest(layout()));
+    }
 }

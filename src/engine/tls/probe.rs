@@ -1,17 +1,24 @@
 //! The probe thread: a short-lived pthread on a stack we know, which searches its own control block
 //! for parts that it can recognise. Each search must find exactly one place.
 //!
-//! It also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without
+//! The probe thread also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without
 //! locks) before a second green thread can exist.
+//!
+//! # Fields that do not begin as zero, and that nobody describes: flags and states
+//!
+//! A block is made of zeroes and of what `layout` knows. If zero says something else to glibc than "a
+//! joinable thread, which runs, on a stack of the caller's", glibc may free that stack: since 2.43 a zero in
+//! one field says that the thread has ended, and `pthread_detach` of oneself then gives the stack away. So
+//! a block begins with what the probe thread was found to begin with, which is such a thread.
+//!
+//! A word that may be an address is not copied. It must be an address in the probe thread's stack or in a
+//! library's code, where the thread's own stack, its start and its argument lie. Another one is a field
+//! that the crate does not know: then a glibc that was not tested is refused.
 
-use super::glibc::{Key, data, run_on};
-use super::initial::Initial;
-use super::known::is_known;
-use super::layout::{SHARED, Sizes, WORD, check};
-use super::variant::VARIANT;
-use super::words::Words;
+use super::glibc::{Key, Words, data, is_known, run_on};
+use super::layout::{BLOCK, GUARDS, OWN_ADDRESS, SHARED, Sizes, WORD};
 use crate::engine::arch::thread_pointer;
-use crate::engine::sys::libraries::libc_block;
+use crate::engine::sys::libraries;
 use crate::engine::sys::mm::{Mapping, page};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -38,8 +45,8 @@ pub(super) struct Probe {
     pub(super) keys_used: Option<usize>,
     /// The values of the words in `SHARED`.
     pub(super) shared: [usize; SHARED.end / WORD - SHARED.start / WORD],
-    /// Fields that do not begin as zero, and that nobody describes.
-    pub(super) initial: Initial,
+    /// Fields that do not begin as zero, and that nobody describes: their offsets, and their values.
+    pub(super) initial: Vec<(usize, usize)>,
     /// malloc's `tcache`, where recognised.
     pub(super) tcache: Option<CacheWord>,
 }
@@ -58,12 +65,11 @@ pub(super) struct CacheWord {
 struct Task {
     /// Its stack, from the lowest address to the highest.
     stack: Range<usize>,
+    /// Of the thread that asks.
     guards: Vec<usize>,
     sizes: Sizes,
-    /// Where the control block points to blocks of values of pthread keys; the size of such a
-    /// block.
-    blocks: Range<usize>,
-    block_size: usize,
+    /// Where the control block points to blocks of values of pthread keys.
+    values: Range<usize>,
     /// Other parts of the control block that the layout knows.
     known: Vec<Range<usize>>,
     key: Key,
@@ -74,8 +80,7 @@ struct Task {
 impl Probe {
     pub(super) fn run(
         sizes: Sizes,
-        blocks: Range<usize>,
-        block_size: usize,
+        values: Range<usize>,
         known: Vec<Range<usize>>,
     ) -> Result<Probe, String> {
         const STACK: usize = 1 << 20;
@@ -84,14 +89,9 @@ impl Probe {
         let own = sizes.own_control_block();
         let task = Task {
             stack: stack.start()..stack.end(),
-            guards: VARIANT
-                .guards
-                .iter()
-                .map(|&at| own.word(at).load(Relaxed))
-                .collect(),
+            guards: guards_of(own),
             sizes,
-            blocks,
-            block_size,
+            values,
             known,
             key: Key::new(None).ok_or("no pthread key for the probe thread")?,
             libc: libc_block(),
@@ -107,61 +107,50 @@ impl Probe {
 }
 
 fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
-    let address = task.sizes.own_control_block().start() as usize;
-    let highest = task.stack.end - task.sizes.control;
-    check(
-        (task.stack.start..=highest).contains(&address),
-        "the control block is not on its stack",
-    )?;
+    let control = task.sizes.own_control_block();
+    let address = control.start() as usize;
     let words = &copy(task.sizes);
-    let is = |at: usize, value: usize| words[at / WORD] == value;
-    check(
-        VARIANT.own_address.iter().all(|&at| is(at, address)),
-        "the control block does not point to itself",
-    )?;
-    let mut guards = VARIANT.guards.iter().zip(&task.guards);
-    check(
-        guards.all(|(&at, &value)| is(at, value)),
-        "the guards differ from thread to thread",
-    )?;
-    check(
-        words[SHARED.start / WORD] <= 1,
-        "the first word that threads share is not a flag",
-    )?;
+    if !(task.stack.start..=task.stack.end - task.sizes.control).contains(&address) {
+        return Err("the control block is not on its stack".into());
+    }
+    if OWN_ADDRESS.iter().any(|&at| words[at / WORD] != address) {
+        return Err("the control block does not point to itself".into());
+    }
+    if guards_of(control) != task.guards {
+        return Err("the guards differ from thread to thread".into());
+    }
+    if words[SHARED.start / WORD] > 1 {
+        return Err("the first word that threads share is not a flag".into());
+    }
 
     let bounds = |_, w: &[usize]| w[0] == task.stack.start && w[1] == task.stack.len();
     let stack = only(words, "stack bounds", bounds)?;
     let ring = |at, w: &[usize]| w[0] == address + at + WORD && w[1] == w[0] && w[3] == 0;
     let robust = only(words, "robust list", ring)?;
     let robust_futex = words[robust / WORD + 2];
-    let futex = robust_futex as isize;
-    check(
-        (-256..0).contains(&futex),
-        "odd offset of the futex in a robust mutex",
-    )?;
-    let first_block = words[task.blocks.start / WORD].wrapping_sub(address);
-    check(
-        first_block < task.sizes.control - task.block_size,
-        "the first block of keys lies elsewhere",
-    )?;
-
+    if !(-256..0).contains(&(robust_futex as isize)) {
+        return Err("odd offset of the futex in a robust mutex".into());
+    }
+    let first_block = words[task.values.start / WORD].wrapping_sub(address);
+    if first_block >= task.sizes.control - BLOCK {
+        return Err("the first block of keys lies elsewhere".into());
+    }
     let pointer = data(c"__resp", WORD)?; // this thread's own
     let resolver = pointer.word(0).load(Relaxed).wrapping_sub(address);
-    check(
-        resolver < task.sizes.control,
-        "the resolver's state lies elsewhere",
-    )?;
+    if resolver >= task.sizes.control {
+        return Err("the resolver's state lies elsewhere".into());
+    }
     let known = [
         0..SHARED.end + WORD,
         stack..stack + 2 * WORD,
         robust..robust + 4 * WORD,
-        task.blocks.clone(),
-        first_block..first_block + task.block_size,
+        task.values.clone(),
+        first_block..first_block + BLOCK,
     ];
     let known = [&known, &*task.known].concat();
     let own = [task.stack.clone(), argument..argument + 1];
     Ok(Probe {
-        initial: Initial::find(words, &known, &own)?,
+        initial: find_initial(words, &known, &own)?,
         stack,
         robust,
         robust_futex,
@@ -172,6 +161,19 @@ fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
         shared: std::array::from_fn(|i| words[SHARED.start / WORD + i]),
         tcache: None,
     })
+}
+
+/// libc's own thread-locals in the block of the calling thread: offset from the thread pointer, and words.
+fn libc_block() -> Option<(isize, usize)> {
+    libraries::find(|library| {
+        let image = library.image().filter(|_| library.is_libc())?;
+        Some((library.own?, image.size / WORD))
+    })
+}
+
+fn guards_of(control: Words<'_>) -> Vec<usize> {
+    let value = |&at: &usize| control.word(at).load(Relaxed);
+    GUARDS.iter().map(value).collect()
 }
 
 /// The words of this thread's control block. (The joining thread writes one of them meanwhile.)
@@ -200,8 +202,8 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
     let before = copy(task.sizes);
     task.key.set(0x0202_0202_0202);
     let after = copy(task.sizes);
-    let values = first_block..first_block + task.block_size;
-    let is_value = |at: usize| values.contains(&at) || task.blocks.contains(&at);
+    let values = first_block..first_block + BLOCK;
+    let is_value = |at: usize| values.contains(&at) || task.values.contains(&at);
     let byte = |words: &[usize], at: usize| words[at / WORD].to_ne_bytes()[at % WORD];
     let mut found = (0..task.sizes.control)
         .filter(|&at| byte(&before, at) == 0 && byte(&after, at) == 1 && !is_value(at));
@@ -235,7 +237,7 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
         let allocate = || black_box(libc::malloc(black_box(size.get()))) as usize;
         let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
         let read = |address: usize| (address as *const usize).read_volatile();
-        // The first may bring so many others of its size that the cache is full; the second leaves a place.
+        // The first chunk may bring enough others of its size to fill the cache; the second one leaves a place.
         let (first, chunk) = (allocate(), allocate());
         // It is larger if the rest would have been too little for a chunk, and has its place among such.
         size.set(libc::malloc_usable_size(chunk as *mut c_void));
@@ -295,6 +297,41 @@ fn can_be_taken_away(
         free(other);
     }
     is_another && holds(own, again)
+}
+
+/// Looks at the `words` of the probe thread's control block, except the `known` parts. `own` are
+/// addresses that the thread's words may hold.
+fn find_initial(
+    words: &[usize],
+    known: &[Range<usize>],
+    own: &[Range<usize>],
+) -> Result<Vec<(usize, usize)>, String> {
+    let is_described = |at: usize| known.iter().any(|range| range.contains(&at));
+    let is_own = |word: usize| own.iter().any(|range| range.contains(&word));
+    let unknown = (0..words.len()).map(|i| (i * WORD, words[i]));
+    let mut found = Vec::new();
+    for (at, word) in unknown.filter(|&(at, word)| word != 0 && !is_described(at)) {
+        if is_small(word) {
+            found.push((at, word));
+        } else if !is_known() && !is_own(word) && !is_code(word) {
+            return Err(format!(
+                "the control block has a field that is not known, at {at:#x}: {word:#x}"
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the word is no address, but one or two small numbers: nothing lies in the first MiB, and the upper
+/// half of any address above 4 GiB goes with a lower half that is hardly ever small.
+fn is_small(word: usize) -> bool {
+    const SMALL: usize = 1 << 20;
+    word as u32 as usize <= SMALL && word >> 32 <= SMALL
+}
+
+/// Whether it lies in the program or in a library.
+fn is_code(address: usize) -> bool {
+    libraries::find(|library| library.contains(address).then_some(())).is_some()
 }
 
 #[cfg(test)]
@@ -442,5 +479,26 @@ mod tests {
             run(&mut || found = find_tcache(libc));
             assert!(found.is_some());
         }
+    }
+
+    #[test]
+    fn small_numbers_are_copied_and_addresses_are_not() {
+        let words = [7, 0, 0x0002_0001_0000, 0x7f12_3456_7890, 0x88_0000_0000, 3];
+        let (known, own) = (0..8, 0x7f12_0000_0000..0x7f13_0000_0000);
+        let initial = find_initial(
+            &words,
+            std::slice::from_ref(&known),
+            std::slice::from_ref(&own),
+        );
+        let initial = initial.unwrap_or_else(|why| panic!("{why}"));
+        let expected = [(16, 0x0002_0001_0000), (32, 0x88_0000_0000), (40, 3)];
+        assert_eq!(initial, expected);
+    }
+
+    #[test]
+    fn code_is_found() {
+        assert!(is_code(code_is_found as *const () as usize));
+        let local = 0_u8;
+        assert!(!is_code(&raw const local as usize));
     }
 }

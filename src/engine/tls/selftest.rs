@@ -4,6 +4,10 @@
 //! Two threads run on one block, the second after a recycling. The values that each
 //! must find are checked from inside, the destructors that must have run from outside. A failure is an
 //! answer, not a panic.
+//!
+//! Over an unknown glibc the trial happens in a child process first ([`rehearse`]): if the trial crashes or hangs, the
+//! child does. The child writes a byte once the trial is over, whatever came of it. The parent trusts the byte alone,
+//! not the exit status: the program may ignore its children, or wait for all of them.
 
 use super::block::{self, Block};
 use super::glibc::Key;
@@ -12,15 +16,14 @@ use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointe
 use crate::engine::sys::mm::{self, Mapping, page};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
-use std::io;
+use std::io::{self, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A stack with a block, above a guard.
 pub(super) struct Slot {
-    /// There is one until the slot is dropped.
-    block: Option<Block>,
+    pub(super) block: Block,
     place: Place,
     _memory: Mapping,
 }
@@ -38,102 +41,85 @@ impl Slot {
             block::create(&place, memory.start() + guard, size - guard)?
         };
         Ok(Slot {
-            block: Some(block),
+            block,
             place,
             _memory: memory,
         })
     }
 
-    pub(super) fn block(&mut self) -> &mut Block {
-        self.block.as_mut().expect("a slot has a block")
-    }
-
     /// The life of one thread on the block, from `enter` to `exit`. A panic of `body` comes back as
     /// `None`.
     pub(super) fn run<T>(&mut self, body: impl FnOnce() -> T) -> Option<T> {
-        let life = || {
+        let (mut body, mut result) = (Some(body), None);
+        self.run_to_its_end(&mut || {
             // SAFETY: first and last on this thread; the body's panic stops here.
             unsafe {
                 block::enter();
-                let result = catch_unwind(AssertUnwindSafe(body)).ok();
+                let body = AssertUnwindSafe(|| body.take().map(|body| body()));
+                result = catch_unwind(body).ok().flatten();
                 block::exit();
-                result
             }
-        };
-        let stack_top = self.place.stack_top;
-        run_to_its_end(stack_top, life, self.block(), layout::tcache_offset())
+        });
+        result
+    }
+
+    /// Runs `life`, which catches panics and never suspends, on the slot's stack and under the block's
+    /// thread pointer. Never inlined, and touches no thread-local itself.
+    ///
+    /// malloc's cache goes along, as in the scheduler: otherwise it would be lost with the block.
+    #[inline(never)]
+    fn run_to_its_end(&mut self, life: &mut dyn FnMut()) {
+        let (own, block) = (thread_pointer(), self.block.thread_pointer());
+        let tcache = layout::tcache_offset();
+        let mut thread = Thread { life, caller: 0 };
+        let thread = &raw mut thread;
+        // SAFETY: the thread ends here, so it outlives nothing that it borrows. The block is live, and
+        // nobody else runs on it, nor on its stack, whose top is aligned. The cache's word is one in each of the two
+        // blocks, and no call to malloc is under way on either.
+        unsafe {
+            let stack = fresh_stack(self.place.stack_top, live, thread.cast());
+            let swap_tcache = || {
+                if let Some(offset) = tcache {
+                    let word = |block: *mut u8| block.wrapping_offset(offset).cast::<usize>();
+                    word(own).swap(word(block));
+                }
+            };
+            swap_tcache();
+            set_thread_pointer(block);
+            switch(&raw mut (*thread).caller, stack, 0);
+            set_thread_pointer(own);
+            swap_tcache();
+        }
     }
 
     pub(super) fn recycle(&mut self) {
-        self.block().recycle();
+        self.block.recycle();
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
-            block.destroy();
-        }
+        self.block.destroy();
     }
 }
 
 /// A thread that runs to its end at once, and where its caller waits meanwhile.
-struct Thread<T, F> {
-    life: Option<F>,
-    result: Option<T>,
+struct Thread<'a> {
+    life: &'a mut dyn FnMut(),
     caller: usize,
 }
 
 /// # Safety
-/// `thread` is one, its caller has switched to this stack and waits.
-unsafe extern "C" fn live<T, F: FnOnce() -> T>(thread: *mut ()) -> ! {
-    // SAFETY: the caller's promise. The caller goes on by the last line, and the stack is left for good.
+/// `thread` is a [`Thread`], whose caller has switched to this stack and waits.
+unsafe extern "C" fn live(thread: *mut ()) -> ! {
+    // SAFETY: the thread is there as long as its caller waits. The caller goes on by the last line, and the stack is left
+    // for good.
     unsafe {
-        let thread = &mut *thread.cast::<Thread<T, F>>();
-        thread.result = thread.life.take().map(|life| life());
-        let mut left = 0;
-        switch(&mut left, thread.caller, 0);
+        let thread = &mut *thread.cast::<Thread<'_>>();
+        (thread.life)();
+        switch(&mut 0, thread.caller, 0);
     }
     unreachable!("nobody comes back")
-}
-
-/// Runs `life`, which catches panics and never suspends, on the stack below `stack_top` and under the block's
-/// thread pointer. Never inlined, and touches no thread-local itself.
-///
-/// malloc's cache goes along, as in the scheduler: otherwise it would be lost with the block.
-#[inline(never)]
-fn run_to_its_end<T, F: FnOnce() -> T>(
-    stack_top: usize,
-    life: F,
-    block: &mut Block,
-    tcache: Option<isize>,
-) -> T {
-    let (own, block) = (thread_pointer(), block.thread_pointer());
-    let mut thread = Thread {
-        life: Some(life),
-        result: None,
-        caller: 0,
-    };
-    let thread: *mut Thread<T, F> = &mut thread;
-    // SAFETY: the thread ends here, so it outlives nothing that it borrows. The block is live, and
-    // nobody else runs on it, nor on its stack, whose top is aligned. The cache's word is one in each of the two
-    // blocks, and no call to malloc is under way on either.
-    let result = unsafe {
-        let stack = fresh_stack(stack_top, live::<T, F>, thread.cast());
-        let swap_tcache = || {
-            if let Some(offset) = tcache {
-                let word = |block: *mut u8| block.wrapping_offset(offset).cast::<usize>();
-                word(own).swap(word(block));
-            }
-        };
-        swap_tcache();
-        set_thread_pointer(block);
-        switch(&raw mut (*thread).caller, stack, 0);
-        set_thread_pointer(own);
-        swap_tcache();
-        (*thread).result.take()
-    };
-    result.expect("it has run to its end")
 }
 
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -166,26 +152,22 @@ pub(super) fn run() -> Result<(), &'static str> {
     let kernel_thread = std::thread::current().id();
     let mut slot = Slot::new(STACK).map_err(|_| "no memory")?;
 
-    let mut result = Ok(());
-    for thread in 1..=2 {
+    let mut live_once = || {
         let (dropped, destroyed) = (DROPPED.load(Relaxed), DESTROYED.load(Relaxed));
-        let life = || inside(&key, kernel_thread);
-        result = slot.run(life).unwrap_or(Err("a panic"));
-        if result.is_err() {
-            break;
-        }
-        if DROPPED.load(Relaxed) != dropped + 1 {
-            result = Err("a thread-local's destructor did not run exactly once");
-        } else if DESTROYED.load(Relaxed) != destroyed + 7 {
-            result = Err("a pthread key's destructor did not run exactly once");
-        } else if INITIALISED.get() != 1 || ZERO.get() != 1 || errno() != error {
-            result = Err("the kernel thread's own thread-locals changed");
-        }
-        if result.is_err() || thread == 2 {
-            break;
-        }
+        slot.run(|| inside(&key, kernel_thread))
+            .unwrap_or(Err("a panic"))?;
         slot.recycle();
-    }
+        if DROPPED.load(Relaxed) != dropped + 1 {
+            Err("a thread-local's destructor did not run exactly once")
+        } else if DESTROYED.load(Relaxed) != destroyed + 7 {
+            Err("a pthread key's destructor did not run exactly once")
+        } else if INITIALISED.get() != 1 || ZERO.get() != 1 || errno() != error {
+            Err("the kernel thread's own thread-locals changed")
+        } else {
+            Ok(())
+        }
+    };
+    let result = live_once().and_then(|()| live_once());
     INITIALISED.set(0x5eed);
     ZERO.set(0);
     result
@@ -193,9 +175,7 @@ pub(super) fn run() -> Result<(), &'static str> {
 
 /// Leaves an error in errno.
 fn fail() -> Option<i32> {
-    std::fs::read_link("")
-        .err()
-        .and_then(|error| error.raw_os_error())
+    std::fs::read_link("").err()?.raw_os_error()
 }
 
 fn errno() -> Option<i32> {
@@ -236,9 +216,60 @@ fn inside(key: &Key, kernel_thread: std::thread::ThreadId) -> Result<(), &'stati
         libc::pthread_mutex_unlock(&mut mutex);
     }
     let memory: Vec<Vec<u8>> = (0..8).map(|i| vec![i as u8; 16 << i]).collect();
-    let sound = memory
-        .iter()
-        .enumerate()
-        .all(|(i, bytes)| bytes.iter().all(|&byte| byte == i as u8));
-    check(sound, "malloc gave overlapping memory")
+    let is_sound = |bytes: &Vec<u8>| bytes.iter().all(|&byte| byte == bytes[0]);
+    check(
+        memory.iter().all(is_sound),
+        "malloc gave overlapping memory",
+    )
+}
+
+/// Tries it out in a child process. An error: this process must not try it.
+pub(super) fn rehearse(trial: impl FnOnce()) -> Result<(), String> {
+    let failed = |error| format!("no child process to try it in: {error}");
+    let (mut reader, writer) = io::pipe().map_err(failed)?;
+    // SAFETY: the child makes no use of what other threads had under way, but for libc's and the loader's locks.
+    // libc's are free in a child; if the loader's is not, the trial hangs, and the child ends.
+    match unsafe { libc::fork() } {
+        -1 => Err(failed(io::Error::last_os_error())),
+        0 => in_child(trial, writer),
+        child => {
+            drop(writer);
+            let over = reader.read_exact(&mut [0]);
+            // SAFETY: its exit status goes nowhere. An error: the program has waited for it.
+            unsafe {
+                let wait = || libc::waitpid(child, std::ptr::null_mut(), 0);
+                while wait() < 0 && errno() == Some(libc::EINTR) {}
+            }
+            over.map_err(|_| "a child process that tried it did not come to the end".into())
+        }
+    }
+}
+
+/// Ends the process.
+fn in_child(trial: impl FnOnce(), mut writer: PipeWriter) -> ! {
+    /// The trial takes some milliseconds on an idle machine.
+    const MOST_SECONDS: u32 = 5;
+    use libc::{SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    // SAFETY: plain calls of libc's. The handlers are the program's, which has not crashed.
+    unsafe {
+        for signal in [
+            SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP,
+        ] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        let no_core = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        libc::setrlimit(libc::RLIMIT_CORE, &no_core);
+        libc::alarm(MOST_SECONDS);
+    }
+    if catch_unwind(AssertUnwindSafe(trial)).is_ok() {
+        let _ = writer.write_all(&[1]);
+    }
+    // SAFETY: nothing of the program's runs at this process's end.
+    unsafe { libc::_exit(0) }
 }

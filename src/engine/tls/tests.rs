@@ -1,7 +1,7 @@
 //! Tests of blocks without a scheduler: every thread here runs to its end on the calling kernel
 //! thread.
 
-use super::glibc::{Key, Loaded};
+use super::glibc::Key;
 use super::selftest::Slot;
 use super::{init, tcache_offset};
 use std::cell::{Cell, RefCell};
@@ -16,6 +16,36 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 const SIZE: usize = 256 << 10;
+
+/// A library, loaded at least until the value is dropped.
+struct Loaded(*mut c_void);
+
+impl Loaded {
+    /// Loads a library, or finds it loaded. `None`: it cannot be had, and `dlerror` says why.
+    ///
+    /// # Safety
+    /// Its constructors and destructors may run here and now.
+    unsafe fn open(name: &CStr) -> Option<Loaded> {
+        // SAFETY: its constructors may run here, the caller says.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        (!handle.is_null()).then(|| Loaded(handle))
+    }
+
+    /// The address of the variable or function of that name in the library.
+    fn symbol(&self, name: &CStr) -> *mut u8 {
+        // SAFETY: a search by name in a library that is loaded.
+        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        assert!(!address.is_null(), "the library has no {name:?}");
+        address.cast()
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`, whose caller has made the promise for destructors as well.
+        unsafe { libc::dlclose(self.0) };
+    }
+}
 
 fn slot() -> Slot {
     init().expect("green threads work here");
@@ -72,7 +102,7 @@ fn panics_stay_inside() {
 #[test]
 fn blocks_are_strangers_to_each_other() {
     let mut slots: Vec<Slot> = (0..64).map(|_| slot()).collect();
-    let tid = |slot: &mut Slot| super::layout::layout().tid(slot.block());
+    let tid = |slot: &mut Slot| slot.block.tid();
     let mut tids: Vec<u32> = slots.iter_mut().map(tid).collect();
     assert!(tids.iter().all(|&tid| tid > 1 << 22 && tid < 1 << 30));
     tids.sort();
@@ -261,7 +291,7 @@ impl Library {
         // SAFETY: a library of ours, without constructors, and its functions of these names and types.
         unsafe {
             let loaded = Loaded::open(path)?;
-            let (get, set) = (loaded.symbol(c"get").ok()?, loaded.symbol(c"set").ok()?);
+            let (get, set) = (loaded.symbol(c"get"), loaded.symbol(c"set"));
             Some(Library {
                 get: std::mem::transmute::<*mut u8, extern "C" fn() -> i32>(get),
                 set: std::mem::transmute::<*mut u8, extern "C" fn(i32)>(set),
@@ -455,7 +485,7 @@ fn costs() {
     let before = in_use();
     let other = slot_for(before);
     println!("malloc'ed per block: {}", other);
-    println!("keys used {:?}", layout.keys.used);
+    println!("keys used {:?}", layout.probe.keys_used);
     time("recycle", N, || slot.recycle());
     time("refresh", N, super::modules::refresh);
     slot.run(|| {

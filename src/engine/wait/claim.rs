@@ -27,6 +27,7 @@ use core::ptr;
 
 use super::{Outcome, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::perturb;
 
 /// A thread that waits, and how its wait ended.
@@ -135,6 +136,16 @@ impl Node {
         !self.next.get().is_null()
     }
 
+    /// The neighbour behind the node in a list; behind the last one is the first.
+    pub(crate) fn after(&self) -> *const Node {
+        self.next.get()
+    }
+
+    /// The neighbour before the node in a list; before the first one is the last.
+    pub(crate) fn before(&self) -> *const Node {
+        self.prev.get()
+    }
+
     /// The wait to which the node belongs.
     pub(crate) fn wait(&self) -> *const Wait {
         self.wait.get()
@@ -155,11 +166,6 @@ impl Node {
 pub(crate) struct Claimed(*const Node);
 
 impl Claimed {
-    /// The caller has claimed `node`, which is in no list.
-    pub(crate) unsafe fn new(node: *const Node) -> Claimed {
-        Claimed(node)
-    }
-
     pub(crate) fn node(&self) -> &Node {
         // SAFETY: the node's thread waits for us (invariant 1).
         unsafe { &*self.0 }
@@ -168,17 +174,27 @@ impl Claimed {
     /// Lets the thread go on. Call it without a lock that others may want.
     #[inline]
     pub(crate) fn wake(self) {
-        // SAFETY: the node's thread waits for us until the waiter is notified, and the notification
-        // is the last access here.
-        unsafe {
-            Waiter::wake_at(self.into_waiter());
+        // SAFETY: the waiter is alive, and not touched any more after this.
+        unsafe { Waiter::wake_at(self.waiter()) };
+    }
+
+    /// The same for a caller that may be in a signal handler.
+    pub(crate) fn wake_from_anywhere(self) {
+        // SAFETY: as in `wake`.
+        unsafe { Waiter::wake_from_anywhere(self.waiter()) };
+    }
+
+    /// Lets the thread go on; a green thread goes into `ready`, and the caller makes it ready.
+    pub(crate) fn notify(self, ready: &mut Fifo) {
+        // SAFETY: as in `wake`.
+        if let Some(green) = unsafe { Waiter::notify_at(self.waiter()) } {
+            ready.push(green);
         }
     }
 
-    /// The place where the thread waits, for a caller that notifies it itself: the place is alive
-    /// until then.
-    pub(crate) fn into_waiter(self) -> *const Waiter {
-        // SAFETY: as in `wake`.
+    /// The place where the thread waits, which is alive until the thread is notified.
+    fn waiter(&self) -> *const Waiter {
+        // SAFETY: the node's thread waits for us (invariant 1), so its wait is alive.
         unsafe { &raw const (*(*self.0).wait.get()).waiter }
     }
 
@@ -188,7 +204,7 @@ impl Claimed {
     }
 
     /// # Safety
-    /// `node` came from [`Claimed::into_raw`], and is used once.
+    /// The caller has claimed `node`, which is in no list, or has it from [`Claimed::into_raw`]. It is used once.
     pub(crate) unsafe fn from_raw(node: *const Node) -> Claimed {
         Claimed(node)
     }

@@ -11,11 +11,9 @@
 //! 3. The thread that claims a node takes it out. A thread that meets a node whose claim it lost
 //!    drops the node from the list: the node's own thread is leaving already.
 
-use core::ptr;
+use core::{iter, ptr};
 
-use super::Waiter;
 use super::claim::{Claimed, Node};
-use crate::engine::atomic::Cell;
 use crate::engine::sys::perturb;
 
 pub(crate) struct List {
@@ -54,18 +52,16 @@ impl List {
     /// # Safety
     /// The node is in no list, and lives until it is out of this one.
     pub(crate) unsafe fn push_back(&mut self, node: *const Node) {
-        // SAFETY: the new node by the caller's promise, the others by invariant 2.
+        // SAFETY: the new node lives, as the caller promises, and the first one by invariant 2. In a circle the last node
+        // is before the first.
         unsafe {
-            if self.head.is_null() {
-                (*node).next.set(node);
-                (*node).prev.set(node);
-                self.head = node;
-            } else {
-                let last = (*self.head).prev.get();
-                (*node).next.set(self.head);
-                (*node).prev.set(last);
-                (*last).next.set(node);
-                (*self.head).prev.set(node);
+            match self.head.as_ref() {
+                Some(first) => self.insert_after(first.before(), node),
+                None => {
+                    (*node).next.set(node);
+                    (*node).prev.set(node);
+                    self.head = node;
+                }
             }
         }
     }
@@ -75,7 +71,8 @@ impl List {
     /// # Safety
     /// As [`List::push_back`].
     pub(crate) unsafe fn push_front(&mut self, node: *const Node) {
-        // SAFETY: the caller's promise. In a circle, the place before the first is behind the last.
+        // SAFETY: the node lives, as the caller promises here too. In a circle, the place before the first is behind the
+        // last.
         unsafe { self.push_back(node) };
         self.head = node;
     }
@@ -85,9 +82,9 @@ impl List {
     /// # Safety
     /// As [`List::push_back`].
     pub(crate) unsafe fn insert_after(&mut self, place: *const Node, node: *const Node) {
-        // SAFETY: the new node by the caller's promise, the others by invariant 2.
+        // SAFETY: the new node lives, as the caller promises, and the others by invariant 2.
         unsafe {
-            let next = (*place).next.get();
+            let next = (*place).after();
             (*node).next.set(next);
             (*node).prev.set(place);
             (*next).prev.set(node);
@@ -100,29 +97,11 @@ impl List {
     /// # Safety
     /// As [`List::push_back`].
     pub(crate) unsafe fn insert_before(&mut self, place: *const Node, node: *const Node) {
-        // SAFETY: the caller's promise.
-        unsafe { self.insert_after((*place).prev.get(), node) };
+        // SAFETY: the node lives, as the caller promises here too, and `place` by invariant 2.
+        unsafe { self.insert_after((*place).before(), node) };
         if self.head == place {
             self.head = node;
         }
-    }
-
-    /// The node behind `node`; behind the last one is the first.
-    ///
-    /// # Safety
-    /// The node is in a list, whose lock the caller holds.
-    pub(crate) unsafe fn after(node: *const Node) -> *const Node {
-        // SAFETY: the caller's promise.
-        unsafe { (*node).next.get() }
-    }
-
-    /// The node before `node`; before the first one is the last.
-    ///
-    /// # Safety
-    /// As [`List::after`].
-    pub(crate) unsafe fn before(node: *const Node) -> *const Node {
-        // SAFETY: the caller's promise.
-        unsafe { (*node).prev.get() }
     }
 
     /// Takes a node out, if it is in the list.
@@ -155,8 +134,20 @@ impl List {
     /// [`List::pop`], but only as long as the nodes at the front fit.
     #[inline]
     pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        self.pop_found(|list| list.first().filter(|node| fits(node)))
+    }
+
+    /// Claims the first node that fits and can be claimed, and takes it out.
+    #[inline]
+    pub(crate) fn pop_where(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        self.pop_found(|list| list.iter().find(|node| fits(node)))
+    }
+
+    /// Claims the node that `find` returns, and takes it out; asks again as long as another thread has the claim.
+    #[inline(always)]
+    fn pop_found(&mut self, find: impl Fn(&List) -> Option<&Node>) -> Option<Claimed> {
         loop {
-            let node: *const Node = self.first().filter(|node| fits(node))?;
+            let node: *const Node = find(self)?;
             // SAFETY: the node is in this list.
             if let Some(claimed) = unsafe { self.take(node) } {
                 return Some(claimed);
@@ -164,22 +155,17 @@ impl List {
         }
     }
 
-    /// The first node that fits.
+    /// The nodes, in their order.
     #[inline]
-    pub(crate) fn first_where(&self, like: impl Fn(&Node) -> bool) -> Option<&Node> {
-        let mut node = self.head;
-        while !node.is_null() {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
+        let mut next = self.first();
+        iter::from_fn(move || {
+            let node = next?;
             // SAFETY: invariant 2.
-            let this = unsafe { &*node };
-            if like(this) {
-                return Some(this);
-            }
-            node = this.next.get();
-            if node == self.head {
-                break;
-            }
-        }
-        None
+            next = unsafe { node.next.get().as_ref() };
+            next = next.filter(|next| !ptr::eq(*next, self.head));
+            Some(node)
+        })
     }
 
     /// Claims a node and takes it out. `None`: another thread has the claim.
@@ -191,91 +177,54 @@ impl List {
         unsafe {
             let claimed = (*node).claim();
             self.remove(node);
-            claimed.then(|| Claimed::new(node))
+            claimed.then(|| Claimed::from_raw(node))
         }
     }
 
-    /// Claims the first node that fits and can be claimed, and takes it out.
-    #[inline]
-    pub(crate) fn pop_where(&mut self, like: impl Fn(&Node) -> bool) -> Option<Claimed> {
-        loop {
-            let node: *const Node = self.first_where(&like)?;
-            // SAFETY: the node is in this list.
-            if let Some(claimed) = unsafe { self.take(node) } {
-                return Some(claimed);
-            }
-        }
-    }
-
-    /// Claims the first few nodes that can be claimed and takes them out, in order; the other
-    /// nodes, if there are any, go to `crowd`.
+    /// Moves all nodes to `crowd`. False: there were none.
     ///
     /// # Safety
-    /// `crowd` is new, stays where it is, and is told to wake its members after the list's lock is
-    /// released.
-    pub(crate) unsafe fn pop_all(&mut self, crowd: &Crowd) -> Chain {
-        let mut chain = Chain::new();
-        while !chain.is_long() {
-            match self.pop() {
-                Some(claimed) => chain.push(claimed),
-                None => return chain,
-            }
+    /// `crowd` is new, and stays where it is. After true, it is told to wake its members after the list's lock is released.
+    pub(crate) unsafe fn move_all(&mut self, crowd: &Crowd) -> bool {
+        if self.is_empty() {
+            return false;
         }
-        if !self.is_empty() {
-            // SAFETY: the caller makes the promise that the crowd needs. The place before the first is
-            // behind the last.
-            unsafe { self.push_back(&crowd.sentinel) };
-            self.head = ptr::null();
-            crowd.is_used.set(true);
-        }
-        chain
+        // SAFETY: the crowd stays where it is until it has woken its members, as the caller promises; then its node is out.
+        // The place before the first is behind the last.
+        unsafe { self.push_back(&crowd.0) };
+        self.head = ptr::null();
+        true
     }
 }
 
 /// Waits that stood in a list at one moment and are woken a few at a time: so neither the lock of
 /// the list is held nor preemption off for as long as it takes to wake many.
 ///
-/// The nodes form a circle without a head, closed by a sentinel that belongs to no wait. If a wait
-/// is over before it is claimed, its thread takes its node out as usual: that concerns the
-/// neighbours only.
-pub(crate) struct Crowd {
-    sentinel: Node,
-    /// Whether a node ever was in it: readable without the lock.
-    is_used: Cell<bool>,
-}
+/// The nodes form a circle without a head, closed by a node that belongs to no wait. If a wait is over before it is
+/// claimed, its thread takes its node out as usual: that concerns the neighbours only.
+pub(crate) struct Crowd(Node);
 
 impl Crowd {
     pub(crate) fn new() -> Crowd {
-        Crowd {
-            sentinel: Node::new(ptr::null()),
-            is_used: Cell::new(false),
-        }
+        Crowd(Node::new(ptr::null()))
     }
 
     /// Wakes all waits. Each few are claimed under `lock`, the lock of the list where they were.
-    #[inline]
     pub(crate) fn wake<G>(&self, lock: impl Fn() -> G) {
-        if self.is_used.get() {
-            self.wake_few_at_a_time(lock);
-        }
-    }
-
-    #[cold]
-    fn wake_few_at_a_time<G>(&self, lock: impl Fn() -> G) {
         let mut any = true;
         while any {
             let mut chain = Chain::new();
             let guard = lock();
             while !chain.is_long() && any {
-                let node = self.sentinel.next.get();
-                any = !ptr::eq(node, &self.sentinel);
-                // SAFETY: the node is in the circle, so it is alive; or it is the sentinel, which
+                let node = self.0.after();
+                any = !ptr::eq(node, &self.0);
+                // SAFETY: the node is in the circle, so it is alive; or it is the crowd's own, which
                 // belongs to no wait: then it is taken out and not claimed.
                 unsafe {
                     let claimed = any && (*node).claim();
                     List::new().remove(node);
                     if claimed {
-                        chain.push(Claimed::new(node));
+                        chain.push(Claimed::from_raw(node));
                     }
                 }
             }
@@ -333,8 +282,7 @@ impl Chain {
     /// [`Chain::wake`] for a caller that may be in a signal handler.
     pub(crate) fn wake_from_anywhere(self) {
         perturb::point("chain: waking");
-        // SAFETY: a claimed wait is alive until it is notified.
-        self.for_each(|claimed| unsafe { Waiter::wake_from_anywhere(claimed.into_waiter()) });
+        self.for_each(Claimed::wake_from_anywhere);
     }
 
     fn for_each(mut self, wake: impl Fn(Claimed)) {

@@ -6,17 +6,13 @@
 //! | `list` | waits in a row, under their owner's lock |
 //! | `side` | two threads take turns, and one goes on in the other's place |
 //! | `queue` | a list, its lock and its owner's flags in one word |
-//! | `turns` | two threads, one of which waits for the other (coroutines) |
-//! | `dependents` | closures that wait for a value, in one word (dataflow) |
 //!
 //! How one thread waits and another wakes it is in `sched::park`.
 
 pub(crate) mod claim;
-pub(crate) mod dependents;
 pub(crate) mod list;
 pub(crate) mod queue;
 pub(crate) mod side;
-pub(crate) mod turns;
 
 pub(crate) use super::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::engine::sched::park::{Outcome, Waiter};

@@ -159,7 +159,7 @@ impl WaitQueue {
     /// Locks the queue, and takes the list.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let preemption = current::preemption_off();
-        let mut patience = sys::Patience::new();
+        let mut patience = sys::backoff::Patience::new();
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if word & GUARDED != 0 {
@@ -206,7 +206,7 @@ impl WaitQueue {
 /// The list of a locked queue. It goes back when this is dropped.
 pub(crate) struct Locked<'a> {
     queue: &'a WaitQueue,
-    list: List,
+    pub(crate) list: List,
     held: bool,
     _preemption: PreemptionOff,
 }
@@ -215,15 +215,6 @@ impl Locked<'_> {
     /// The owner's flags now; they may change at any time.
     pub(crate) fn state(&self, order: Ordering) -> State {
         self.queue.state(order)
-    }
-
-    /// The list, for an owner that orders it in its own way.
-    pub(crate) fn list(&self) -> &List {
-        &self.list
-    }
-
-    pub(crate) fn list_mut(&mut self) -> &mut List {
-        &mut self.list
     }
 
     /// The tag of the first node: the event that it waits for.
@@ -254,11 +245,12 @@ impl Locked<'_> {
         let queue = self.queue;
         let crowd = Crowd::new();
         // SAFETY: the crowd is woken below.
-        let first = unsafe { self.list.pop_all(&crowd) };
+        let any = unsafe { self.list.move_all(&crowd) };
         let released = self.release_if(|state| Some(decide(state)));
         drop(released);
-        first.wake();
-        crowd.wake(|| queue.lock());
+        if any {
+            crowd.wake(|| queue.lock());
+        }
     }
 
     /// [`WaitQueue::wait`] for a caller that has the list already, and gets it back if the thread

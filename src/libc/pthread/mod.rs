@@ -2,12 +2,10 @@
 //!
 //! | file | what is whose |
 //! |---|---|
-//! | `mutex`, `rwlock`, `semaphore` | the lock is libc's; a green thread that finds it taken waits in [`TABLE`] |
-//! | `condition` | green threads wait in [`TABLE`], kernel threads in libc |
-//! | `silent` | the one place where libc unlocks a mutex and we do not see it |
-//! | `barrier`, `once` | ours for all threads, built on futexes, which park |
-//! | `join` | a green thread waits for the descriptor of the thread that it joins |
-//! | `c11` | other names for the same |
+//! | `locks` | mutexes, reader-writer locks, semaphores: the lock is libc's; a green thread that finds it taken waits in [`TABLE`] |
+//! | `condition` | green threads wait in [`TABLE`], kernel threads in libc; and the one place where libc unlocks a mutex and we do not see it |
+//! | `own` | barriers, once: ours for all threads, built on futexes, which park |
+//! | `mod` | what they share; C11's names for the same |
 //!
 //! A hooked thread first calls libc's function that tries. If the lock is taken, the thread queues in
 //! the table, tries once more under the bucket's lock, and is parked. Every thread that gives a lock back does so by
@@ -17,7 +15,7 @@
 //! Invariants:
 //! 1. *No wake-up is lost* (invariant 1 of `addresses`): the condition is libc's word, which the
 //!    waiter looks at under its bucket's lock, after a fence. All that gives back a lock is in these files, or is
-//!    a locked instruction of libc's on x86-64, or (a wait on a condition variable) is told by `silent`.
+//!    a locked instruction of libc's on x86-64, or (a wait on a condition variable) is told by `condition`.
 //! 2. A thread that was woken for a lock either takes it, or queues again, or wakes another. So a lock that is
 //!    free has no thread that waits for it, but for those on their way.
 //! 3. After libc's function has given a lock back, its memory is not touched: another thread
@@ -28,27 +26,26 @@
 //!
 //! A forked child has one thread, and does not look into the table: those that wait there are the parent's.
 
-mod barrier;
-mod c11;
 mod condition;
-mod join;
-mod mutex;
-mod once;
-mod rwlock;
-mod semaphore;
-mod silent;
+mod locks;
+mod own;
 
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use libc::timespec;
+use libc::{
+    CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_once_t,
+    timespec,
+};
 
 use super::{deadline_on, errno, nanos, read, set_errno};
 use crate::engine::facade::queue::Position;
+use crate::engine::facade::unwinding::Next;
 use crate::engine::facade::{WaitKind, is_forked_child, reason, thread_id};
-use crate::libc::addresses::{Addresses, Beside, Buckets, Events, Waited};
+use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 
 /// The green threads that wait for locks, semaphores and conditions.
-static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
+pub(super) static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 /// For reports.
@@ -65,67 +62,73 @@ const SIGNAL: Events = 16;
 /// instruction. Returns how many.
 #[inline]
 fn wake(address: usize, events: Events, most: usize) -> usize {
-    if is_forked_child() {
-        return 0;
+    match !is_forked_child() && TABLE.may_have_after_locked(address) {
+        true => TABLE.wake(address, events, most),
+        false => 0,
     }
-    TABLE.wake_after_locked(address, events, most)
 }
 
-/// Until when a call is to wait, as its caller says: until this clock shows that time. `None`: for ever.
+/// An object of libc's, as programs give it to functions: a pointer to C. It is valid for as long as the function runs that
+/// was given it, and made of words.
 #[derive(Clone, Copy)]
-struct Asked(libc::clockid_t, Option<*const timespec>);
+#[repr(transparent)]
+pub(super) struct Object<T>(*mut T);
 
-const FOR_EVER: Asked = Asked(libc::CLOCK_MONOTONIC, None);
+impl<T> Object<T> {
+    fn address(self) -> usize {
+        self.0.addr()
+    }
 
-/// The same by the real clock.
-fn real_time(time: *const timespec) -> Asked {
-    Asked(libc::CLOCK_REALTIME, Some(time))
+    /// The word at this offset, in glibc's layout.
+    fn word<'a>(self, offset: usize) -> &'a AtomicU32 {
+        debug_assert!(offset + size_of::<u32>() <= size_of::<T>());
+        // SAFETY: the object is valid, and longer; objects of libc's are aligned to words at least.
+        unsafe { AtomicU32::from_ptr(self.0.cast::<u32>().byte_add(offset)) }
+    }
+
+    fn load(self, offset: usize) -> u32 {
+        self.word(offset).load(Relaxed)
+    }
 }
 
-impl Asked {
+/// Until when a call waits, as its caller says: until this clock shows that time. `None`: for ever.
+#[derive(Clone, Copy)]
+struct Limit(clockid_t, Option<*const timespec>);
+
+const FOR_EVER: Limit = Limit(CLOCK_MONOTONIC, None);
+
+/// Until the real clock shows that time.
+fn real_time(time: *const timespec) -> Limit {
+    Limit(CLOCK_REALTIME, Some(time))
+}
+
+impl Limit {
     /// Whether libc's functions accept the clock.
     fn has_clock(self) -> bool {
-        matches!(self.0, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
+        matches!(self.0, CLOCK_REALTIME | CLOCK_MONOTONIC)
     }
 
-    /// `None`: libc does not accept the clock or the time.
-    ///
-    /// # Safety
-    /// A time is valid.
-    unsafe fn until(self) -> Option<Until> {
-        let Asked(clock, time) = self;
-        let time = match time {
-            None => None,
-            // A time before the clock's beginning has passed, as its first second has.
-            // SAFETY: the caller's promise.
-            Some(time) => Some(unsafe {
-                nanos(timespec {
-                    tv_sec: (*time).tv_sec.max(0),
-                    ..*time
-                })?
-            }),
-        };
-        self.has_clock().then_some(Until { clock, time })
+    /// Whether libc's functions accept the clock and the time.
+    fn is_valid(self) -> bool {
+        self.has_clock() && (self.1.is_none() || self.time().is_some())
     }
-}
 
-/// How long a call waits, by a clock of libc's.
-#[derive(Clone, Copy)]
-struct Until {
-    clock: libc::clockid_t,
-    /// `None`: for ever.
-    time: Option<u64>,
-}
+    fn time(self) -> Option<u64> {
+        // SAFETY: the caller's time, which libc's function reads as well.
+        let time = unsafe { *self.1? };
+        // A time before the clock's beginning has passed, as its first second has.
+        let tv_sec = time.tv_sec.max(0);
+        nanos(timespec { tv_sec, ..time })
+    }
 
-impl Until {
     /// In monotonic nanoseconds, as the clock is now.
     fn deadline(self) -> Option<u64> {
-        self.time.map(|time| deadline_on(self.clock, time))
+        self.time().map(|time| deadline_on(self.0, time))
     }
 
     /// Whether the clock shows that time, or a later one. It may have been set meanwhile.
     fn has_come(self) -> bool {
-        self.time.is_some_and(|time| read(self.clock) >= time)
+        self.time().is_some_and(|time| read(self.0) >= time)
     }
 }
 
@@ -134,21 +137,18 @@ impl Until {
 fn wait<A>(
     address: usize,
     events: Events,
-    until: Until,
+    limit: Limit,
     mut attempt: impl FnMut(&Beside<'_>) -> Option<A>,
 ) -> Option<A> {
     let mut position = Position::Back;
     loop {
-        let attempt = |beside: Beside<'_>| match attempt(&beside) {
-            Some(answer) => Err(answer),
-            None => Ok(()),
-        };
-        let ended = TABLE.wait_beside(address, events, position, until.deadline(), attempt, || ());
-        match ended {
+        let place = [Waiting::new(address, events)];
+        let refuse = |_, beside: Beside<'_>| attempt(&beside).map_or(Ok(()), Err);
+        match TABLE.wait(&place, How::Park, position, limit.deadline(), refuse, || ()) {
             Err(answer) => return Some(answer),
             // Another thread was faster: this one stays the first.
             Ok(Waited::Woken(_)) => position = Position::Front,
-            Ok(_) if until.has_come() => return None,
+            Ok(_) if limit.has_come() => return None,
             Ok(_) => {}
         }
     }
@@ -160,45 +160,62 @@ fn my_id() -> Option<u32> {
     unsafe { thread_id(libc::pthread_self() as usize) }
 }
 
-/// A field of an object of libc's.
-///
-/// # Safety
-/// `object` is valid, and has a word at `offset`.
-unsafe fn field<'a, T>(object: *mut T, offset: usize) -> &'a AtomicU32 {
-    // SAFETY: the caller's promise; objects of libc's are aligned to words at least.
-    unsafe { AtomicU32::from_ptr(object.cast::<u32>().byte_add(offset)) }
-}
-
-/// Whether the word at `offset` says "process-shared": glibc stores 0 for private objects, and for the others 1 in
-/// reader-writer locks and 128 in semaphores.
-///
-/// # Safety
-/// As [`field`].
-unsafe fn is_shared<T>(object: *mut T, offset: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { field(object, offset) }.load(Relaxed) != 0
-}
-
 /// Waits on a word that only this process uses: any thread, by the hooked system call. May return early.
 fn futex_wait(word: &AtomicU32, expected: u32) {
-    let none = core::ptr::null::<timespec>();
-    futex(word, libc::FUTEX_WAIT, expected, none);
+    futex(word, libc::FUTEX_WAIT, expected);
 }
 
 /// Wakes threads that wait on a word, which may be gone by now.
 fn futex_wake(word: *const AtomicU32, most: u32) {
-    futex(
-        word,
-        libc::FUTEX_WAKE,
-        most.min(i32::MAX as u32),
-        core::ptr::null(),
-    );
+    futex(word, libc::FUTEX_WAKE, most.min(i32::MAX as u32));
 }
 
-fn futex(word: *const AtomicU32, operation: i32, value: u32, time: *const timespec) {
+fn futex(word: *const AtomicU32, operation: c_int, value: u32) {
     let before = errno();
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+    let for_ever = core::ptr::null::<timespec>();
     // SAFETY: a valid word, or one that is only named.
-    unsafe { libc::syscall(libc::SYS_futex, word, operation, value, time) };
+    unsafe { libc::syscall(libc::SYS_futex, word, operation, value, for_ever) };
     set_errno(before);
+}
+
+/// What C11's functions answer, by threads.h: success, busy, no memory, timed out, error. glibc's types are those of its
+/// pthreads.
+extern "C" fn answered(_: usize, errno: c_int) -> c_int {
+    match errno {
+        0 => 0,
+        libc::EBUSY => 1,
+        libc::ENOMEM => 3,
+        libc::ETIMEDOUT => 4,
+        _ => 2,
+    }
+}
+
+extern "C" fn unwound(_: usize) {}
+
+/// Declares C11's names. (A thread may be cancelled in some of these functions, or they unwind.)
+macro_rules! names {
+    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
+        around! {
+            $(fn $name($($argument: $Type),*) -> c_int {
+                before {
+                    Next::call($file::$as_pthread as *const (), 0)
+                }
+                after answered,
+                unwound unwound,
+            })*
+        }
+    };
+}
+
+names! {
+    mtx_lock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_lock;
+    mtx_timedlock(lock: Object<pthread_mutex_t>, time: *const timespec) is locks::pthread_mutex_timedlock;
+    mtx_unlock(lock: Object<pthread_mutex_t>) is locks::pthread_mutex_unlock;
+    cnd_signal(condition: Object<pthread_cond_t>) is condition::pthread_cond_signal;
+    cnd_broadcast(condition: Object<pthread_cond_t>) is condition::pthread_cond_broadcast;
+    cnd_wait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>) is condition::pthread_cond_wait;
+    cnd_timedwait(condition: Object<pthread_cond_t>, lock: Object<pthread_mutex_t>, time: *const timespec)
+        is condition::pthread_cond_timedwait;
+    call_once(control: Object<pthread_once_t>, initialise: unsafe extern "C-unwind" fn()) is own::pthread_once;
 }

@@ -11,18 +11,23 @@
 //!
 //! The text is written as it is made, in the order of the timeline.
 
+use core::fmt::Arguments;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::text::{Micros, Quoted};
-use super::timeline::{Item, Timeline, What, Why};
-use super::words::{KERNEL, Kind, value};
+use super::record::{KERNEL, Kind, text_of};
+use super::timeline::{Item, Timeline};
+use crate::observe::json::Quoted;
 
+type Done = io::Result<()>;
+
+/// Both ends of an arrow have the same name.
+const FLOW: &str = r#""cat":"wake-up","name":"wake-up""#;
 /// The process that the kernel threads are shown in.
 const KERNEL_THREADS: u32 = 1000;
 
 impl Timeline {
-    pub(super) fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write_json(&self, out: &mut dyn Write) -> Done {
         let mut writer = Writer {
             timeline: self,
             out,
@@ -31,27 +36,8 @@ impl Timeline {
         };
         writer.head()?;
         self.items.iter().try_for_each(|item| writer.item(item))?;
-        writer.foot()
+        writer.out.write_all(b"\n]}\n")
     }
-
-    /// The name of the thing that was waited for.
-    pub(super) fn what_for(other: u64) -> String {
-        match Kind::of(other) {
-            Kind::Text => text_of(value(other)).to_string(),
-            _ => String::new(),
-        }
-    }
-}
-
-/// The text behind a word of the kind `Text`.
-fn text_of(value: u64) -> &'static str {
-    let (address, length) = ((value & ((1 << 48) - 1)) as usize, (value >> 48) as usize);
-    // SAFETY: `words::text` has made the word of a static string's address and length, or of its first
-    // bytes; a character that is cut makes it no text.
-    let bytes = unsafe {
-        core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(address), length)
-    };
-    core::str::from_utf8(bytes).unwrap_or("")
 }
 
 struct Writer<'a> {
@@ -63,13 +49,12 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn head(&mut self) -> io::Result<()> {
-        let Timeline { length, lost, .. } = *self.timeline;
+    fn head(&mut self) -> Done {
+        let Timeline { length, lost, .. } = self.timeline;
         write!(
             self.out,
-            "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":\"greenthread\",\"nanoseconds\":{length},\
-             \"lost\":{lost}}},\"traceEvents\":[\n{{\"ph\":\"M\",\"pid\":{KERNEL_THREADS},\
-             \"name\":\"process_name\",\"args\":{{\"name\":\"kernel threads\"}}}}"
+            r#"{{"displayTimeUnit":"ns","otherData":{{"writer":"greenthread","nanoseconds":{length},"lost":{lost}}},"traceEvents":[
+{{"ph":"M","pid":{KERNEL_THREADS},"name":"process_name","args":{{"name":"kernel threads"}}}}"#
         )?;
         let mut last = 0;
         for (at, track) in self.timeline.tracks.iter().enumerate() {
@@ -78,21 +63,17 @@ impl Writer<'_> {
                 last = track.runtime;
                 self.describe(pid, tid, "process_name", &format!("runtime {last}"))?;
             }
-            self.describe(pid, tid, "thread_name", &track.name)?;
+            self.describe(pid, tid, "thread_name", &self.timeline.name_of(track))?;
         }
         Ok(())
     }
 
-    fn describe(&mut self, pid: u32, tid: u32, what: &str, name: &str) -> io::Result<()> {
+    fn describe(&mut self, pid: u32, tid: u32, what: &str, name: &str) -> Done {
         let name = Quoted(name);
         write!(
             self.out,
             ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"{what}\",\"args\":{{\"name\":{name}}}}}"
         )
-    }
-
-    fn foot(&mut self) -> io::Result<()> {
-        self.out.write_all(b"\n]}\n")
     }
 
     /// The process and the thread of a track.
@@ -104,124 +85,101 @@ impl Writer<'_> {
         }
     }
 
-    fn item(&mut self, item: &Item) -> io::Result<()> {
-        match item.what {
-            What::Ran(why) => self.run(item, why),
-            What::Woke | What::Spawned => self.woke(item),
-            What::Fired => self.point(item, item.start, "a deadline has passed"),
-            What::Arrived => self.point(item, item.start, "an event has come"),
-            What::Stole => self.point(item, item.start, "steal"),
-            What::Idle => self.slice(item, "asleep", "idle", ""),
-            What::Waited => self.slice(item, "waits", "wait", ""),
-            What::Off => self.off(item),
+    fn item(&mut self, item: &Item) -> Done {
+        match item.kind {
+            Kind::Woke => self.woke(item, "wake-up"),
+            Kind::Spawned => self.woke(item, "spawn"),
+            Kind::Fired => self.point(item, item.start, "a deadline has passed"),
+            Kind::Arrived => self.point(item, item.start, "an event has come"),
+            Kind::Stole => self.point(item, item.start, "steal"),
+            Kind::Idle => self.slice(item, "asleep", "idle", format_args!("")),
+            Kind::Waited => self.slice(item, "waits", "wait", format_args!("")),
+            Kind::Off => self.off(item),
+            kind => self.run(item, kind.stopped().unwrap_or("")),
         }
     }
 
-    /// The fields that every event has.
-    fn begin(&mut self, phase: &str, track: u32, at: u64) -> io::Result<()> {
+    /// Writes an event. `more`: the fields that not every event has, each behind a comma.
+    fn event(&mut self, phase: &str, track: u32, at: u64, more: Arguments<'_>) -> Done {
         let (pid, tid) = self.place(track);
-        let at = Micros(at);
+        let (micros, nanos) = (at / 1000, at % 1000);
         write!(
             self.out,
-            ",\n{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{at}"
+            ",\n{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{micros}.{nanos:03}{more}}}"
         )
     }
 
-    /// `more`: fields of its arguments, each behind a comma.
-    fn slice(&mut self, item: &Item, name: &str, category: &str, more: &str) -> io::Result<()> {
-        self.begin("X", item.track, item.start)?;
-        let (long, name, thread) = (Micros(item.end - item.start), Quoted(name), item.thread);
-        write!(
-            self.out,
-            ",\"dur\":{long},\"cat\":\"{category}\",\"name\":{name},\"args\":{{\"thread\":{thread}{more}}}}}"
-        )
+    /// `more`: fields of the event's arguments, each behind a comma.
+    fn slice(&mut self, item: &Item, name: &str, category: &str, more: Arguments<'_>) -> Done {
+        let (long, name, thread) = (item.end - item.start, Quoted(name), item.thread);
+        let (micros, nanos) = (long / 1000, long % 1000);
+        let args = format_args!(r#""args":{{"thread":{thread}{more}}}"#);
+        let name = format_args!(r#""cat":"{category}","name":{name}"#);
+        let more = format_args!(r#","dur":{micros}.{nanos:03},{name},{args}"#);
+        self.event("X", item.track, item.start, more)
     }
 
-    fn run(&mut self, item: &Item, why: Why) -> io::Result<()> {
-        let mut more = format!(",\"stopped\":\"{}\"", why.name());
-        match why {
-            Why::Waits | Why::WaitsUntil if item.other != 0 => {
-                let what_for = Timeline::what_for(item.other);
-                more += &format!(",\"for\":{}", Quoted(&what_for));
-            }
-            Why::HandedOver => more += &format!(",\"to\":{}", item.other),
-            _ => {}
-        }
+    fn run(&mut self, item: &Item, stopped: &str) -> Done {
         let label = self.timeline.label(item.thread);
-        self.slice(item, &label, "run", &more)?;
+        let more = match item.kind {
+            Kind::Parked | Kind::ParkedUntil if item.other != 0 => {
+                format!(",\"for\":{}", Quoted(text_of(item.other)))
+            }
+            Kind::HandedOver => format!(",\"to\":{}", item.other),
+            _ => String::new(),
+        };
+        let more = format_args!(",\"stopped\":\"{stopped}\"{more}");
+        self.slice(item, &label, "run", more)?;
         if let Some(flow) = self.on_their_way.remove(&item.thread) {
-            self.flow("f", flow, item.track, item.start)?;
-            self.out.write_all(b"}")?;
+            let more = format_args!(r#","bp":"e","id":{flow},{FLOW}"#);
+            self.event("f", item.track, item.start, more)?;
         }
-        match why {
-            Why::HandedOver => {
+        match item.kind {
+            Kind::HandedOver => {
                 let last = item.end.saturating_sub(1).max(item.start);
                 self.leads_to(item.other as u32, item.track, last, "hand-over")
             }
-            Why::Preempted => self.point(item, item.end, "preemption"),
-            Why::HandedOff => self.point(item, item.end, "hand-off"),
+            Kind::Preempted => self.point(item, item.end, "preemption"),
+            Kind::HandedOff => self.point(item, item.end, "hand-off"),
             _ => Ok(()),
         }
     }
 
-    fn woke(&mut self, item: &Item) -> io::Result<()> {
-        let what = match item.what {
-            What::Woke => "wake-up",
-            _ => "spawn",
-        };
-        let runtime = self.timeline.tracks[item.track as usize].runtime;
-        if runtime == 0 {
+    fn woke(&mut self, item: &Item, what: &str) -> Done {
+        if self.timeline.tracks[item.track as usize].runtime == 0 {
             // A flow begins in a slice.
-            let moment = Item {
-                end: item.end + 1,
-                ..*item
-            };
-            let more = format!(",\"wakes\":{}", item.other);
-            self.slice(&moment, what, "outside", &more)?;
+            let end = item.end + 1;
+            let moment = Item { end, ..*item };
+            let more = format_args!(",\"wakes\":{}", item.other);
+            self.slice(&moment, what, "outside", more)?;
         }
         self.leads_to(item.other as u32, item.track, item.start, what)
     }
 
     /// An arrow from here to the next run of `thread`.
-    fn leads_to(&mut self, thread: u32, track: u32, at: u64, how: &str) -> io::Result<()> {
+    fn leads_to(&mut self, thread: u32, track: u32, at: u64, how: &str) -> Done {
         self.flows += 1;
-        self.on_their_way.insert(thread, self.flows);
-        self.flow("s", self.flows, track, at)?;
-        write!(
-            self.out,
-            ",\"args\":{{\"to\":{thread},\"how\":\"{how}\"}}}}"
-        )
+        let flow = self.flows;
+        self.on_their_way.insert(thread, flow);
+        let args = format_args!(r#""args":{{"to":{thread},"how":"{how}"}}"#);
+        let more = format_args!(r#","id":{flow},{FLOW},{args}"#);
+        self.event("s", track, at, more)
     }
 
-    /// One end of an arrow, without its closing brace; both have the same name.
-    fn flow(&mut self, phase: &str, flow: u64, track: u32, at: u64) -> io::Result<()> {
-        self.begin(phase, track, at)?;
-        let end = if phase == "f" { ",\"bp\":\"e\"" } else { "" };
-        write!(
-            self.out,
-            "{end},\"id\":{flow},\"cat\":\"wake-up\",\"name\":\"wake-up\""
-        )
-    }
-
-    fn point(&mut self, item: &Item, at: u64, name: &str) -> io::Result<()> {
-        self.begin("i", item.track, at)?;
+    fn point(&mut self, item: &Item, at: u64, name: &str) -> Done {
         let (thread, label) = (item.thread, self.timeline.label(item.thread));
-        let label = Quoted(&label);
-        write!(
-            self.out,
-            ",\"s\":\"t\",\"name\":\"{name}\",\"args\":{{\"thread\":{thread},\"name\":{label}}}}}"
-        )
+        let args = format_args!(r#"{{"thread":{thread},"name":{}}}"#, Quoted(&label));
+        let more = format_args!(r#","s":"t","name":"{name}","args":{args}"#);
+        self.event("i", item.track, at, more)
     }
 
-    fn off(&mut self, item: &Item) -> io::Result<()> {
+    fn off(&mut self, item: &Item) -> Done {
         let label = self.timeline.label(item.thread);
+        let (label, thread) = (Quoted(&label), item.thread & !KERNEL);
         for (phase, at) in [("b", item.start), ("e", item.end)] {
-            self.begin(phase, item.track, at)?;
-            let (label, thread) = (Quoted(&label), item.thread & !KERNEL);
-            write!(
-                self.out,
-                ",\"cat\":\"without a processor\",\"id\":{thread},\"name\":{label}}}"
-            )?;
+            let name = format_args!(r#""id":{thread},"name":{label}"#);
+            let more = format_args!(r#","cat":"without a processor",{name}"#);
+            self.event(phase, item.track, at, more)?;
         }
         Ok(())
     }

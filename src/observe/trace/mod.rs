@@ -3,38 +3,24 @@
 //! | file | idea |
 //! |---|---|
 //! | `mod` | what users see |
-//! | `session` | a trace from its beginning to its end |
-//! | `write` | what is written down of the scheduler's events |
-//! | `words` | how an event is written: words of 64 bits |
-//! | `ring` | a processor's ring of words, with one writer, and its pen |
-//! | `common` | a queue for threads that own no processor; how kernel threads are known |
-//! | `collect` | a kernel thread that copies rings while the program runs |
-//! | `timeline` | the order of all events: who ran where, from when to when |
-//! | `decode` | from a ring's words to events with times |
-//! | `outside` | the events of threads that own no processor |
+//! | `record` | how an event is written, in words of 64 bits; the queue of events that happen on no processor |
+//! | `ring` | a processor's ring of words; what is written down of the scheduler's events; copies of rings |
+//! | `session` | a trace from its beginning to its end, and that of a whole process |
+//! | `timeline` | from words to the order of all events: who ran where, from when to when |
 //! | `json` | a file for Perfetto and Chrome |
 //! | `page` | a page for any browser, with `page.html` as its text |
-//! | `text` | text within JSON, numbers as text, base64 |
-//! | `environment` | `GREENTHREAD_TRACE`: the trace of a whole process |
 
-mod collect;
-pub(super) mod common;
-mod decode;
-pub(super) mod environment;
 mod json;
-mod outside;
 mod page;
-#[cfg_attr(not(green), path = "no_ring.rs")]
-mod ring;
-mod session;
-pub(super) mod text;
-mod timeline;
-mod words;
+pub(super) mod record;
 #[cfg(green)]
-pub(super) mod write;
+pub(super) mod ring;
+pub(super) mod session;
+#[cfg_attr(not(green), allow(dead_code, reason = "no processor has a ring"))]
+mod timeline;
 
 use std::fmt;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -121,9 +107,7 @@ impl Trace {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_html(&self, out: impl Write) -> io::Result<()> {
-        let mut out = BufWriter::with_capacity(1 << 16, out);
-        self.0.write_html(&mut out)?;
-        out.flush()
+        self.0.write_with(Timeline::write_html, out)
     }
 
     /// Writes the trace as JSON that [Perfetto](https://ui.perfetto.dev) and Chrome read.
@@ -144,9 +128,7 @@ impl Trace {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_json(&self, out: impl Write) -> io::Result<()> {
-        let mut out = BufWriter::with_capacity(1 << 16, out);
-        self.0.write_json(&mut out)?;
-        out.flush()
+        self.0.write_with(Timeline::write_json, out)
     }
 
     /// Writes the trace to a file: a page if the name ends in `.html`, JSON if it ends in `.json`.

@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::text::{Quoted, base64};
-use super::timeline::{Item, Timeline, What, Why};
+use super::record::{Kind, STOPS, text_of};
+use super::timeline::{Item, Timeline};
+use crate::observe::json::{Object, Quoted, list};
 
 const PAGE: &str = include_str!("page.html");
 /// Where the data stand.
@@ -24,48 +25,40 @@ impl Timeline {
 
     fn data(&self, out: &mut dyn Write) -> io::Result<()> {
         let unit = self.length / u64::from(u32::MAX) + 1;
-        let mut texts = Texts::default();
-        let what_for = self.items.iter().map(|item| texts.number(item));
-        let what_for: Vec<u32> = what_for.collect();
-        write!(
-            out,
-            "{{unit:{unit},length:{},lost:{},count:{},whys:[",
-            self.length,
-            self.lost,
-            self.items.len()
-        )?;
-        Why::NAMES
-            .iter()
-            .try_for_each(|why| write!(out, "{},", Quoted(why)))?;
-        write!(out, "],tracks:[")?;
-        for track in &self.tracks {
-            let (runtime, name) = (track.runtime, Quoted(&track.name));
-            write!(out, "{{runtime:{runtime},name:{name}}},")?;
+        // What threads wait for. The first text is empty.
+        let (mut texts, mut numbers) = (vec![""], HashMap::from([(0, 0)]));
+        for wait in self.items.iter().filter(|item| is_wait(item)) {
+            numbers.entry(wait.other).or_insert_with(|| {
+                texts.push(text_of(wait.other));
+                texts.len() as u32 - 1
+            });
         }
-        write!(out, "],texts:[")?;
-        texts
-            .all
-            .iter()
-            .try_for_each(|text| write!(out, "{},", Quoted(text)))?;
-        write!(out, "],names:{{")?;
-        let names = self.names.iter().filter(|(_, name)| !name.is_empty());
-        for (number, name) in names {
-            write!(out, "{number}:{},", Quoted(name))?;
+        let tracks = self.tracks.iter().map(|track| {
+            let told = Object::default().with("runtime", track.runtime);
+            told.with("name", Quoted(self.name_of(track)))
+        });
+        let mut names = Object::default();
+        for (number, name) in self.names.iter().filter(|(_, name)| !name.is_empty()) {
+            names = names.with(&number.to_string(), Quoted(name));
         }
-        write!(out, "}}")?;
+        let head = Object::default()
+            .with("unit", unit)
+            .with("length", self.length)
+            .with("lost", self.lost)
+            .with("count", self.items.len())
+            .with("whys", list(STOPS.iter().map(Quoted)))
+            .with("tracks", list(tracks))
+            .with("texts", list(texts.iter().map(Quoted)))
+            .with("names", names);
+        write!(out, "{{...{head}")?;
         self.column(out, "start", |item| (item.start / unit) as u32)?;
         self.column(out, "end", |item| (item.end / unit) as u32)?;
         self.column(out, "thread", |item| item.thread)?;
-        let mut what_for = what_for.into_iter();
-        self.column(out, "other", |item| {
-            let text = what_for.next().unwrap_or(0);
-            if is_wait(item) {
-                text
-            } else {
-                item.other as u32
-            }
+        self.column(out, "other", |item| match is_wait(item) {
+            true => numbers[&item.other],
+            false => item.other as u32,
         })?;
-        self.column(out, "kind", |item| item.track << 8 | code(item.what))?;
+        self.column(out, "kind", |item| item.track << 8 | code(item.kind))?;
         write!(out, "}}")
     }
 
@@ -74,60 +67,63 @@ impl Timeline {
         &self,
         out: &mut dyn Write,
         name: &str,
-        number: impl FnMut(&Item) -> u32,
+        number: impl Fn(&Item) -> u32,
     ) -> io::Result<()> {
+        let bytes: Vec<u8> = self
+            .items
+            .iter()
+            .map(number)
+            .flat_map(u32::to_le_bytes)
+            .collect();
         write!(out, ",{name}:\"")?;
-        base64(
-            out,
-            self.items.iter().map(number).flat_map(u32::to_le_bytes),
-        )?;
+        base64(out, &bytes)?;
         write!(out, "\"")
     }
 }
 
 /// An item's kind, for the page. A run's is the reason why it ended.
-fn code(what: What) -> u32 {
-    match what {
-        What::Ran(why) => why as u32,
-        What::Woke => 16,
-        What::Spawned => 17,
-        What::Fired => 18,
-        What::Arrived => 19,
-        What::Stole => 20,
-        What::Idle => 32,
-        What::Waited => 33,
-        What::Off => 34,
-    }
+fn code(kind: Kind) -> u32 {
+    let groups = [(Kind::Idle, 32), (Kind::Woke, 16), (Kind::Yielded, 0)];
+    let group = groups.into_iter().find(|&(first, _)| kind >= first);
+    group.map_or(0, |(first, code)| code + kind as u32 - first as u32)
 }
 
 fn is_wait(item: &Item) -> bool {
-    matches!(item.what, What::Ran(Why::Waits | Why::WaitsUntil))
+    matches!(item.kind, Kind::Parked | Kind::ParkedUntil)
 }
 
-/// What threads wait for. The first text is empty.
-struct Texts {
-    all: Vec<String>,
-    numbers: HashMap<u64, u32>,
-}
-
-impl Default for Texts {
-    fn default() -> Texts {
-        Texts {
-            all: vec![String::new()],
-            numbers: HashMap::from([(0, 0)]),
+/// Writes bytes as base64.
+fn base64(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for some in bytes.chunks(3) {
+        let mut group = [0; 4];
+        group[1..=some.len()].copy_from_slice(some);
+        let group = u32::from_be_bytes(group);
+        let mut letters = [b'='; 4];
+        for (at, letter) in letters.iter_mut().enumerate().take(some.len() + 1) {
+            *letter = LETTERS[(group >> (18 - 6 * at)) as usize & 63];
         }
+        out.write_all(&letters)?;
     }
+    Ok(())
 }
 
-impl Texts {
-    fn number(&mut self, item: &Item) -> u32 {
-        if !is_wait(item) {
-            return 0;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodes_as_others_do() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            let mut out = Vec::new();
+            base64(&mut out, bytes.as_bytes()).unwrap();
+            assert_eq!(out, text.as_bytes());
         }
-        let all = &mut self.all;
-        *self.numbers.entry(item.other).or_insert_with(|| {
-            all.push(Timeline::what_for(item.other));
-            all.len() as u32 - 1
-        })
     }
 }

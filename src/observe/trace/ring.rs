@@ -1,100 +1,71 @@
-//! A processor's ring of words, and the pen that writes to it.
+//! A processor's ring of words (`record`), and the events of green threads, which go there; or into the queue, where no
+//! processor takes part.
 //!
 //! The ring has one writer, the owner of the processor, and one reader, which copies what is new now and
 //! then. The writer never waits: it goes round and writes over the oldest words. The reader finds out
-//! that words were written over while it copied, drops them, and counts them. Rings lie in mapped
-//! memory, are made at a processor's first event, and are never freed.
+//! that words were written over while it copied, drops them, and counts them.
 //!
 //! | count | meaning |
 //! |---|---|
-//! | `head`, in the ring | words that the reader may copy |
-//! | `head`, in the pen | words that are written; it is ahead while an event is being written |
+//! | `head` | words that the reader may copy |
+//! | `written` | words that are written; this count is ahead while an event is being written |
+//!
+//! *What it costs.* A thread that yields, ends or hands over costs two stores, without a clock: the processor's clock is
+//! read for one of [`SPARSE`] such events while they follow each other quickly, and for each of them
+//! once they do not. A reader interpolates the times of those between. All other events have a time of their own.
 //!
 //! # Invariants
-//! 1. The pen is at most [`LONGEST`](super::words::LONGEST) words ahead of the ring's `head`.
+//! 1. `written` is at most [`LONGEST`] words ahead of `head`.
 //! 2. So word `i` is still whole if `i + WORDS >= head + LONGEST`, for a `head` that was read after it.
+//! 3. Nothing here allocates, or takes a lock; a processor's first event maps memory (`kept`).
 //!
 //! # Memory orderings
-//! - a word → the reader: Release of `head` in `publish` and `note`, Acquire in `copy`.
+//! - a word → the reader: Release of `head` in `publish` and `note`, Acquire in `head` and `copy`.
 //! - the reader's second look: if it has read a word of the next round, it must see the `head` that was
 //!   published before that word was written. Release where a word is stored and the Acquire fence in
 //!   `copy` are partners. (On x86-64 all of these are plain moves.)
-//! - the pen itself goes from owner to owner with the processor (`engine::probe`).
+//! - what the writer alone uses is Relaxed: the processor's next owner has it with the processor (`engine::probe`).
 
 use core::ptr;
 
-use super::words::{Kind, LONGEST, word};
+use super::record::{self, Kind, LONGEST, introduced, put, word};
+use super::timeline::Reel;
 use crate::engine::facade::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::facade::{lock::Lock, mm, ticks};
-use crate::engine::probe::{Processor, Seen};
-use crate::observe::kept::{ByProcessor, Zeroable, mapped};
+use crate::engine::facade::{mm, ticks};
+use crate::engine::probe::{Actor, Pick, Processor, Readied, Seen, Stop, Stopped, Thread, Words};
+use crate::observe::kept::{self, Kept};
 
 /// Words in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
-pub(super) const WORDS: u64 = 1 << 19;
+const WORDS: u64 = 1 << 19;
 /// While events follow each other quickly, one of so many gets a time.
-pub(super) const SPARSE: u64 = 32;
+const SPARSE: u64 = 32;
 /// Quickly: in fewer ticks each. Reading the clock, 20 to 30 ticks, is little beside more.
 const QUICK: u64 = 500;
 /// The bits that a word has for a time.
-pub(super) const TIME_BITS: u64 = (1 << 56) - 1;
+const TIME_BITS: u64 = (1 << 56) - 1;
 
-static PENS: ByProcessor<Pen> = ByProcessor::new();
-static RINGS: Lock<Option<&'static Ring>> = Lock::new(None);
-
-/// A processor's ring.
-#[repr(C)]
-pub(super) struct Ring {
-    processor: Seen,
-    next: Option<&'static Ring>,
+/// A ring. Zero bytes are an empty one.
+pub(in crate::observe) struct Ring {
     head: AtomicU64,
+    written: AtomicU64,
+    /// The word at which an event needs a time again.
+    due: AtomicU64,
+    /// The ticks of the last time, and `written` then.
+    last: [AtomicU64; 2],
+    /// How many events may follow a time without one.
+    sparse: AtomicU64,
     words: [AtomicU64; WORDS as usize],
 }
 
-/// Every ring of the process. The caller is a kernel thread that runs no green thread.
-pub(super) fn rings() -> impl Iterator<Item = &'static Ring> {
-    let first = *RINGS.lock();
-    core::iter::successors(first, |ring| ring.next)
-}
-
+/// The reader's side.
 impl Ring {
-    /// Makes the ring of `processor`. Preemption is off.
-    fn new(processor: Seen) -> Option<&'static Ring> {
-        let memory: *mut Ring = mapped()?;
-        let mut first = RINGS.lock();
-        // SAFETY: new memory, large enough and aligned to a page, which stays; zeroes are valid words
-        // and a valid `head`.
-        let ring = unsafe {
-            (&raw mut (*memory).processor).write(processor);
-            (&raw mut (*memory).next).write(*first);
-            &*ptr::from_ref(&*memory)
-        };
-        *first = Some(ring);
-        Some(ring)
-    }
-
     #[inline(always)]
     fn slot(&self, at: u64) -> &AtomicU64 {
         &self.words[(at % WORDS) as usize]
-    }
-
-    /// By this the processor's runtime is known.
-    pub(super) fn runtime(&self) -> usize {
-        self.processor.runtime()
-    }
-
-    /// The processor's index in its runtime.
-    pub(super) fn index(&self) -> usize {
-        self.processor.index()
-    }
-
-    /// The number of the thread that the processor runs, with the trace's; 0 if it runs none that is known. A hint.
-    pub(super) fn running(&self) -> u32 {
-        let words = self.processor.running();
-        words.map_or(0, |[number, _]| number.load(Relaxed) as u32)
     }
 
     pub(super) fn head(&self) -> u64 {
@@ -120,10 +91,7 @@ impl Ring {
     /// there are none.
     pub(super) fn populate(&self) {
         const MADV_POPULATE_WRITE: i32 = 23;
-        // The ring of a runtime that was shut down stays, without pages.
-        if !self.processor.is_closed() {
-            self.advise(MADV_POPULATE_WRITE);
-        }
+        self.advise(MADV_POPULATE_WRITE);
     }
 
     /// Gives the pages back. Words that are written meanwhile are lost, or stay.
@@ -132,136 +100,334 @@ impl Ring {
     }
 
     fn advise(&self, advice: i32) {
-        let start = self.words.as_ptr().addr().next_multiple_of(mm::page());
-        let end = ptr::from_ref(self).addr() + size_of::<Ring>();
-        let length = end / mm::page() * mm::page() - start;
-        // SAFETY: pages within the mapping, which hold words only; no value of theirs is relied on.
+        let words = self.words.as_ptr_range();
+        let start = words.start.addr().next_multiple_of(mm::page());
+        let length = words.end.addr() / mm::page() * mm::page() - start;
+        // SAFETY: these are pages within the mapping, which hold words only; no value of theirs is relied on.
         let _ = unsafe { mm::advise(start, length, advice) };
     }
 }
 
-/// The owner's side of a ring.
-pub(super) struct Pen {
-    ring: Option<&'static Ring>,
-    head: u64,
-    /// The word at which an event needs a time again.
-    due: u64,
-    /// The ticks of the last time, and `head` then.
-    last: (u64, u64),
-    /// How many events may follow a time without one.
-    sparse: u64,
-}
-
-// SAFETY: no ring, and numbers.
-unsafe impl Zeroable for Pen {}
-
-impl Pen {
-    /// The pen of `processor`, which has a ring from now on. `None`: there is no memory.
+/// The writer's side: the owner of the processor calls.
+impl Ring {
+    /// The ring of `processor`. `None`: there is no memory.
     #[inline]
-    pub(super) fn of<'a>(processor: &'a mut Processor<'_>) -> Option<&'a mut Pen> {
-        let seen = processor.seen();
-        let pen = PENS.of(processor)?;
-        if pen.ring.is_none() {
-            pen.ring = Ring::new(seen);
-        }
-        pen.ring.map(|_| pen)
+    fn of(processor: &Processor<'_>) -> Option<&'static Ring> {
+        Kept::of(processor)?.ring()
     }
 
     /// Writes an event of one word that needs no time now. False: it does need one.
     #[inline(always)]
-    pub(super) fn note(&mut self, word: u64) -> bool {
-        let Some(ring) = self.ring else { return false };
-        if self.head >= self.due {
-            return false;
+    fn note(&self, word: u64) -> bool {
+        let is_due = self.written.load(Relaxed) >= self.due.load(Relaxed);
+        if !is_due {
+            self.put(word);
+            self.publish();
         }
-        // Release, both: the file's header.
-        ring.slot(self.head).store(word, Release);
-        self.head += 1;
-        ring.head.store(self.head, Release);
-        true
+        !is_due
     }
 
     /// Writes one word of an event.
-    #[inline]
-    pub(super) fn put(&mut self, word: u64) {
-        if let Some(ring) = self.ring {
-            // Release: the file's header.
-            ring.slot(self.head).store(word, Release);
-            self.head += 1;
-        }
+    #[inline(always)]
+    fn put(&self, word: u64) {
+        let at = self.written.load(Relaxed);
+        // Release: the file's header.
+        self.slot(at).store(word, Release);
+        self.written.store(at + 1, Relaxed);
     }
 
     /// The event is written.
-    #[inline]
-    pub(super) fn publish(&mut self) {
-        if let Some(ring) = self.ring {
-            // Release: the file's header.
-            ring.head.store(self.head, Release);
-        }
+    #[inline(always)]
+    fn publish(&self) {
+        // Release: the file's header.
+        self.head.store(self.written.load(Relaxed), Release);
     }
 
     /// Writes the time of the next event.
     #[inline]
-    pub(super) fn time(&mut self) {
+    fn time(&self) {
         let now = ticks();
         self.put(word(Kind::Time, now & TIME_BITS));
-        self.last = (now, self.head);
-        self.due = self.head + self.sparse;
+        let at = self.written.load(Relaxed);
+        self.last[0].store(now, Relaxed);
+        self.last[1].store(at, Relaxed);
+        self.due.store(at + self.sparse.load(Relaxed), Relaxed);
     }
 
     /// The same, if an event that may go without a time is due for one. How soon the next one is
     /// depends on how quickly events follow each other.
-    pub(super) fn time_if_due(&mut self) {
-        if self.head >= self.due {
-            let (then, head) = self.last;
-            let (elapsed, count) = (ticks().wrapping_sub(then), self.head - head);
-            self.sparse = match elapsed > QUICK * count.max(1) {
+    fn time_if_due(&self) {
+        let at = self.written.load(Relaxed);
+        if at >= self.due.load(Relaxed) {
+            let [then, last] = &self.last;
+            let elapsed = ticks().wrapping_sub(then.load(Relaxed));
+            let sparse = match elapsed > QUICK * (at - last.load(Relaxed)).max(1) {
                 true => 1,
-                false => (self.sparse * 2).clamp(1, SPARSE),
+                false => (self.sparse.load(Relaxed) * 2).clamp(1, SPARSE),
             };
+            self.sparse.store(sparse, Relaxed);
             self.time();
         }
     }
 }
 
-#[cfg(test)]
-pub(super) use self::tests::pen;
+/// Writes an event that happens now, with the word that belongs to it or 0, to `ring` or else to the queue.
+fn write(ring: Option<&Ring>, kind: Kind, number: u32, more: u64) {
+    let Some(ring) = ring else {
+        return put(kind, number, more);
+    };
+    match kind {
+        Kind::Yielded | Kind::HandedOver | Kind::Ended => ring.time_if_due(),
+        _ => ring.time(),
+    }
+    if more != 0 {
+        ring.put(more);
+    }
+    ring.put(word(kind, number.into()));
+    ring.publish();
+}
+
+/// The number of `thread`. A thread that the trace does not know yet is introduced. 0: the thread is past its last
+/// instructions.
+#[inline]
+fn number_of(ring: Option<&Ring>, thread: Thread<'_>) -> u32 {
+    let [numbered, _] = thread.words();
+    let known = introduced(numbered.load(Relaxed));
+    if known != 0 {
+        return known;
+    }
+    let Some(identity) = thread.identity() else {
+        return 0;
+    };
+    let (number, name) = (record::number(identity.id()), identity.name().unwrap_or(""));
+    numbered.store(record::numbered(number), Relaxed);
+    match ring {
+        Some(ring) => record::introduction(number, name).for_each(|part| ring.put(part)),
+        None => record::introduce(number, name),
+    }
+    number
+}
+
+pub(in crate::observe) fn spawned(by: Actor<'_>, thread: Thread<'_>) {
+    // Another thread had this record.
+    thread.words()[0].store(0, Relaxed);
+    caused(by, Kind::Spawned, thread);
+}
+
+pub(in crate::observe) fn readied(by: Actor<'_>, thread: Thread<'_>, why: Readied) {
+    let kind = match why {
+        Readied::Woke => return caused(by, Kind::Woke, thread),
+        Readied::Fired => Kind::Fired,
+        Readied::Arrived => Kind::Arrived,
+    };
+    of_thread(by.processor.as_ref(), kind, thread, 0);
+}
+
+/// A thread has woken `thread`, or made it.
+fn caused(by: Actor<'_>, kind: Kind, thread: Thread<'_>) {
+    match by.thread {
+        Some(caller) => {
+            let ring = by.processor.as_ref().and_then(Ring::of);
+            let caller = number_of(ring, caller);
+            let number = number_of(ring, thread);
+            write(ring, kind, number, word(Kind::By, caller.into()));
+        }
+        None => {
+            let caller = word(Kind::By, record::own_number().into());
+            of_thread(None, kind, thread, caller);
+        }
+    }
+}
+
+fn of_thread(processor: Option<&Processor<'_>>, kind: Kind, thread: Thread<'_>, more: u64) {
+    let ring = processor.and_then(Ring::of);
+    write(ring, kind, number_of(ring, thread), more);
+}
+
+pub(in crate::observe) fn picked(processor: &Processor<'_>, thread: Thread<'_>, from: Pick) {
+    match from {
+        Pick::Found => write(Ring::of(processor), Kind::Found, 0, 0),
+        Pick::Stolen => of_thread(Some(processor), Kind::Stole, thread, 0),
+        Pick::NextSlot | Pick::Queue => {}
+    }
+}
+
+/// The quick way is for a yield of a thread that is known, at a moment that needs no time.
+pub(in crate::observe) fn stopped(processor: Option<&Processor<'_>>, stopped: Stopped<'_>) {
+    let (thread, ring) = (stopped.thread(), processor.and_then(Ring::of));
+    if let (Some(ring), true) = (ring, stopped.has_yielded()) {
+        let number = introduced(thread.words()[0].load(Relaxed));
+        if number != 0 && ring.note(word(Kind::Yielded, number.into())) {
+            return;
+        }
+    }
+    stopped_otherwise(ring, thread, stopped.why());
+}
+
+#[inline(never)]
+fn stopped_otherwise(ring: Option<&Ring>, thread: Thread<'_>, why: Stop<'_>) {
+    let number = number_of(ring, thread);
+    let (kind, more) = match why {
+        Stop::Yielded => (Kind::Yielded, 0),
+        Stop::Preempted => (Kind::Preempted, 0),
+        Stop::Parked(on, false) => (Kind::Parked, record::text(on)),
+        Stop::Parked(on, true) => (Kind::ParkedUntil, record::text(on)),
+        Stop::HandedOver(to) => {
+            let to = to.map_or(0, |to| number_of(ring, to));
+            (Kind::HandedOver, word(Kind::To, to.into()))
+        }
+        Stop::Ended => (Kind::Ended, 0),
+    };
+    write(ring, kind, number, more);
+}
+
+/// The thread that has lost `processor` may go on at any moment: only a thread that is known already is named.
+pub(in crate::observe) fn blocked(processor: &Processor<'_>, [numbered, _]: Words) {
+    let number = introduced(numbered.load(Relaxed));
+    write(Ring::of(processor), Kind::HandedOff, number, 0);
+}
+
+pub(in crate::observe) fn worker_has(processor: &Processor<'_>, running: Option<Thread<'_>>) {
+    match running {
+        Some(thread) => of_thread(Some(processor), Kind::Resumed, thread, 0),
+        None => write(Ring::of(processor), Kind::Given, 0, 0),
+    }
+}
+
+pub(in crate::observe) fn worker_idle(processor: &Processor<'_>) {
+    write(Ring::of(processor), Kind::Idle, 0, 0);
+}
+
+/// What was copied from all rings, for the collector of the present trace.
+pub(super) struct Copies(Vec<Copied>);
+
+/// What was copied from one ring.
+struct Copied {
+    processor: Seen,
+    ring: &'static Ring,
+    /// Where the next copy begins.
+    next: u64,
+    words: Vec<u64>,
+    /// There was no room for some of its words.
+    is_cut: bool,
+}
+
+/// The rings of all processors.
+fn rings() -> impl Iterator<Item = (Seen, &'static Ring)> {
+    // Acquire: partner: Release in `Kept::ring`.
+    kept::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
+}
+
+impl Copies {
+    /// Copies begin at what comes from now on.
+    pub(super) fn begin() -> Copies {
+        let begin =
+            |(processor, ring): (_, &'static Ring)| Copied::new(processor, ring, ring.head());
+        Copies(rings().map(begin).collect())
+    }
+
+    /// Copies what is new, as long as fewer than `most` words are kept. Adds to the words that are kept, and lost.
+    pub(super) fn copy(&mut self, most: usize, kept: &mut usize, lost: &mut u64) {
+        for (processor, ring) in rings() {
+            if !self.0.iter().any(|copied| ptr::eq(copied.ring, ring)) {
+                self.0.push(Copied::new(processor, ring, 0));
+            }
+        }
+        for copied in &mut self.0 {
+            let (more, less) = copied.copy(most.saturating_sub(*kept));
+            *kept += more;
+            *lost += less;
+        }
+    }
+
+    /// Where each ring is, and which thread its processor runs, 0 if it runs none that is known: a hint.
+    pub(super) fn running(&self) -> Vec<(u64, u32)> {
+        let running = |copied: &Copied| {
+            let words = copied.processor.running();
+            let number = words.map_or(0, |[numbered, _]| introduced(numbered.load(Relaxed)));
+            (copied.ring.head(), number)
+        };
+        self.0.iter().map(running).collect()
+    }
+
+    /// The trace is over. `at_end`: what `running` told when it ended.
+    pub(super) fn finish(self, at_end: Vec<(u64, u32)>) -> Vec<Reel> {
+        let mut at_end = at_end.into_iter();
+        let finish = |copied: Copied| {
+            copied.ring.forget();
+            // Without an event since, the thread has not stopped.
+            let (head, running) = at_end.next().unwrap_or((0, 0));
+            let is_known = copied.next == head && !copied.is_cut;
+            Reel {
+                runtime: copied.processor.runtime(),
+                index: copied.processor.index() as u32,
+                words: copied.words,
+                running: if is_known { running } else { 0 },
+            }
+        };
+        self.0.into_iter().map(finish).collect()
+    }
+}
+
+impl Copied {
+    fn new(processor: Seen, ring: &'static Ring, next: u64) -> Copied {
+        // The ring of a runtime that was shut down stays, without pages.
+        if !processor.is_closed() {
+            ring.populate();
+        }
+        Copied {
+            processor,
+            ring,
+            next,
+            words: Vec::new(),
+            is_cut: false,
+        }
+    }
+
+    /// Copies what is new, as far as there is room. Returns how many words were kept, and how many lost.
+    fn copy(&mut self, room: usize) -> (usize, u64) {
+        let before = self.words.len();
+        let (next, mut lost) = self.ring.copy(self.next, &mut self.words);
+        self.next = next;
+        if lost != 0 {
+            self.words.insert(before, word(Kind::Lost, lost));
+        }
+        let new = self.words.len() - before;
+        let kept = new.min(room);
+        if kept < new {
+            lost += (new - kept) as u64;
+            self.words.truncate(before + kept);
+            // Whatever ran then is not known to have run on.
+            if !self.is_cut {
+                self.words.push(word(Kind::Lost, lost));
+            }
+            self.is_cut = true;
+        }
+        (kept, lost)
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use crate::runtime::Runtime;
 
-    /// A pen with a ring of its own; `None` where there are no green threads.
-    pub(in crate::observe::trace) fn pen() -> Option<(Pen, &'static Ring)> {
-        let runtime = Runtime::builder().processors(1).build().unwrap();
-        let processor = runtime.spawn(Seen::first_here).join().unwrap()?;
-        let ring = Ring::new(processor)?;
-        let pen = Pen {
-            ring: Some(ring),
-            head: 0,
-            due: 0,
-            last: (0, 0),
-            sparse: 0,
-        };
-        Some((pen, ring))
-    }
-
-    impl Pen {
-        /// Writes an event of these words.
-        pub(in crate::observe::trace) fn write(&mut self, words: impl Iterator<Item = u64>) {
-            words.for_each(|word| self.put(word));
-            self.publish();
-        }
+    /// An empty ring, which stays.
+    fn ring() -> &'static Ring {
+        let length = size_of::<Ring>().next_multiple_of(mm::page());
+        let memory = ptr::with_exposed_provenance::<Ring>(mm::map(length).unwrap());
+        // SAFETY: zero bytes are a ring, and the memory stays.
+        unsafe { &*memory }
     }
 
     #[test]
     fn the_oldest_words_are_lost_and_counted() {
-        let Some((mut pen, ring)) = pen() else { return };
+        let ring = ring();
         let total = 2 * WORDS + 5;
         for value in 0..total {
-            pen.put(value);
-            pen.publish();
+            ring.put(value);
+            ring.publish();
         }
         let mut words = Vec::new();
         let (next, lost) = ring.copy(7, &mut words);
@@ -274,13 +440,13 @@ mod tests {
     /// Whatever the writer does meanwhile, the reader gets whole stretches.
     #[test]
     fn what_is_copied_was_not_written_over() {
-        let Some((mut pen, ring)) = pen() else { return };
+        let ring = ring();
         let total = 12 * WORDS;
         let writer = std::thread::spawn(move || {
             for value in 0..total {
-                pen.put(value);
+                ring.put(value);
                 if value % 5 == 4 || value == total - 1 {
-                    pen.publish();
+                    ring.publish();
                 }
             }
         });
@@ -295,5 +461,32 @@ mod tests {
         }
         assert_eq!(seen, total);
         writer.join().unwrap();
+    }
+
+    /// What does not fit is counted; the first of it is marked, and nothing is kept after the mark.
+    #[test]
+    fn a_full_trace_is_cut_once() {
+        let runtime = Runtime::builder().processors(1).build().unwrap();
+        // There may be no green threads.
+        let Some(processor) = runtime.spawn(Seen::first_here).join().unwrap() else {
+            return;
+        };
+        let ring = ring();
+        let of = |values: core::ops::Range<u64>| values.map(|value| word(Kind::Found, value));
+        let write = |values| {
+            of(values).for_each(|word| ring.put(word));
+            ring.publish();
+        };
+        let mut copied = Copied::new(processor, ring, ring.head());
+        write(0..50);
+        assert_eq!(copied.copy(80), (50, 0));
+        write(50..100);
+        assert_eq!(copied.copy(30), (30, 20));
+        write(100..110);
+        assert_eq!(copied.copy(0), (0, 10));
+        let (mark, kept) = copied.words.split_last().unwrap();
+        assert_eq!(*mark, word(Kind::Lost, 20));
+        assert!(kept.iter().copied().eq(of(0..80)));
+        assert!(copied.is_cut);
     }
 }

@@ -1,18 +1,21 @@
-//! The order of all events of a trace.
+//! The order of all events of a trace: from words (`record`) to runs, sleeps and points in time.
+//!
+//! *On a processor.* A run is known by its end, when its thread leaves its stack. The run began when the one before ended, or
+//! when the processor found the thread. Between two words with times, events are spread evenly.
+//!
+//! *Outside*, kernel threads have a track each. Green threads that have lost their processors have none: the time until
+//! they need none any more, or have one again, is an item of the track that they have left ([`Kind::Off`]).
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::collect::Collector;
-use super::decode::Decoder;
-use super::outside::Outside;
-use super::words::{KERNEL, NUMBER};
+use super::record::{Event, KERNEL, Kind, NUMBER, bytes_of, value};
 
 /// From ticks to nanoseconds since the beginning of the trace.
 #[derive(Clone, Copy)]
 pub(super) struct Clock {
     begin: u64,
     ticks: u64,
-    pub(super) length: u64,
+    length: u64,
 }
 
 impl Clock {
@@ -26,7 +29,7 @@ impl Clock {
     }
 
     /// Ticks of which the upper eight bits may be missing.
-    pub(super) fn at(self, ticks: u64) -> u64 {
+    fn at(self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.begin) << 8 >> 8;
         if since > self.ticks {
             // Before the beginning, by as much as the CPUs' counters differ; or behind the end.
@@ -37,57 +40,15 @@ impl Clock {
     }
 }
 
-/// Why a thread stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(super) enum Why {
-    Yielded,
-    Preempted,
-    Waits,
-    WaitsUntil,
-    HandedOver,
-    Ended,
-    HandedOff,
-    /// It did not: the trace was over.
-    RunsOn,
-}
-
-impl Why {
-    pub(super) const NAMES: [&'static str; 8] = [
-        "yields",
-        "was preempted",
-        "waits",
-        "waits, with a deadline",
-        "hands over",
-        "ends",
-        "lost its processor",
-        "goes on",
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        Why::NAMES[self as usize]
-    }
-}
-
-/// What an item of the timeline is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
-    /// `thread` has ended the wait of `other`, or made it.
-    Woke,
-    Spawned,
-    /// Its deadline, or an event, has ended the wait of `thread`.
-    Fired,
-    Arrived,
-    /// The processor has stolen `thread`.
-    Stole,
-    /// `thread` ran.
-    Ran(Why),
-    /// The kernel thread waited.
-    Waited,
-    /// The processor slept.
-    Idle,
-    /// `thread` had no processor: it was blocked in the kernel, or ran without.
-    Off,
+/// What was recorded on one processor.
+#[derive(Default)]
+pub(super) struct Reel {
+    /// By these the runtime and the processor in it are known.
+    pub(super) runtime: usize,
+    pub(super) index: u32,
+    pub(super) words: Vec<u64>,
+    /// The thread that the processor ran at the end, or 0.
+    pub(super) running: u32,
 }
 
 /// Something that happened, once or for a while.
@@ -99,21 +60,20 @@ pub(super) struct Item {
     pub(super) other: u64,
     pub(super) thread: u32,
     pub(super) track: u32,
-    pub(super) what: What,
+    pub(super) kind: Kind,
 }
 
 /// One line of the picture.
-#[derive(Clone, Debug)]
 pub(super) struct Track {
     /// Its runtime, from 1; 0 for kernel threads.
     pub(super) runtime: u32,
     /// The processor's index, or the kernel thread's number.
     pub(super) index: u32,
-    pub(super) name: String,
 }
 
 /// All that a trace has recorded.
-pub(super) struct Timeline {
+#[derive(Default)]
+pub(in crate::observe) struct Timeline {
     pub(super) tracks: Vec<Track>,
     /// Sorted by their beginning.
     pub(super) items: Vec<Item>,
@@ -126,117 +86,368 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn of(collected: &Collector, clock: Clock) -> Timeline {
-        let mut timeline = Timeline {
-            tracks: Vec::new(),
-            items: Vec::new(),
-            names: BTreeMap::new(),
-            length: clock.length,
-            lost: collected.lost,
+    pub(super) fn of(reels: &[Reel], outside: &[Event], lost: u64, clock: Clock) -> Timeline {
+        let mut decoder = Decoder {
+            clock,
+            timeline: Timeline::default(),
+            names: HashMap::new(),
+            kernel_tracks: HashMap::new(),
+            stays: Vec::new(),
         };
-        let mut names: HashMap<u32, Vec<u8>> = HashMap::new();
-        let mut stays = Stays::default();
-        let mut runtimes = Vec::new();
-        let mut reels: Vec<_> = collected.reels.iter().collect();
-        reels.retain(|reel| !reel.words.is_empty());
-        reels.sort_by_key(|reel| (reel.ring.runtime(), reel.ring.index()));
-        for reel in reels {
-            let runtime = reel.ring.runtime();
-            if !runtimes.contains(&runtime) {
-                runtimes.push(runtime);
+        let mut reels: Vec<&Reel> = reels.iter().filter(|reel| !reel.words.is_empty()).collect();
+        reels.sort_by_key(|reel| (reel.runtime, reel.index));
+        let of_runtimes = reels.chunk_by(|one, next| one.runtime == next.runtime);
+        for (runtime, reels) in (1..).zip(of_runtimes) {
+            for reel in reels {
+                let track = decoder.add_track(runtime, reel.index);
+                decoder.processor(track, reel);
             }
-            let runtime = runtimes.len() as u32;
-            let index = reel.ring.index() as u32;
-            let name = format!("processor {index}");
-            let track = timeline.add(Track {
-                runtime,
-                index,
-                name,
-            });
-            let decoder = Decoder::new(collected.number, clock, track, &mut timeline.items);
-            decoder.run(&reel.words, reel.running, &mut names, &mut stays);
         }
-        let outside = Outside::new(collected.number, clock, &mut timeline);
-        outside.run(&collected.outside, &mut names, &mut stays);
-        let text =
-            |(number, name): (u32, Vec<u8>)| (number, String::from_utf8_lossy(&name).into_owned());
-        timeline.names = names.into_iter().map(text).collect();
-        timeline.name_kernel_tracks();
-        stays.pair(&mut timeline);
+        decoder.outside(outside);
+        decoder.pair_stays();
+        let Decoder {
+            mut timeline,
+            names,
+            ..
+        } = decoder;
+        // The end of a long name is cut, perhaps within a character.
+        let text = |name: &[u8]| {
+            name.utf8_chunks()
+                .next()
+                .map_or("", |name| name.valid())
+                .into()
+        };
+        timeline.names = names
+            .iter()
+            .map(|(&number, name)| (number, text(name)))
+            .collect();
+        (timeline.length, timeline.lost) = (clock.length, lost);
         // A wake-up comes before the run that it leads to.
-        let lasts = |item: &Item| matches!(item.what, What::Ran(_));
-        timeline.items.sort_by_key(|item| (item.start, lasts(item)));
+        let order = |item: &Item| (item.start, item.kind.stopped().is_some());
+        timeline.items.sort_by_key(order);
         timeline
     }
 
-    pub(super) fn add(&mut self, track: Track) -> u32 {
-        self.tracks.push(track);
-        self.tracks.len() as u32 - 1
-    }
-
-    fn name_kernel_tracks(&mut self) {
-        for track in self.tracks.iter_mut().filter(|track| track.runtime == 0) {
-            track.name = match self.names.get(&track.index) {
-                Some(name) if !name.is_empty() => name.clone(),
-                _ if track.index == KERNEL => "the runtime".into(),
-                _ => format!("thread {}", track.index & !KERNEL),
-            };
+    /// A track, for people.
+    pub(super) fn name_of(&self, track: &Track) -> String {
+        match track.runtime {
+            0 => self.label(track.index),
+            _ => format!("processor {}", track.index),
         }
     }
 
     /// A thread, for people.
     pub(super) fn label(&self, thread: u32) -> String {
-        let number = thread & (NUMBER & !KERNEL);
-        let kind = if thread & KERNEL == 0 {
-            "thread"
-        } else {
-            "kernel thread"
-        };
         match self.names.get(&thread) {
             Some(name) if !name.is_empty() => name.clone(),
             _ if thread == 0 => "a thread".into(),
-            _ => format!("{kind} {number}"),
+            _ if thread == KERNEL => "the runtime".into(),
+            _ if thread & KERNEL == 0 => format!("thread {thread}"),
+            _ => format!("kernel thread {}", thread & !KERNEL),
         }
     }
 }
 
-/// When threads lose their processors, and when they need none any more or have one again. The two are
-/// found in different places.
-#[derive(Default)]
-pub(super) struct Stays(Vec<(u64, bool, u32, u32)>);
+/// Makes a timeline.
+struct Decoder {
+    clock: Clock,
+    timeline: Timeline,
+    names: HashMap<u32, Vec<u8>>,
+    /// The tracks of kernel threads.
+    kernel_tracks: HashMap<u32, u32>,
+    /// When threads lose their processors (true), and when they need none any more or have one again: the time, the
+    /// thread, and the track that it has left. The two are found in different places.
+    stays: Vec<(u64, bool, u32, u32)>,
+}
 
-impl Stays {
-    pub(super) fn begin(&mut self, at: u64, thread: u32, track: u32) {
-        self.0.push((at, true, thread, track));
+/// A processor, while its words are decoded.
+struct Processor {
+    track: u32,
+    /// When the run began that has not ended yet.
+    since: Option<u64>,
+    asleep_since: Option<u64>,
+}
+
+impl Decoder {
+    fn add_track(&mut self, runtime: u32, index: u32) -> u32 {
+        self.timeline.tracks.push(Track { runtime, index });
+        self.timeline.tracks.len() as u32 - 1
     }
 
-    pub(super) fn end(&mut self, at: u64, thread: u32) {
-        self.0.push((at, false, thread, 0));
+    fn push(&mut self, start: u64, end: u64, thread: u32, track: u32, kind: Kind, other: u64) {
+        self.timeline.items.push(Item {
+            start,
+            end: end.max(start),
+            other,
+            thread,
+            track,
+            kind,
+        });
     }
 
-    fn pair(mut self, timeline: &mut Timeline) {
-        self.0.sort_unstable();
-        let mut open: HashMap<u32, (u64, u32)> = HashMap::new();
-        let (length, items) = (timeline.length, &mut timeline.items);
-        let mut add = |thread, (start, track): (u64, u32), end| {
-            items.push(Item {
-                start,
-                end,
-                other: 0,
-                thread,
-                track,
-                what: What::Off,
-            });
+    /// Decodes what was recorded on a processor.
+    fn processor(&mut self, track: u32, reel: &Reel) {
+        let mut processor = Processor {
+            track,
+            since: None,
+            asleep_since: None,
         };
-        for (at, begins, thread, track) in self.0 {
-            if begins {
-                open.insert(thread, (at, track));
-            } else if let Some(stay) = open.remove(&thread) {
-                add(thread, stay, at);
+        // The last time, if nothing was lost since; the events after that; the word that belongs to the next one; and the
+        // thread whose name follows.
+        let (mut last, mut events, mut more, mut named) = (None, Vec::new(), 0, 0);
+        for &word in &reel.words {
+            let number = value(word) as u32 & NUMBER;
+            match Kind::of(word) {
+                Kind::Nothing => {}
+                Kind::Lost => {
+                    self.spread(&mut processor, last.take(), None, &mut events);
+                    (processor.since, processor.asleep_since) = (None, None);
+                }
+                Kind::Time => {
+                    let now = self.clock.at(value(word));
+                    self.spread(&mut processor, last.replace(now), Some(now), &mut events);
+                }
+                Kind::Named => {
+                    self.names.entry(number).or_default().clear();
+                    named = number;
+                }
+                Kind::Name => self.names.entry(named).or_default().extend(bytes_of(word)),
+                Kind::By | Kind::To | Kind::Text => more = word,
+                kind => events.push((kind, number, core::mem::take(&mut more))),
             }
         }
-        for (thread, stay) in open {
-            add(thread, stay, length);
+        self.spread(&mut processor, last, None, &mut events);
+        let end = self.clock.length;
+        if let Some(start) = processor.asleep_since {
+            self.push(start, end, 0, track, Kind::Idle, 0);
+        } else if let (Some(start), true) = (processor.since, reel.running != 0) {
+            self.push(start, end, reel.running, track, Kind::RunsOn, 0);
+        }
+    }
+
+    /// Spreads events evenly between the time before them and the one behind. They are left out if the first is not known.
+    fn spread(
+        &mut self,
+        on: &mut Processor,
+        from: Option<u64>,
+        to: Option<u64>,
+        events: &mut Vec<(Kind, u32, u64)>,
+    ) {
+        let count = events.len() as u64;
+        for (place, (kind, thread, more)) in (0..).zip(events.drain(..)) {
+            if let Some(from) = from {
+                let length = to.map_or(0, |to| to.saturating_sub(from));
+                self.event(on, kind, thread, more, from + length * place / count);
+            }
+        }
+    }
+
+    fn event(&mut self, on: &mut Processor, kind: Kind, thread: u32, more: u64, now: u64) {
+        match kind {
+            Kind::Woke | Kind::Spawned => {
+                let by = value(more) as u32;
+                self.push(now, now, by, on.track, kind, thread.into());
+            }
+            Kind::Fired | Kind::Arrived | Kind::Stole => {
+                // The run loop does these: the next run begins later.
+                on.since = on.since.map(|_| now);
+                self.push(now, now, thread, on.track, kind, 0);
+            }
+            Kind::Idle => {
+                on.asleep_since.get_or_insert(now);
+                on.since = None;
+            }
+            _ if kind.stopped().is_some() => {
+                let other = match kind {
+                    Kind::HandedOver => value(more),
+                    _ => more,
+                };
+                if let Some(start) = on.since {
+                    self.push(start, now, thread, on.track, kind, other);
+                }
+                on.since = (kind != Kind::HandedOff).then_some(now);
+                if kind == Kind::HandedOff {
+                    self.stays.push((now, true, thread, on.track));
+                }
+            }
+            // The processor goes to work.
+            _ => {
+                if let Some(start) = on.asleep_since.take() {
+                    self.push(start, now, 0, on.track, Kind::Idle, 0);
+                }
+                on.since = (kind != Kind::Given).then_some(now);
+                if kind == Kind::Resumed {
+                    self.stays.push((now, false, thread, 0));
+                }
+            }
+        }
+    }
+
+    /// Decodes the events that have happened on no processor.
+    fn outside(&mut self, events: &[Event]) {
+        // What each kernel thread does, `RunsOn` or `Waited`, and since when.
+        let mut doing: HashMap<u32, (Kind, u64)> = HashMap::new();
+        for &[first, ticks, more] in events {
+            let kind = Kind::of(first);
+            let (number, now) = (value(first) as u32, self.clock.at(ticks));
+            let (stopped, next) = match kind {
+                Kind::KernelBegan | Kind::KernelGoesOn => (Kind::RunsOn, Some(Kind::RunsOn)),
+                Kind::KernelWaits => (Kind::Parked, Some(Kind::Waited)),
+                Kind::KernelEnded => (Kind::Ended, None),
+                _ => {
+                    self.event_outside(kind, number, more, now);
+                    continue;
+                }
+            };
+            let track = self.track_of(number);
+            if let Some((before, since)) = doing.remove(&number) {
+                let was = if before == Kind::Waited {
+                    before
+                } else {
+                    stopped
+                };
+                self.push(since, now, number, track, was, 0);
+            }
+            if let Some(next) = next {
+                doing.insert(number, (next, now));
+            }
+        }
+        for (number, (kind, since)) in doing {
+            let track = self.track_of(number);
+            self.push(since, self.clock.length, number, track, kind, 0);
+        }
+    }
+
+    fn event_outside(&mut self, kind: Kind, number: u32, more: u64, now: u64) {
+        match kind {
+            Kind::Named => self.names.entry(number).or_default().clear(),
+            Kind::Name => self.names.entry(number).or_default().extend(bytes_of(more)),
+            Kind::Woke | Kind::Spawned => {
+                let by = match value(more) as u32 {
+                    0 => KERNEL,
+                    by => by,
+                };
+                // A green thread that wakes from outside has no track of its own.
+                let has_track = by & KERNEL != 0 || self.kernel_tracks.contains_key(&by);
+                let track = self.track_of(if has_track { by } else { KERNEL });
+                self.push(now, now, by, track, kind, number.into());
+            }
+            Kind::Arrived => {
+                let track = self.track_of(KERNEL);
+                self.push(now, now, number, track, kind, 0);
+            }
+            _ => self.stays.push((now, false, number, 0)),
+        }
+    }
+
+    /// The track of a kernel thread.
+    fn track_of(&mut self, number: u32) -> u32 {
+        if let Some(&track) = self.kernel_tracks.get(&number) {
+            return track;
+        }
+        let track = self.add_track(0, number);
+        self.kernel_tracks.insert(number, track);
+        track
+    }
+
+    fn pair_stays(&mut self) {
+        let mut stays = core::mem::take(&mut self.stays);
+        stays.sort_unstable();
+        let mut open: HashMap<u32, (u64, u32)> = HashMap::new();
+        for (at, begins, thread, track) in stays {
+            if begins {
+                open.insert(thread, (at, track));
+            } else if let Some((start, track)) = open.remove(&thread) {
+                self.push(start, at, thread, track, Kind::Off, 0);
+            }
+        }
+        for (thread, (start, track)) in open {
+            self.push(start, self.clock.length, thread, track, Kind::Off, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::trace::record::word;
+
+    const LENGTH: u64 = 1_000_000;
+
+    fn decode(words: &[u64]) -> Vec<Item> {
+        let clock = Clock::new((0, 0), (LENGTH, LENGTH));
+        let reel = Reel {
+            words: words.into(),
+            ..Reel::default()
+        };
+        Timeline::of(&[reel], &[], 0, clock).items
+    }
+
+    fn of_thread(kind: Kind, number: u32) -> u64 {
+        word(kind, number.into())
+    }
+
+    fn runs(items: &[Item]) -> Vec<(u64, u64, u32)> {
+        let runs = items.iter().filter(|item| item.kind.stopped().is_some());
+        runs.map(|item| (item.start, item.end, item.thread))
+            .collect()
+    }
+
+    #[test]
+    fn events_without_a_time_are_spread() {
+        let words = [
+            word(Kind::Time, 100),
+            word(Kind::Found, 0),
+            of_thread(Kind::Yielded, 1),
+            of_thread(Kind::Yielded, 2),
+            word(Kind::Time, 400),
+            of_thread(Kind::Parked, 1),
+        ];
+        assert_eq!(
+            runs(&decode(&words)),
+            [(100, 200, 1), (200, 300, 2), (300, 400, 1)]
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_was_lost() {
+        let words = [
+            of_thread(Kind::Yielded, 9),
+            word(Kind::Time, 100),
+            word(Kind::Found, 0),
+            word(Kind::Time, 200),
+            of_thread(Kind::Parked, 1),
+            word(Kind::Lost, 7),
+            of_thread(Kind::Yielded, 2),
+            word(Kind::Time, 500),
+            of_thread(Kind::Yielded, 3),
+            word(Kind::Time, 600),
+            of_thread(Kind::Ended, 4),
+        ];
+        assert_eq!(runs(&decode(&words)), [(100, 200, 1), (500, 600, 4)]);
+    }
+
+    /// Any words make a picture: words that a signal handler has disturbed, too.
+    #[test]
+    fn any_words_will_do() {
+        let seed = 0x5EED;
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..200 {
+            let mut now = 0;
+            let words: Vec<u64> = (0..500)
+                .map(|_| match random.u8(..) {
+                    ..64 => {
+                        now += random.u64(..2_000);
+                        word(Kind::Time, now)
+                    }
+                    64..80 => random.u64(..),
+                    _ => of_thread(Kind::of(random.u64(..32)), random.u32(..20)),
+                })
+                .collect();
+            let runs = runs(&decode(&words));
+            for run in runs {
+                assert!(run.0 <= run.1 && run.1 <= LENGTH, "seed {seed}: {run:?}");
+            }
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Stands in for the library's `driver`: its protocol files.
 
-#[path = "../../../src/engine/driver/uring/inbox.rs"]
-pub(crate) mod inbox;
 #[path = "../../../src/engine/driver/registration.rs"]
 pub(crate) mod registration;
 #[path = "../../../src/engine/driver/watch.rs"]

@@ -4,7 +4,7 @@
 pub(crate) use super::atomic;
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
 pub(crate) use super::wait::{
-    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, claim, list, queue, reason, side::Side,
 };
 pub(crate) use crate::engine::sched::current::{PreemptionOff, preemption_off};
 

@@ -13,7 +13,7 @@ pub(crate) mod inside {
         }
     }
 
-    pub(crate) fn wake_later<T>(_: &T, _: usize, _: u32, _: usize) {
+    pub(crate) fn wake_later<T>(_: &T, _: usize) {
         unreachable!("no handler");
     }
 }

@@ -34,8 +34,8 @@ use self::switch::Action;
 pub(crate) use self::thread::{Green, Identity, ThreadFlags};
 
 use crate::engine::atomic::Ordering::Acquire;
-use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::signal::Mask;
+use crate::engine::sys::statics::AtomicStatic;
 
 /// No timer is armed.
 pub(crate) struct Cluster {

@@ -25,26 +25,26 @@ pub(crate) fn begin() {
     table::begin();
 }
 
-/// Lets the checker run another thread.
-pub(crate) struct Patience(());
-
-impl Patience {
-    pub(crate) fn new() -> Patience {
-        Patience(())
-    }
-
-    pub(crate) fn pause(&mut self) {
-        PAUSED.set(PAUSED.get() + 1);
-        if PAUSED.get() > PAUSES {
-            // The rest of the execution goes one way only.
-            loom::skip_branch();
-        }
-        loom::thread::yield_now();
-    }
-}
-
-/// Whoever finds a lock held blocks at once: a look more changes nothing.
 pub(crate) mod backoff {
+    /// Lets the checker run another thread.
+    pub(crate) struct Patience(());
+
+    impl Patience {
+        pub(crate) fn new() -> Patience {
+            Patience(())
+        }
+
+        pub(crate) fn pause(&mut self) {
+            super::PAUSED.set(super::PAUSED.get() + 1);
+            if super::PAUSED.get() > super::PAUSES {
+                // The rest of the execution goes one way only.
+                loom::skip_branch();
+            }
+            loom::thread::yield_now();
+        }
+    }
+
+    /// Whoever finds a lock held blocks at once: a look more changes nothing.
     pub(crate) struct Backoff(());
 
     impl Backoff {
@@ -90,12 +90,14 @@ pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");
 }
 
-#[path = "../../../src/engine/sys/atomic_static.rs"]
-pub(crate) mod atomic_static;
-#[path = "../../../src/engine/sys/fence.rs"]
-pub(crate) mod fence;
 #[path = "../../../src/engine/sys/lock.rs"]
 pub(crate) mod lock;
+
+pub(crate) mod statics {
+    pub(crate) use super::table::Table;
+
+    include!(concat!(env!("OUT_DIR"), "/parts/statics.rs"));
+}
 
 #[path = "kernel.rs"]
 pub(crate) mod kernel;
@@ -241,11 +243,13 @@ pub(crate) mod table {
     // SAFETY: it holds nothing.
     unsafe impl<T> Sync for Table<T, STATIC> {}
 
-    impl<T: 'static> Table<T, STATIC> {
-        pub(crate) const fn with_segments() -> Self {
+    impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
+        pub(crate) const fn new() -> Self {
             Self(OnceLock::new())
         }
+    }
 
+    impl<T: 'static> Table<T, STATIC> {
         fn entries(&self) -> Option<&[T]> {
             ENTRIES.with_borrow(|all| {
                 let entries = all.get(&ptr::from_ref(self).addr())?;
@@ -274,10 +278,6 @@ pub(crate) mod table {
     }
 
     impl<T> Table<T> {
-        pub(crate) fn new() -> Self {
-            Self(OnceLock::new())
-        }
-
         pub(crate) fn grow_to(&self, len: usize, make: impl FnMut(usize) -> T) {
             self.0.get_or_init(|| (0..len).map(make).collect());
         }

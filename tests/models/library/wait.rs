@@ -18,16 +18,12 @@ use crate::sys::clock;
 
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
-#[path = "../../../src/engine/wait/dependents.rs"]
-pub(crate) mod dependents;
 #[path = "../../../src/engine/wait/list.rs"]
 pub(crate) mod list;
 #[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
 #[path = "../../../src/engine/wait/side.rs"]
 pub(crate) mod side;
-#[path = "../../../src/engine/wait/turns.rs"]
-pub(crate) mod turns;
 
 pub(crate) use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::sched::park::Outcome;

@@ -1,11 +1,9 @@
 //! Stands in for the library's `sys`: its lock and its table, and a futex in virtual time.
 
-#[path = "../../../../src/engine/sys/atomic_static.rs"]
-pub(crate) mod atomic_static;
 #[path = "../../../../src/engine/sys/lock.rs"]
 pub(crate) mod lock;
-#[path = "../../../../src/engine/sys/table.rs"]
-pub(crate) mod table;
+#[path = "../../../../src/engine/sys/statics.rs"]
+pub(crate) mod statics;
 
 /// The packages of the simulated machine; each is one complex of cores, and one node.
 pub(crate) mod topology {
@@ -59,21 +57,21 @@ pub(crate) mod kernel_thread {
     }
 }
 
-/// Waiting for another's next few instructions: it always runs.
-pub(crate) struct Patience(());
-
-impl Patience {
-    pub(crate) fn new() -> Patience {
-        Patience(())
-    }
-
-    pub(crate) fn pause(&mut self) {
-        crate::virtual_time::pause();
-    }
-}
-
 /// As the library's, in virtual time.
 pub(crate) mod backoff {
+    /// Waiting for another's next few instructions: it always runs.
+    pub(crate) struct Patience(());
+
+    impl Patience {
+        pub(crate) fn new() -> Patience {
+            Patience(())
+        }
+
+        pub(crate) fn pause(&mut self) {
+            crate::virtual_time::pause();
+        }
+    }
+
     pub(crate) struct Backoff(u32);
 
     impl Backoff {

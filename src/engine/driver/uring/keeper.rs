@@ -11,45 +11,75 @@
 //!      └──ready── wake ◄──harvest── completion queue ◄──┘
 //! ```
 //!
+//! The inbox is a list under a lock, and says beside whether the keeper sleeps. So nothing comes between the keeper's last
+//! look and its sleep, and of many threads that push, one rings.
+//!
+//! # An operation in flight
+//! It is a record on the stack of the thread that waits for it.
+//!
+//! | state | the thread that may touch the record |
+//! |---|---|
+//! | made | its own thread |
+//! | pushed (`Keeper::submit`) | the keeper; its own thread waits on `waiter` and looks at nothing else |
+//! | completed (`Operation::complete`) | its own thread |
+//!
+//! # Why the kernel never writes into freed memory
+//! [`Keeper::perform`] borrows the memory that an entry points to (buffers, messages, paths) and the record itself. It does
+//! not return before the keeper has seen the operation's completion, after which the kernel touches neither. Nothing else
+//! takes the thread out of `perform`:
+//! - a time-out does not: the thread asks the kernel to end the operation, and goes on waiting. The answer may be that the
+//!   operation was done in time after all: then it *is* done, no byte is lost.
+//! - a panic does not: between push and completion nothing is called that could panic.
+//! - no code unwinds or drops a waiting green thread: its stack is freed when it has ended. A kernel thread could only be
+//!   cancelled, which the documentation forbids.
+//! - a hand-off, a blocked or retired worker, or a migration does not concern the operation: the ring belongs to the keeper,
+//!   which lives as long as the process.
+//! - a forked child has a copy of the memory and no ring; operations complete in the parent. When the process ends or
+//!   becomes another program, the kernel ends its operations first.
+//!
 //! # Invariants
-//! 1. Only the keeper enters the ring, which it has made.
-//! 2. The keeper waits in the kernel only after `Inbox::rest` said yes, and then the ring watches
-//!    the bell: an operation pushed later ends the wait.
-//! 3. An entry of the submission queue stays there until the kernel has taken it. If a completion
-//!    does not fit into the completion queue, the kernel keeps it until the next enter after there
-//!    is space: the ring's owner learns of every completion.
-//! 4. Only completions and the bell wake the keeper, and the bell rings once a sleep at most: an
-//!    idle process does not wake.
+//! 1. Only the keeper enters the ring.
+//! 2. The keeper waits in the kernel only after `Inbox::rest` said yes, and then the ring watches the bell: an operation
+//!    pushed later ends the wait. The thread that pushes it rings with preemption off, since others push after it and rely
+//!    on it.
+//! 3. An entry of the submission queue stays there until the kernel has taken it. If a completion does not fit into the
+//!    completion queue, the kernel keeps it until the next enter after there is space: the keeper learns of every
+//!    completion.
+//! 4. Only completions and the bell wake the keeper, and the bell rings once a sleep at most: an idle process does not wake.
 //! 5. The keeper blocks all signals except those of libc.
-//! 6. The kernel may refuse to be entered, because somebody forbids io_uring now (a seccomp
-//!    filter). From then on the keeper never enters the ring again. Operations that the kernel has
-//!    taken go on, and complete as before: the keeper need not ask for that, since the work left
-//!    for it is done whenever it leaves the kernel (so not with `IORING_SETUP_DEFER_TASKRUN`).
-//!    Every other operation, now and later, fails with ENOSYS, and the thread that asked for it
-//!    makes the system call. One thing is lost: the keeper cannot cancel the operations that were
-//!    taken, so a time-out comes with the answer.
+//! 6. The kernel may refuse to be entered, because somebody forbids io_uring now (a seccomp filter). From then on the keeper
+//!    never enters the ring again. Operations that the kernel has taken go on, and complete as before: the keeper need not
+//!    ask for that, since the work left for it is done whenever it leaves the kernel (so not with
+//!    `IORING_SETUP_DEFER_TASKRUN`). Every other operation, now and later, fails with ENOSYS, and the thread that asked for
+//!    it makes the system call. One thing is lost: the keeper cannot cancel the operations that were taken, so a time-out
+//!    comes with the answer.
+//! 7. An operation has one completion: no multishot, no zero-copy sends, no skipped completions.
+//! 8. The keeper writes `result`, then wakes the thread, and touches nothing of the record afterwards. The wake-up publishes
+//!    (`sched::park`).
+//! 9. A cancellation is an operation itself, pushed after the operation that it names, so the kernel sees it later. The name
+//!    is the record's address, which no other record has while its thread is in `perform`.
 //!
-//! The bell is an eventfd that nobody reads: each ring adds to it, and a multishot poll, armed
-//! once, notices.
+//! The bell is an eventfd that nobody reads: each ring adds to it, and a multishot poll, armed once, notices.
 //!
-//! The kernel credits operations to the keeper: credentials, namespaces and working directory are
-//! the process's, not those that one kernel thread may have for itself.
+//! The kernel credits operations to the keeper: credentials, namespaces and working directory are the process's, not those
+//! that one kernel thread may have for itself.
 
-use std::io;
+use std::cell::Cell;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{OnceLock, mpsc};
+use std::sync::OnceLock;
 use std::time::Duration;
+use std::{io, iter, mem, ptr};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
-use super::inbox::Inbox;
-use super::operation::Operation;
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::sched;
+use crate::engine::driver::Limit;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
-use crate::engine::sched::{current, fork};
-use crate::engine::sys::{self, perturb};
+use crate::engine::sched::{self, current, fork};
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::{self, clock, perturb};
+use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter, reason};
 
 /// The number of entries that one system call submits at most. The completion queue has space for
 /// more.
@@ -60,9 +90,96 @@ const NO_MEMORY: Duration = Duration::from_millis(1);
 /// The bell's name in the ring: no operation has this name.
 const BELL: u64 = 0;
 
+/// The time after which a thread asks the kernel again to end an operation whose time is up. The kernel may miss an
+/// operation on the way between two of its queues, and cannot end one that a disk is working on.
+const ASK_AGAIN: u64 = 100_000_000;
+
+/// For reports.
+static OPERATION: WaitKind = WaitKind::outside("operation of io_uring", reason::nothing);
+
+struct Operation {
+    /// The operation that was pushed after this one.
+    later: Cell<*const Operation>,
+    entry: squeue::Entry,
+    result: Cell<i32>,
+    waiter: Waiter,
+}
+
+impl Operation {
+    /// The operation's name in the ring.
+    fn name(&self) -> u64 {
+        ptr::from_ref(self).expose_provenance() as u64
+    }
+
+    /// The entry for the ring.
+    fn entry(&self) -> squeue::Entry {
+        self.entry.clone().user_data(self.name())
+    }
+
+    /// Completes the operation `name`, with which the kernel is done. A green thread that waits for
+    /// it goes into `ready`.
+    ///
+    /// # Safety
+    /// The name is that of an entry in the ring, and this is its completion.
+    unsafe fn complete(name: u64, result: i32, ready: &mut Fifo) {
+        let operation: *const Operation = ptr::with_exposed_provenance(name as usize);
+        // SAFETY: the operation's thread waits until it is woken, and the wake-up is the last
+        // access here.
+        let green = unsafe {
+            (*operation).result.set(result);
+            Waiter::notify_at(&raw const (*operation).waiter)
+        };
+        if let Some(green) = green {
+            ready.push(green);
+        }
+    }
+}
+
+/// Operations on their way to the keeper, in the order in which they were pushed, and whether the keeper sleeps.
+struct Inbox {
+    first: *const Operation,
+    last: *const Operation,
+    sleeps: bool,
+}
+
+// SAFETY: an operation in the inbox is alive and nobody else's: see the table above.
+unsafe impl Send for Inbox {}
+
+impl Inbox {
+    /// Adds an operation. True: the keeper sleeps, and the caller must ring.
+    fn push(&mut self, operation: &Operation) -> bool {
+        // SAFETY: an operation in the inbox is alive: its thread waits for the completion.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => last.later.set(operation),
+            None => self.first = operation,
+        }
+        self.last = operation;
+        mem::take(&mut self.sleeps)
+    }
+
+    /// Takes all operations, the oldest first.
+    fn take(&mut self) -> impl Iterator<Item = *const Operation> + use<> {
+        let mut next = mem::replace(&mut self.first, ptr::null());
+        self.last = ptr::null();
+        iter::from_fn(move || {
+            let operation = next;
+            // SAFETY: the operation was taken and not handed out yet, so its thread waits.
+            next = unsafe { operation.as_ref() }?.later.get();
+            Some(operation)
+        })
+    }
+
+    /// Puts the keeper to sleep: true. False: there is something to do.
+    #[must_use = "a keeper that does not sleep must not wait"]
+    fn rest(&mut self) -> bool {
+        self.sleeps = self.first.is_null();
+        self.sleeps
+    }
+}
+
 /// The keeper's data that threads see.
 pub(super) struct Keeper {
-    inbox: Inbox<Operation>,
+    inbox: Lock<Inbox>,
     bell: OwnedFd,
     /// Whether the kernel refuses to be entered. Relaxed: a thread that sees it late is told by
     /// ENOSYS.
@@ -89,40 +206,69 @@ impl Keeper {
     /// Starts a keeper with a ring of that size.
     pub(super) fn start(entries: u32) -> io::Result<&'static Keeper> {
         fork::register();
-        let (tell, told) = mpsc::sync_channel(1);
+        let mut service = Service::open(entries)?;
+        let keeper = service.keeper;
         let live = move || {
-            // Only the kernel thread that makes the ring can use it.
-            match Service::open(entries) {
-                Ok(mut service) => {
-                    let _ = tell.send(Ok(service.keeper));
-                    loop {
-                        service.go_round();
-                    }
-                }
-                Err(error) => {
-                    let _ = tell.send(Err(error));
-                }
+            let _never_ends = NeverEnds;
+            loop {
+                service.go_round();
             }
         };
         spawn_helper("gt-ring", HELPER_STACK, Box::new(live))?;
-        let answer = current::blocking(|| told.recv());
-        answer.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+        Ok(keeper)
     }
 
     fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Hands an operation to the kernel, soon.
+    /// Has the kernel do the operation `entry`, and waits for it.
     ///
     /// # Safety
-    /// The operation stays where it is until it is completed, and so does the memory that it points
-    /// to.
-    pub(super) unsafe fn submit(&self, operation: *const Operation) {
+    /// The memory that the entry points to stays valid, and the memory that the kernel writes to is
+    /// lent to nobody else, until this returns. The entry makes one completion.
+    pub(super) unsafe fn perform(&self, entry: squeue::Entry, limit: Limit) -> io::Result<usize> {
+        let mut deadline = match limit {
+            Limit::Forever => None,
+            Limit::Until(deadline) => Some(deadline),
+            Limit::DontWait => Some(0),
+        };
+        let mut expired = false;
+        loop {
+            let operation = Operation {
+                later: Cell::new(ptr::null()),
+                entry: entry.clone(),
+                result: Cell::new(0),
+                waiter: Waiter::new(),
+            };
+            self.submit(&operation);
+            let reason = WaitReason::new(&OPERATION, &operation);
+            while operation.waiter.wait(reason, deadline) == Outcome::Expired {
+                expired = true;
+                perturb::point("operation: cancelling");
+                let cancel = opcode::AsyncCancel::new(operation.name()).build();
+                // The answer does not matter: the operation has its own completion.
+                // SAFETY: the entry has no pointers.
+                let _ = unsafe { self.perform(cancel, Limit::Forever) };
+                deadline = Some(clock::now() + ASK_AGAIN);
+            }
+            return match -operation.result.get() {
+                libc::ECANCELED | libc::EINTR if expired => {
+                    Err(io::Error::from_raw_os_error(libc::EAGAIN))
+                }
+                libc::EINTR => continue,
+                error if error > 0 => Err(io::Error::from_raw_os_error(error)),
+                done => Ok(done.unsigned_abs() as usize),
+            };
+        }
+    }
+
+    /// Hands an operation to the kernel, soon. The caller keeps it until it is completed.
+    fn submit(&self, operation: &Operation) {
         // If a thread is preempted before it rings, all threads that push after it wait.
         let _off = current::preemption_off();
-        // SAFETY: the caller's promise.
-        if unsafe { self.inbox.push(operation) } {
+        let must_ring = self.inbox.lock().push(operation);
+        if must_ring {
             perturb::point("keeper: ringing");
             self.ring_the_bell();
         }
@@ -160,20 +306,20 @@ struct Service {
 
 impl Service {
     fn open(entries: u32) -> io::Result<Service> {
-        let build = |builder: &mut io_uring::Builder| {
-            builder
-                .dontfork()
-                .setup_clamp()
-                .setup_submit_all()
-                .setup_taskrun_flag()
-                .setup_cqsize(entries * COMPLETIONS_PER_ENTRY)
-                .build(entries)
-        };
-        // The kernel works completions off when the keeper leaves it, and interrupts nothing.
-        let ring = build(IoUring::builder().setup_coop_taskrun())?;
+        let ring = IoUring::builder()
+            .dontfork()
+            .setup_clamp()
+            .setup_submit_all()
+            // The kernel works completions off when the keeper leaves it, and interrupts nothing.
+            .setup_coop_taskrun()
+            .setup_taskrun_flag()
+            .setup_cqsize(entries * COMPLETIONS_PER_ENTRY)
+            .build(entries)?;
         let mut known = Probe::new();
         ring.submitter().register_probe(&mut known)?;
-        if !NEEDED.iter().all(|&code| known.is_supported(code)) {
+        // A kernel that knows this operation (Linux 5.19) knows all that are used here, too. It also polls more than once,
+        // cancels by descriptor, and submits a whole batch although it refuses one entry.
+        if !known.is_supported(opcode::Socket::CODE) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         // SAFETY: the call takes no pointers; a descriptor that it returns is ours.
@@ -184,7 +330,11 @@ impl Service {
             }
         };
         let keeper = Keeper {
-            inbox: Inbox::new(),
+            inbox: Lock::new(Inbox {
+                first: ptr::null(),
+                last: ptr::null(),
+                sleeps: false,
+            }),
             bell,
             is_refused: AtomicBool::new(false),
         };
@@ -203,11 +353,11 @@ impl Service {
             return self.go_round_without_entering();
         }
         self.fill();
-        let sleeps = self.bell_is_watched && self.keeper.inbox.rest();
+        let sleeps = self.bell_is_watched && self.keeper.inbox.lock().rest();
         perturb::point("keeper: entering");
         self.enter(usize::from(sleeps));
         // A thread that is woken from here on, and pushes another operation, need not ring.
-        self.keeper.inbox.rouse();
+        self.keeper.inbox.lock().sleeps = false;
         perturb::point("keeper: roused");
         self.harvest();
     }
@@ -220,9 +370,10 @@ impl Service {
             unsafe { self.push(watch.build().user_data(BELL)) };
             self.bell_is_watched = true;
         }
-        for operation in self.keeper.inbox.take() {
+        let pushed = self.keeper.inbox.lock().take();
+        for operation in pushed {
             // SAFETY: the operation and the memory it points to stay valid until it is completed,
-            // as `submit` demands.
+            // as `perform` demands.
             unsafe { self.push((*operation).entry()) };
         }
     }
@@ -264,8 +415,8 @@ impl Service {
     fn go_round_without_entering(&mut self) {
         self.harvest();
         let mut ready = Fifo::new();
-        let left = self.keeper.inbox.take();
-        // SAFETY: the operation stays valid until it is completed, as `submit` demands.
+        let left = self.keeper.inbox.lock().take();
+        // SAFETY: the operation stays valid until it is completed, as `perform` demands.
         let left = left.map(|operation| unsafe { (*operation).entry().get_user_data() });
         for name in self
             .queued
@@ -277,9 +428,9 @@ impl Service {
             unsafe { Operation::complete(name, -libc::ENOSYS, &mut ready) };
         }
         sched::io::pass_on(ready);
-        if self.keeper.inbox.rest() {
+        if self.keeper.inbox.lock().rest() {
             self.doze();
-            self.keeper.inbox.rouse();
+            self.keeper.inbox.lock().sleeps = false;
         }
     }
 
@@ -316,24 +467,10 @@ impl Service {
     }
 }
 
-/// The last one is not used: a kernel that knows it (Linux 5.19) also polls more than once, cancels
-/// by descriptor, and submits a whole batch although it refuses one entry.
-const NEEDED: [u8; 11] = [
-    opcode::PollAdd::CODE,
-    opcode::AsyncCancel::CODE,
-    opcode::Recv::CODE,
-    opcode::Send::CODE,
-    opcode::RecvMsg::CODE,
-    opcode::SendMsg::CODE,
-    opcode::Read::CODE,
-    opcode::Write::CODE,
-    opcode::Fsync::CODE,
-    opcode::Connect::CODE,
-    opcode::Socket::CODE,
-];
+/// Only a panic drops this: operations in flight would never be completed.
+struct NeverEnds;
 
-impl Drop for Service {
-    /// Only a panic drops this: operations in flight would never be completed.
+impl Drop for NeverEnds {
     fn drop(&mut self) {
         sys::die("gt-ring has ended");
     }

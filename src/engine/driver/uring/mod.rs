@@ -1,11 +1,7 @@
 //! io_uring: one system call submits operations of many threads; completions become ready threads.
 //!
-//! | file | idea |
-//! |---|---|
-//! | `mod` | two drivers, and their operations |
-//! | `operation` | one operation in flight, and why the kernel never writes into freed memory |
-//! | `inbox` | how an operation gets to the keeper, and whether the keeper sleeps |
-//! | `keeper` | the kernel thread that owns the ring |
+//! `keeper` has the kernel thread that owns the ring, and the operations in flight; here is what a cluster with a ring does
+//! by it.
 //!
 //! Operations that do not wait need no keeper: `driver::sends` performs them within one system call.
 //!
@@ -19,9 +15,7 @@
 //! - `IORING_OP_LINK_TIMEOUT` for deadlines. It costs an entry and a kernel timer for each
 //!   operation; our own timers cost nothing until they fire, and then the operation is cancelled.
 
-mod inbox;
 mod keeper;
-mod operation;
 #[cfg(test)]
 mod tests;
 
@@ -30,9 +24,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use io_uring::{opcode, squeue, types};
 
-use super::epoll::Epoll;
-use super::source::{says_would_block, uninterrupted};
-use super::{Direction, Driver, Limit, Operation, Source, Transfer, sends};
+use super::epoll;
+use super::source::{Source, Transfer, says_would_block, uninterrupted};
+use super::{Direction, Limit, Operation};
 
 /// Whether there is a ring. The first call starts the keeper.
 pub(crate) fn available() -> bool {
@@ -54,99 +48,58 @@ pub(crate) fn is_refused(error: &io::Error) -> bool {
 /// lent to nobody else, until this returns. The entry makes one completion.
 pub(crate) unsafe fn perform(entry: squeue::Entry, limit: Limit) -> io::Result<usize> {
     let keeper = keeper::get().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
-    // SAFETY: the caller's promise.
-    unsafe { operation::perform(keeper, entry, limit) }
+    // SAFETY: the memory is valid and the entry makes one completion, as the caller promises here too.
+    unsafe { keeper.perform(entry, limit) }
 }
 
-/// The driver by which a cluster waits if none was asked for: epoll for descriptors; the ring for what waits for a
-/// disk; sends of several threads go together.
-pub(crate) struct Mixed;
-
-impl Driver for Mixed {
-    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
-        Epoll.wait(source, direction, limit)
-    }
-
-    unsafe fn try_together(
-        &self,
-        source: &Source,
-        transfer: &mut Transfer<'_>,
-        flags: i32,
-    ) -> Option<io::Result<usize>> {
-        sends::try_together(source, transfer, flags)
-    }
-
-    fn operate(&self, operation: Operation<'_>) -> Option<io::Result<usize>> {
-        operate(operation)
-    }
-
-    fn end_waits(&self, source: &Source) {
-        Epoll.end_waits(source);
-    }
-}
-
-/// The driver by which the kernel does all operations.
-pub(crate) struct Uring;
-
-impl Driver for Uring {
-    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
-        let events = match direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        };
-        let fd = types::Fd(source.as_raw_fd());
-        let entry = opcode::PollAdd::new(fd, events as u32).build();
-        // SAFETY: the entry has no pointers.
-        unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
-            source.check_open()?;
-            match is_refused(&error) {
-                true => Epoll.wait(source, direction, limit),
-                false => Err(error),
-            }
-        })
-    }
-
-    /// Tries the system call first: bytes that are there already need not go by way of the keeper.
-    unsafe fn transfer(
-        &self,
-        source: &Source,
-        transfer: &mut Transfer<'_>,
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
-        let fd = source.as_raw_fd();
+/// Blocks the thread until a call may find something: see [`super::wait`].
+pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+    let fd = types::Fd(source.as_raw_fd());
+    let entry = opcode::PollAdd::new(fd, direction.events() as u32).build();
+    // SAFETY: the entry has no pointers.
+    unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
         source.check_open()?;
-        // SAFETY: the caller's promise.
-        let answer = uninterrupted(|| unsafe { transfer.try_now(fd, flags) });
-        if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
-            return answer;
+        match is_refused(&error) {
+            true => epoll::wait(source, direction, limit),
+            false => Err(error),
         }
-        // SAFETY: the memory that the entry points to is borrowed until this returns.
-        unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
-            source.check_open()?;
-            match is_refused(&error) {
-                // SAFETY: the caller's promise.
-                true => unsafe { Epoll.transfer(source, transfer, flags, limit) },
-                false => Err(source.why(error)),
-            }
-        })
-    }
+    })
+}
 
-    fn operate(&self, operation: Operation<'_>) -> Option<io::Result<usize>> {
-        operate(operation)
+/// Has the kernel do a transfer. Tries the system call first: bytes that are there already need not go by way of the keeper.
+pub(super) fn transfer(
+    source: &Source,
+    transfer: &mut Transfer<'_, '_>,
+    flags: i32,
+    limit: Limit,
+) -> io::Result<usize> {
+    let fd = source.as_raw_fd();
+    source.check_open()?;
+    let answer = uninterrupted(|| transfer.try_now(fd, flags));
+    if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
+        return answer;
     }
-
-    fn end_waits(&self, source: &Source) {
-        if keeper::is_there() {
-            // The call fails if there is no ring.
-            let _ = cancel_all(source.as_fd());
+    // SAFETY: the memory that the entry points to is borrowed by the transfer until this returns.
+    unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
+        source.check_open()?;
+        match is_refused(&error) {
+            true => source.transfer_when_ready(transfer, flags, limit),
+            false => Err(source.why(error)),
         }
+    })
+}
+
+/// Ends the waits for `source`, which is closed.
+pub(super) fn end_waits(source: &Source) {
+    if keeper::is_there() {
+        // The call fails if there is no ring.
+        let _ = cancel_all(source.as_fd());
     }
 }
 
 /// Does `operation` by the ring. If the file system cannot do it without blocking, the kernel does it on threads
 /// of its own. There are no time-outs: a disk answers. `None`: there is no ring, or none any more.
-fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
+pub(super) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
     let fd = |fd: BorrowedFd<'_>| types::Fd(fd.as_raw_fd());
     let entry = match operation {
         Operation::Read(file, buffer, at) => {

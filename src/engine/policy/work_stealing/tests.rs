@@ -5,8 +5,10 @@
 mod turns;
 
 use super::*;
+use crate::engine::policy::local_queue::LocalQueue;
 use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
 use crate::engine::policy::tuning::{AGING, MIXING_INTERVAL};
+use crate::engine::sched::Green;
 
 #[test]
 fn yielding_threads_have_even_shares_wherever_they_begin() {
@@ -100,6 +102,17 @@ fn threads_that_yield_change_processors_on_request() {
     }
 }
 
+/// Holds the slots of a thief that is not run in the middle, until the returned function is called.
+fn stalled_thief(queue: &LocalQueue) -> impl FnOnce() -> Vec<&'static Green> {
+    let (before, count) = queue.claim(HALF).expect("nothing to steal");
+    move || {
+        let numbers = (0..count).map(|i| before.first.wrapping_add(i));
+        let taken = numbers.filter_map(|n| queue.slot(n).get()).collect();
+        queue.release(before);
+        taken
+    }
+}
+
 /// A thief keeps the slots of all that is taken while it copies, however long the system does not run
 /// it: the queue is empty, and has space for few threads or none.
 #[test]
@@ -121,7 +134,7 @@ fn no_thread_is_lost_while_a_thief_stalls() {
         };
         own(2);
         let queue = &policy.locals.find(0).unwrap().queue;
-        let thief = queue.stalled_thief();
+        let thief = stalled_thief(queue);
         own(used);
         for thread in threads {
             policy.ready(thread, Readied::Spawned, None);
@@ -157,7 +170,7 @@ fn a_round_goes_on_while_a_thief_stalls() {
     for thread in threads {
         policy.ready(thread, Readied::Woken, Some(seat));
     }
-    let thief = policy.locals.find(0).unwrap().queue.stalled_thief();
+    let thief = stalled_thief(&policy.locals.get(0).queue);
     for _ in 0..4 * HALF {
         policy.ready(running, Readied::Yielded, Some(seat));
         let next = policy.next(seat, Others::Idle);

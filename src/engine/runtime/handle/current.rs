@@ -15,7 +15,7 @@ use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::sched::{Identity, current as me, fork};
 use crate::engine::sys::die;
 #[cfg(green)]
-use crate::engine::sys::names;
+use crate::engine::sys::libraries;
 
 /// Prepares what a forked child needs.
 pub(crate) fn prepare_fork() {
@@ -49,7 +49,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
     }
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
-        names::stay_loaded(); // the destructor does
+        libraries::stay_loaded(); // the destructor does
         let mut key = 0;
         // SAFETY: the call gets a valid place and a destructor of the right type.
         (unsafe { libc::pthread_key_create(&mut key, Some(forget)) } == 0).then_some(key)

@@ -18,7 +18,7 @@ pub(super) fn interval() -> Option<u64> {
 const CHILD: &str = "GREENTHREAD_TEST_CHILD";
 const MILLISECOND: u64 = 1_000_000;
 
-/// Runs `body` in a fresh process, where rooms go after so many nanoseconds.
+/// Runs `body` in a fresh process, where slots go after so many nanoseconds.
 fn in_child(test: &str, interval: u64, body: impl FnOnce()) {
     if std::env::var(CHILD).is_ok_and(|child| child == test) {
         FOR_TESTS.store(interval, Ordering::Relaxed);
@@ -52,8 +52,8 @@ fn memory() -> (usize, usize) {
     (kib("VmRSS:"), kib("VmPTE:"))
 }
 
-/// How many rooms there are, in use or not.
-fn rooms() -> usize {
+/// How many slots there are, in use or not.
+fn slots() -> usize {
     let mut count = 0;
     stack::visit(|_| count += 1);
     count
@@ -131,7 +131,7 @@ fn after_a_crowd_its_memory_is_given_back() {
                 let full = memory();
                 assert!(full.0 > before.0 + CROWD * 2 * page());
                 crowd.end();
-                until("the rooms are given back", || {
+                until("the slots are given back", || {
                     let (now, tables) = memory();
                     now < before.0 + CROWD * STAYS && tables < before.1 + (full.1 - before.1) / 8
                 });
@@ -170,8 +170,8 @@ fn then_the_recruiter_sleeps() {
         });
         let before = sleeps_of_recruiter();
         Crowd::park(&runtime, 1000).end();
-        until("the rooms are given back", || {
-            sleeps_of_recruiter() >= before + 2 && rooms() < 100
+        until("the slots are given back", || {
+            sleeps_of_recruiter() >= before + 2 && slots() < 100
         });
         until("it sleeps for twenty intervals", || {
             let asleep = sleeps_of_recruiter();
@@ -182,15 +182,15 @@ fn then_the_recruiter_sleeps() {
 }
 
 #[test]
-fn a_crowd_that_comes_again_keeps_its_rooms() {
-    const TEST: &str = "a_crowd_that_comes_again_keeps_its_rooms";
+fn a_crowd_that_comes_again_keeps_its_slots() {
+    const TEST: &str = "a_crowd_that_comes_again_keeps_its_slots";
     // An interval that does not end.
     in_child(TEST, 3_600_000 * MILLISECOND, || {
         let Some(runtime) = runtime() else { return };
         let mut counts = Vec::new();
         for _ in 0..5 {
             Crowd::park(&runtime, 5000).end();
-            counts.push(rooms());
+            counts.push(slots());
         }
         assert!(counts[0] >= 5000, "{counts:?}");
         // A processor's cache may have some that the other one would need.
@@ -198,15 +198,15 @@ fn a_crowd_that_comes_again_keeps_its_rooms() {
     });
 }
 
-/// Crowds come and go, and between them threads that stay, while rooms are given back all the time.
+/// Crowds come and go, and between them threads that stay, while slots are given back all the time.
 #[test]
-fn rooms_in_use_stay() {
-    const TEST: &str = "rooms_in_use_stay";
+fn slots_in_use_stay() {
+    const TEST: &str = "slots_in_use_stay";
     in_child(TEST, MILLISECOND / 5, || {
         let Some(runtime) = runtime() else { return };
         let mut random = fastrand::Rng::with_seed(7);
         let mut crowds: Vec<Crowd> = Vec::new();
-        let mut furnished = 0;
+        let mut initialised = 0;
         for _ in 0..60 {
             crowds.push(Crowd::park(&runtime, random.usize(1..1500)));
             if crowds.len() > 4 {
@@ -216,11 +216,11 @@ fn rooms_in_use_stay() {
             if random.bool() {
                 std::thread::sleep(Duration::from_micros(random.u64(..2000)));
             }
-            furnished = furnished.max(rooms());
+            initialised = initialised.max(slots());
         }
         crowds.into_iter().for_each(Crowd::end);
-        until("the rooms are given back", || rooms() < 200);
-        assert!(furnished > 1000);
+        until("the slots are given back", || slots() < 200);
+        assert!(initialised > 1000);
     });
 }
 
@@ -233,9 +233,9 @@ fn the_last_runtime_leaves_no_crowd_behind() {
         };
         Crowd::park(&first, 3000).end();
         first.shutdown();
-        let before = rooms();
+        let before = slots();
         last.shutdown();
-        let after = rooms();
+        let after = slots();
         assert!(before >= 3000 && after < 100, "{before}, {after}");
     });
 }

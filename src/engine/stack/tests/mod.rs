@@ -58,11 +58,11 @@ fn read(address: usize) -> u8 {
 /// Bytes in memory between `start` and `end`.
 fn resident(start: usize, end: usize) -> usize {
     let mut pages = vec![false; (end - start) / page()];
-    mm::resident(start, &mut pages).unwrap();
+    mm::tests::resident(start, &mut pages).unwrap();
     pages.iter().filter(|&&page| page).count() * page()
 }
 
-/// Gives slots back that their owner has furnished, so to speak.
+/// Gives slots back that their owner has initialised, so to speak.
 fn release_furnished(slots: &[&'static Slot]) {
     for slot in slots {
         slot.extra.store(1, Release);
@@ -75,7 +75,7 @@ fn release_furnished(slots: &[&'static Slot]) {
 fn high_water(slot: &Slot) -> usize {
     let stack_end = slot.bottom() + slot.size();
     let mut pages = vec![false; slot.size() / page()];
-    mm::resident(slot.bottom(), &mut pages).unwrap();
+    mm::tests::resident(slot.bottom(), &mut pages).unwrap();
     let deepest = pages.iter().position(|page| *page);
     deepest.map_or(0, |deepest| stack_end - (slot.bottom() + deepest * page()))
 }
@@ -142,12 +142,12 @@ fn a_slot_is_found_by_any_of_its_addresses() {
             visit(|extra| seen += usize::from(extra == 1));
             seen
         };
-        assert_eq!(visited(), 0, "not furnished yet");
+        assert_eq!(visited(), 0, "not initialised yet");
         slot.extra.store(1, Release);
         assert_eq!(visited(), 1);
         slot.extra.store(0, Release);
         release(slot);
-        assert!(find(slot.top()).is_none(), "not furnished: vacated");
+        assert!(find(slot.top()).is_none(), "not initialised: decommitted");
     }));
 }
 
@@ -278,7 +278,7 @@ fn must_fault(address: usize) {
     }
 }
 
-/// Furnishes a slot, so to speak, writes to it, and vacates it.
+/// Furnishes a slot, so to speak, writes to it, and decommits it.
 fn use_and_vacate(slot: &'static Slot) {
     slot.extra.store(1, Release);
     for address in [slot.bottom(), slot.top() - RESERVE, slot.top() - 1] {
@@ -286,12 +286,12 @@ fn use_and_vacate(slot: &'static Slot) {
     }
     slot.extra.store(0, Release);
     // SAFETY: nobody uses it.
-    unsafe { vacate(slot) };
+    unsafe { decommit(slot) };
 }
 
 #[test]
-fn a_vacated_slot_is_cut_again_as_new() {
-    must_succeed(in_child("a_vacated_slot_is_cut_again_as_new", || {
+fn a_decommitted_slot_is_cut_again_as_new() {
+    must_succeed(in_child("a_decommitted_slot_is_cut_again_as_new", || {
         for folds in [false, true] {
             let slots: Vec<_> = (0..100).map(|_| acquire(MIB).unwrap()).collect();
             let places = |slots: &[&Slot]| {
@@ -299,12 +299,12 @@ fn a_vacated_slot_is_cut_again_as_new() {
                 places.sort();
                 places
             };
-            let (kept, gone) = slots.split_at(10);
-            let gone_places = places(gone);
+            let (kept, decommitted) = slots.split_at(10);
+            let gone_places = places(decommitted);
             let all_of = |slot: &Slot| (slot.bottom(), slot.top() + size_of::<Slot>());
-            let spans: Vec<_> = gone.iter().map(|slot| all_of(slot)).collect();
+            let spans: Vec<_> = decommitted.iter().map(|slot| all_of(slot)).collect();
             kept.iter().for_each(|slot| write(slot.bottom(), 5));
-            gone.iter().for_each(|slot| use_and_vacate(slot));
+            decommitted.iter().for_each(|slot| use_and_vacate(slot));
             let in_memory = |spans: &[(usize, usize)]| {
                 spans
                     .iter()
@@ -312,7 +312,7 @@ fn a_vacated_slot_is_cut_again_as_new() {
                     .sum::<usize>()
             };
             assert_eq!(in_memory(&spans), 0);
-            assert!(gone.iter().all(|slot| find(slot.bottom()).is_none()));
+            assert!(decommitted.iter().all(|slot| find(slot.bottom()).is_none()));
             if folds {
                 let before = mappings();
                 assert!(fold() && fold());
@@ -336,10 +336,10 @@ fn a_vacated_slot_is_cut_again_as_new() {
     }));
 }
 
-/// From the lowest on, also if that has gone after others were cut again.
+/// From the lowest on, also if that has decommitted after others were cut again.
 #[test]
-fn the_lowest_vacated_slot_is_cut_first() {
-    must_succeed(in_child("the_lowest_vacated_slot_is_cut_first", || {
+fn the_lowest_decommitted_slot_is_cut_first() {
+    must_succeed(in_child("the_lowest_decommitted_slot_is_cut_first", || {
         // In the order in which they were cut, from the first slabs.
         let slots: Vec<_> = (0..50).map(|_| acquire(MIB).unwrap()).collect();
         let tops: Vec<_> = slots.iter().map(|slot| slot.top()).collect();
@@ -366,22 +366,22 @@ fn a_look_halves_what_nobody_has_taken() {
         const SECOND: u64 = 1_000_000_000;
         const KEPT: usize = 32;
         let free = || common(Class::of(MIB)).lock().length;
-        let gone = RefCell::new(Vec::new());
-        let dismantle = |slot: &'static Slot| {
-            gone.borrow_mut().push(slot.top());
+        let decommitted = RefCell::new(Vec::new());
+        let destroy = |slot: &'static Slot| {
+            decommitted.borrow_mut().push(slot.top());
             use_and_vacate(slot);
             Ok(())
         };
         // A look at this second; how many slots it has returned, and whether there is more.
         let look = |second: u64| {
             let before = free();
-            let more = reclaim::look(second * SECOND, 2, || None, dismantle, || true);
+            let more = reclaim::look(second * SECOND, 2, || None, destroy, || true);
             (before - free(), more)
         };
         let slots: Vec<_> = (0..132).map(|_| acquire(MIB).unwrap()).collect();
         release_furnished(&slots);
         assert_eq!(look(1), (0, true), "they are new");
-        let again = reclaim::look(2 * SECOND - 1, 2, || None, dismantle, || true);
+        let again = reclaim::look(2 * SECOND - 1, 2, || None, destroy, || true);
         assert!(
             again && free() == 132,
             "too early for those of another cluster"
@@ -404,12 +404,12 @@ fn a_look_halves_what_nobody_has_taken() {
         WANTED.store(false, Relaxed);
         crowd.iter().for_each(|slot| cache.push(slot));
         let idle = || cache.take();
-        assert!(reclaim::look(20 * SECOND, 2, idle, dismantle, || true));
+        assert!(reclaim::look(20 * SECOND, 2, idle, destroy, || true));
         assert!(free() == 132 && cache.is_empty());
         assert_eq!(look(21), (50, true));
 
         // Who has something better to do goes on later.
-        assert!(reclaim::look(22 * SECOND, 2, || None, dismantle, || false));
+        assert!(reclaim::look(22 * SECOND, 2, || None, destroy, || false));
         assert_eq!(free(), 82);
         // One that stays goes back to its list.
         for (stays, more) in [
@@ -425,9 +425,9 @@ fn a_look_halves_what_nobody_has_taken() {
             );
             assert_eq!(free(), 82);
         }
-        reclaim::all(1, dismantle);
+        reclaim::all(1, destroy);
         assert_eq!(free(), 16);
-        assert!(gone.take().len() >= 166);
+        assert!(decommitted.take().len() >= 166);
     }));
 }
 

@@ -12,7 +12,7 @@ use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::Stock;
 use crate::engine::sched::{Processor, Worker};
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::table::Table;
+use crate::engine::sys::statics::Table;
 use crate::engine::sys::{kernel_thread, perturb};
 
 pub(crate) struct Ideas {

@@ -24,7 +24,7 @@ use crate::engine::sys::clock;
 
 fn transfer(
     fd: BorrowedFd<'_>,
-    mut transfer: Transfer<'_>,
+    mut transfer: Transfer<'_, '_>,
     flags: i32,
     limit: Limit,
 ) -> io::Result<usize> {
@@ -64,7 +64,7 @@ fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
 
 fn wait_ready(fd: BorrowedFd<'_>, direction: Direction, limit: Limit) -> io::Result<()> {
     let source = Source::new(fd.try_clone_to_owned()?);
-    Uring.wait(&source, direction, limit)
+    super::wait(&source, direction, limit)
 }
 
 /// Aborts the process unless it is dropped within a minute and a half.

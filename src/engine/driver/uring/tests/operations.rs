@@ -1,6 +1,9 @@
 //! Each operation does what the system call of its name does.
 
+use std::io::{IoSlice, IoSliceMut};
+
 use super::*;
+use crate::engine::driver::source::Message;
 
 #[test]
 fn what_comes_later_is_received() {
@@ -94,39 +97,16 @@ fn messages_carry_addresses() {
         return;
     }
     let (here, there) = UnixDatagram::pair().unwrap();
-    let mut parts = [b"he".as_slice(), b"llo"].map(|part| libc::iovec {
-        iov_base: part.as_ptr().cast_mut().cast(),
-        iov_len: part.len(),
-    });
+    let parts = [b"he", &b"llo"[..]].map(IoSlice::new);
     let mut into = [0u8; 4];
-    let mut into_part = libc::iovec {
-        iov_base: into.as_mut_ptr().cast(),
-        iov_len: into.len(),
-    };
-    // SAFETY: zeroed messages are valid, and point to memory that lives until the end.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = parts.len();
-        let sent = transfer(
-            here.as_fd(),
-            Transfer::SendMessage(&message),
-            0,
-            Limit::Forever,
-        );
-        assert_eq!(sent.unwrap(), 5);
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut into_part;
-        message.msg_iovlen = 1;
-        let got = transfer(
-            there.as_fd(),
-            Transfer::RecvMessage(&mut message),
-            libc::MSG_TRUNC,
-            Limit::Forever,
-        );
-        assert_eq!(got.unwrap(), 5);
-        assert_ne!(message.msg_flags & libc::MSG_TRUNC, 0);
-    }
+    let mut into_parts = [IoSliceMut::new(&mut into)];
+    let send = Transfer::SendMessage(&Message::of(&parts));
+    let sent = transfer(here.as_fd(), send, 0, Limit::Forever);
+    assert_eq!(sent.unwrap(), 5);
+    let mut message = Message::to(&mut into_parts);
+    let receive = Transfer::RecvMessage(&mut message);
+    let got = transfer(there.as_fd(), receive, libc::MSG_TRUNC, Limit::Forever);
+    assert_eq!(got.unwrap(), 5);
     assert_eq!(&into, b"hell");
 }
 

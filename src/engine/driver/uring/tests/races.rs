@@ -77,7 +77,7 @@ fn storm(keeper: &'static Keeper, green: bool, rounds: usize, mut random: Random
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     let perform = move |entry, limit| {
         // SAFETY: the callers below lend memory that lives until this returns.
-        unsafe { operation::perform(keeper, entry, limit) }
+        unsafe { keeper.perform(entry, limit) }
     };
     let receive = move |socket: &UnixStream, buffer: &mut [u8], limit| {
         let (place, length) = (buffer.as_mut_ptr(), buffer.len() as u32);
@@ -182,7 +182,7 @@ fn a_storm_over_a_small_ring() {
                 let mut byte = 0u8;
                 let entry = opcode::Recv::new(types::Fd(here.as_raw_fd()), &mut byte, 1);
                 // SAFETY: the byte lives until this returns.
-                unsafe { operation::perform(small, entry.build(), Limit::Forever) }.unwrap()
+                unsafe { small.perform(entry.build(), Limit::Forever) }.unwrap()
             })
         })
         .collect();

@@ -72,7 +72,7 @@ fn turns(policy: WorkStealing, phase: usize, table: &[Turn], picks: usize) -> Op
 }
 
 /// Each thread has a part of the turns, with and without the ideas that order them. (Those that are preempted
-/// wait behind fresh ones of the global queue, for a time that no pick counts: see `aging`.)
+/// wait behind fresh ones of the global queue, for a time that no pick counts: see `shared_queue`.)
 fn all_have_turns(table: &[Turn], picks: usize) {
     let ideas = WorkStealing::new;
     for policy in [
@@ -120,7 +120,7 @@ fn those_that_a_yielding_thread_wakes_have_turns() {
 }
 
 #[test]
-fn the_backlog_has_turns_beside_a_queue_that_does_not_run_empty() {
+fn the_overflow_has_turns_beside_a_queue_that_does_not_run_empty() {
     const MANY: usize = 3 * HALF;
     let picks = MANY * GLOBAL_INTERVAL as usize * 4;
     all_have_turns(&[IsWoken; MANY], picks);
@@ -130,7 +130,7 @@ fn the_backlog_has_turns_beside_a_queue_that_does_not_run_empty() {
 
 /// A thread waits for many that it has made, and yields meanwhile.
 #[test]
-fn the_backlog_has_turns_beside_a_round() {
+fn the_overflow_has_turns_beside_a_round() {
     const MANY: usize = 1_000;
     let ideas = WorkStealing::new;
     for policy in [ideas(), ideas().global_interval(0), ideas().stealing(false)] {

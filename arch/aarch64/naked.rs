@@ -1,0 +1,132 @@
+//! The bodies of functions with libc's names that leave no frame of Rust's (`sys::unwinding`), and of `vfork`.
+//!
+//! `vfork`: the child runs on the parent's stack, and the parent goes on when the child has called `exec` or ended.
+//!
+//! What lies on the stack at the call may be something else when the parent goes on. So nothing is kept there: a system
+//! call leaves the registers in which it lies as they are. The kernel has no `vfork` here: it is a `clone`.
+
+/// The body of a naked function that goes on at the address that `$way` returns, with its arguments.
+macro_rules! jump_where {
+    ($way:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "hint #34", // bti c
+            "stp x29, x30, [sp, #-80]!",
+            ".cfi_adjust_cfa_offset 80",
+            ".cfi_offset x29, -80",
+            ".cfi_offset x30, -72",
+            "mov x29, sp",
+            "stp x0, x1, [sp, #16]",
+            "stp x2, x3, [sp, #32]",
+            "stp x4, x5, [sp, #48]",
+            "stp x6, x7, [sp, #64]",
+            "bl {way}",
+            "mov x16, x0",
+            "ldp x0, x1, [sp, #16]",
+            "ldp x2, x3, [sp, #32]",
+            "ldp x4, x5, [sp, #48]",
+            "ldp x6, x7, [sp, #64]",
+            "ldp x29, x30, [sp], #80",
+            ".cfi_adjust_cfa_offset -80",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            "br x16",
+            ".cfi_endproc",
+            way = sym $way,
+        )
+    };
+}
+pub(crate) use jump_where;
+
+/// The body of a naked function of at most four arguments: `$before`, the call that this asks for, and `$after`, or
+/// `$unwound`.
+macro_rules! call_around {
+    ($before:path, $after:path, $unwound:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            ".cfi_personality 0x1b, {personality}", // its address is relative, 32 bits
+            "hint #34", // bti c
+            "sub sp, sp, #48",
+            ".cfi_adjust_cfa_offset 48",
+            "stp x29, x30, [sp, #32]",
+            ".cfi_offset x29, -16",
+            ".cfi_offset x30, -8",
+            "add x29, sp, #32",
+            "stp x0, x1, [sp]",
+            "stp x2, x3, [sp, #16]",
+            "bl {before}",
+            "cbz x0, 2f",
+            "mov x16, x0",
+            "mov x17, x1",
+            "adrp x9, {unwound}",
+            "add x9, x9, :lo12:{unwound}",
+            "ldp x0, x1, [sp]",
+            "ldp x2, x3, [sp, #16]",
+            "stp x9, x17, [sp, #16]",
+            "blr x16",
+            "mov x1, x0",
+            "ldr x0, [sp, #24]",
+            ".cfi_remember_state",
+            "ldp x29, x30, [sp, #32]",
+            "add sp, sp, #48",
+            ".cfi_adjust_cfa_offset -48",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            "b {after}",
+            ".cfi_restore_state",
+            "2:",
+            "mov x0, x1",
+            "ldp x29, x30, [sp, #32]",
+            "add sp, sp, #48",
+            ".cfi_adjust_cfa_offset -48",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            "ret",
+            ".cfi_endproc",
+            personality = sym $crate::engine::facade::unwinding::personality,
+            before = sym $before,
+            after = sym $after,
+            unwound = sym $unwound,
+        )
+    };
+}
+pub(crate) use call_around;
+
+/// The body of a naked `vfork`. `$before` is called first, and returns a `bool`; the parent calls `$after` with the
+/// system call's result and that, and returns what it returns.
+macro_rules! vfork {
+    ($before:path, $after:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "hint #34", // bti c
+            "stp x29, x30, [sp, #-16]!",
+            ".cfi_adjust_cfa_offset 16",
+            ".cfi_rel_offset x29, 0",
+            ".cfi_rel_offset x30, 8",
+            "bl {before}",
+            "ldp x29, x30, [sp], #16",
+            ".cfi_adjust_cfa_offset -16",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            "and w9, w0, #1",
+            "mov w0, #{flags}",
+            "mov x1, xzr",
+            "mov x2, xzr",
+            "mov x3, xzr",
+            "mov x4, xzr",
+            "mov x8, #{number}",
+            "svc #0",
+            "cbz x0, 2f",
+            "mov w1, w9",
+            "b {after}",
+            "2:",
+            "ret",
+            ".cfi_endproc",
+            flags = const libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            number = const libc::SYS_clone,
+            before = sym $before,
+            after = sym $after,
+        )
+    };
+}
+pub(crate) use vfork;

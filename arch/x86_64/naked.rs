@@ -1,0 +1,110 @@
+//! The bodies of functions with libc's names that leave no frame of Rust's (`sys::unwinding`), and of `vfork`.
+//!
+//! `vfork`: the child runs on the parent's stack, and the parent goes on when the child has called `exec` or ended.
+//!
+//! What lies on the stack at the call, the return address above all, may be something else when the parent goes on.
+//! So nothing is kept there: a system call leaves the registers in which it lies as they are.
+
+/// The body of a naked function that goes on at the address that `$way` returns, with its arguments.
+macro_rules! jump_where {
+    ($way:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            ".irp name, r9, r8, rcx, rdx, rsi, rdi, rax", // rax: for the alignment
+            "push \\name",
+            ".cfi_adjust_cfa_offset 8",
+            ".endr",
+            "call {way}",
+            ".irp name, r10, rdi, rsi, rdx, rcx, r8, r9",
+            "pop \\name",
+            ".cfi_adjust_cfa_offset -8",
+            ".endr",
+            "jmp rax",
+            ".cfi_endproc",
+            way = sym $way,
+        )
+    };
+}
+pub(crate) use jump_where;
+
+/// The body of a naked function of at most four arguments: `$before`, the call that this asks for, and `$after`, or
+/// `$unwound`.
+macro_rules! call_around {
+    ($before:path, $after:path, $unwound:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            ".cfi_personality 0x1b, {personality}", // its address is relative, 32 bits
+            "sub rsp, 40",
+            ".cfi_adjust_cfa_offset 40",
+            "mov [rsp], rdi",
+            "mov [rsp + 8], rsi",
+            "mov [rsp + 16], rdx",
+            "mov [rsp + 24], rcx",
+            "call {before}",
+            "test rax, rax",
+            "jz 2f",
+            "mov r8, rdx",
+            "mov rdi, [rsp]",
+            "mov rsi, [rsp + 8]",
+            "mov rdx, [rsp + 16]",
+            "mov rcx, [rsp + 24]",
+            "lea r9, [rip + {unwound}]",
+            "mov [rsp + 16], r9",
+            "mov [rsp + 24], r8",
+            "call rax",
+            "mov rdi, [rsp + 24]",
+            "mov rsi, rax",
+            ".cfi_remember_state",
+            "add rsp, 40",
+            ".cfi_adjust_cfa_offset -40",
+            "jmp {after}",
+            ".cfi_restore_state",
+            "2:",
+            "mov rax, rdx",
+            "add rsp, 40",
+            ".cfi_adjust_cfa_offset -40",
+            "ret",
+            ".cfi_endproc",
+            personality = sym $crate::engine::facade::unwinding::personality,
+            before = sym $before,
+            after = sym $after,
+            unwound = sym $unwound,
+        )
+    };
+}
+pub(crate) use call_around;
+
+/// The body of a naked `vfork`. `$before` is called first, and returns a `bool`; the parent calls `$after` with the
+/// system call's result and that, and returns what it returns.
+macro_rules! vfork {
+    ($before:path, $after:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "call {before}",
+            "add rsp, 8",
+            ".cfi_adjust_cfa_offset -8",
+            "movzx esi, al",
+            "pop rdx",
+            ".cfi_adjust_cfa_offset -8",
+            ".cfi_register rip, rdx",
+            "mov eax, {number}",
+            "syscall",
+            "push rdx",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rip, 0",
+            "test eax, eax",
+            "jz 2f",
+            "mov edi, eax",
+            "jmp {after}",
+            "2:",
+            "ret",
+            ".cfi_endproc",
+            number = const libc::SYS_vfork,
+            before = sym $before,
+            after = sym $after,
+        )
+    };
+}
+pub(crate) use vfork;

@@ -1,0 +1,124 @@
+//! How a coroutine and the thread that resumes it take turns.
+//!
+//! A coroutine is a thread of its own, and its caller waits for it: one of the two runs. Each has a
+//! [`Side`]; to end its turn, a side leaves a message and hands over to the other
+//! ([`Side::hand_over_to`]).
+//!
+//! | turn | `order` | `news` |
+//! |---|---|---|
+//! | the coroutine's | its order, until it has read it (none in the first turn) | none |
+//! | the caller's | none | the coroutine's message, until the caller has read it |
+//!
+//! Invariants:
+//! 1. The thread that has the turn touches the messages and the sides, and no other thread does.
+//! 2. The caller's side has one user at a time (`&mut`), the coroutine's never leaves its thread.
+//!    The caller may be a different thread from turn to turn.
+//! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. A destructor sends the
+//!    first while the coroutine's last frame is left.
+//!
+//! Memory orderings: a turn passes by going on in the same run loop (program order), by a queue of
+//! ready threads, or by a ticket; the latter two are Release and Acquire.
+
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::engine::facade::atomic::Cell;
+use crate::engine::facade::{Side, die};
+
+/// A message from the caller to the coroutine.
+pub(crate) enum Order<Input> {
+    Resume(Input),
+    /// The handle is being dropped: the coroutine is to leave its stack.
+    Unwind,
+}
+
+/// A message from the coroutine to the caller.
+pub(crate) enum News<Yield> {
+    Yielded(Yield),
+    /// The closure has returned or panicked: the thread is about to end.
+    Ended,
+    /// The coroutine cannot be unwound: it is unwinding already.
+    Stuck,
+}
+
+struct Turns<Input, Yield> {
+    order: Cell<Option<Order<Input>>>,
+    news: Cell<Option<News<Yield>>>,
+    caller: Side,
+    coroutine: Side,
+}
+
+// SAFETY: invariant 1: the cells have one user at a time, and their contents change threads.
+unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
+
+/// The caller's side.
+pub(crate) struct Caller<Input, Yield>(Arc<Turns<Input, Yield>>);
+
+/// The coroutine's side. Dropped, it says that the coroutine has ended.
+pub(crate) struct Called<Input, Yield>(Arc<Turns<Input, Yield>>, PhantomData<*mut ()>);
+
+/// The coroutine's side before it begins, on its way to the coroutine's thread.
+pub(crate) struct Ready<Input, Yield>(Arc<Turns<Input, Yield>>);
+
+/// Both sides. The first turn is the coroutine's, from [`Ready::begin`] on; the caller must wait
+/// for the [`first_news`](Caller::first_news) then.
+pub(crate) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>) {
+    let turns = Arc::new(Turns {
+        order: Cell::new(None),
+        news: Cell::new(None),
+        caller: Side::new(),
+        coroutine: Side::new(),
+    });
+    (Caller(turns.clone()), Ready(turns))
+}
+
+impl<Input, Yield> Caller<Input, Yield> {
+    /// Waits until the coroutine's first turn is over.
+    pub(crate) fn first_news(&mut self) -> News<Yield> {
+        self.0.caller.wait();
+        self.news()
+    }
+
+    /// Gives the coroutine its turn, and waits until it is over.
+    #[inline(always)]
+    pub(crate) fn resume(&mut self, order: Order<Input>) -> News<Yield> {
+        self.0.order.set(Some(order));
+        self.0.caller.hand_over_to(&self.0.coroutine);
+        self.news()
+    }
+
+    #[inline(always)]
+    fn news(&mut self) -> News<Yield> {
+        match self.0.news.take() {
+            Some(news) => news,
+            None => die("a coroutine has given its turn back without a word"),
+        }
+    }
+}
+
+impl<Input, Yield> Ready<Input, Yield> {
+    /// The coroutine's thread takes its side. Its turn has begun.
+    pub(crate) fn begin(self) -> Called<Input, Yield> {
+        Called(self.0, PhantomData)
+    }
+}
+
+impl<Input, Yield> Called<Input, Yield> {
+    /// Gives the caller its turn, and waits until it is over.
+    #[inline(always)]
+    pub(crate) fn suspend(&self, news: News<Yield>) -> Order<Input> {
+        self.0.news.set(Some(news));
+        self.0.coroutine.hand_over_to(&self.0.caller);
+        match self.0.order.take() {
+            Some(order) => order,
+            None => die("a coroutine was resumed without a word"),
+        }
+    }
+}
+
+impl<Input, Yield> Drop for Called<Input, Yield> {
+    fn drop(&mut self) {
+        self.0.news.set(Some(News::Ended));
+        self.0.caller.wake();
+    }
+}

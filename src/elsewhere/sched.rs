@@ -1,0 +1,249 @@
+//! The stand-in for `sched`: a cluster and a record that no code can make.
+
+/// No thread is green, and the runtime preempts no thread.
+pub(crate) mod current {
+    use core::marker::PhantomData;
+
+    use super::Green;
+    use super::switch::Action;
+
+    /// Stays with its thread, as the real guard does.
+    pub(crate) struct PreemptionOff(PhantomData<*mut ()>);
+
+    pub(crate) fn preemption_off() -> PreemptionOff {
+        PreemptionOff(PhantomData)
+    }
+
+    /// For the holder of a policy's `Lock`; no policy is asked here.
+    pub(crate) fn preemption_off_by_user() -> PreemptionOff {
+        PreemptionOff(PhantomData)
+    }
+
+    pub(crate) fn is_preemption_off() -> bool {
+        false
+    }
+
+    /// A word that tells the calling thread from all others that live.
+    pub(crate) fn mark() -> usize {
+        thread_local!(static MARK: u8 = const { 0 });
+        MARK.with(|mark| core::ptr::from_ref(mark).addr())
+    }
+
+    pub(crate) fn green() -> Option<&'static Green> {
+        None
+    }
+
+    /// A green thread inside the runtime.
+    pub(crate) struct Entered(&'static Green);
+
+    pub(crate) fn enter() -> Option<Entered> {
+        None
+    }
+
+    impl Entered {
+        pub(crate) fn green(&self) -> &'static Green {
+            self.0
+        }
+
+        pub(crate) fn suspend(self, _: Action) {
+            match self.0.never {}
+        }
+    }
+
+    /// As the real one, which leaves the runtime.
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            match self.0.never {}
+        }
+    }
+
+    /// Runs `f`, which blocks the thread: the system runs others.
+    pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
+        f()
+    }
+}
+pub(crate) mod deferred {
+    pub(crate) use super::ready as ready_from_anywhere;
+}
+#[path = "../engine/sched/hooked.rs"]
+pub(crate) mod hooked;
+#[path = "../engine/sched/identity.rs"]
+pub(crate) mod identity;
+#[allow(dead_code, reason = "records of the scheduler are in stacks")]
+#[path = "../engine/sched/list.rs"]
+pub(crate) mod list;
+#[path = "../engine/sched/park.rs"]
+pub(crate) mod park;
+/// For tests of policies, which do without records in kernel-thread mode.
+#[cfg(test)]
+pub(crate) mod records {
+    pub(crate) fn create() -> std::io::Result<&'static super::Green> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+use core::cell::Cell;
+use core::convert::Infallible;
+use std::io;
+
+pub(crate) use self::current::enter;
+pub(crate) use self::identity::Identity;
+use self::list::Links;
+use self::park::Parking;
+use crate::engine::atomic::{AtomicPtr, AtomicU64};
+
+/// Declares methods of things that cannot exist.
+macro_rules! never {
+    ($(fn $name:ident(&$this:ident $(, $Type:ty)*) -> $Result:ty;)*) => {
+        $(pub(crate) fn $name(&$this $(, _: $Type)*) -> $Result {
+            match $this.never {}
+        })*
+    };
+}
+
+/// A record that no code can make.
+pub(crate) struct Green {
+    pub(crate) next: Cell<Option<&'static Green>>,
+    pub(crate) unhooked: Cell<bool>,
+    pub(crate) identity: AtomicPtr<Identity>,
+    pub(crate) priority: AtomicU64,
+    pub(crate) heap: Links,
+    /// The value that cannot exist, so that no record can.
+    never: Infallible,
+}
+
+// SAFETY: there is no record.
+unsafe impl Sync for Green {}
+
+impl Green {
+    never! {
+        fn cluster(&self) -> &'static Cluster;
+        fn expect(&self, *const Parking) -> ();
+        fn expect_on_stack(&self, *const Parking) -> ();
+        fn goes_on(&self) -> ();
+        fn prefetch_record(&self) -> ();
+    }
+
+    pub(crate) fn prefetch_two(next: &Green, _: &Green) {
+        next.goes_on();
+    }
+}
+
+pub(crate) mod switch {
+    /// The action that a green thread would ask of the run loop.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Action {
+        Yield,
+        Park,
+        HandOver,
+    }
+}
+
+pub(crate) struct Cluster {
+    pub(crate) config: Config,
+    never: Infallible,
+}
+
+pub(crate) struct Config {
+    pub(crate) max_kernel_threads: usize,
+}
+
+impl Cluster {
+    never! {
+        fn never(&self) -> !;
+        fn active(&self) -> usize;
+        fn wish(&self, usize) -> io::Result<()>;
+        fn close(&self) -> ();
+    }
+}
+
+/// A policy's preference; no policy is asked here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ideas {
+    pub(crate) spinning: bool,
+    pub(crate) hand_off: bool,
+    pub(crate) preemption: bool,
+}
+
+impl Ideas {
+    pub(crate) const ALL: Ideas = Ideas {
+        spinning: true,
+        hand_off: true,
+        preemption: true,
+    };
+}
+
+pub(crate) fn ready(green: &'static Green) {
+    match green.never {}
+}
+
+pub(crate) mod timers {
+    use super::Green;
+
+    pub(crate) fn disarm(green: &'static Green) {
+        match green.never {}
+    }
+}
+
+/// Threads that are locked to a kernel thread: here every thread is a kernel thread.
+pub(crate) mod locked {
+    pub(crate) fn lock() {}
+    pub(crate) fn unlock() {}
+}
+
+pub(crate) mod spawner {
+    use std::io;
+
+    use crate::engine::inspect::kernel::KernelThread;
+
+    pub(crate) const HELPER_STACK: usize = 256 << 10;
+    pub(crate) const OBSERVER_STACK: usize = 2 << 20;
+
+    pub(crate) fn spawn_helper(
+        name: &str,
+        stack_size: usize,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<()> {
+        let builder = std::thread::Builder::new().name(name.into());
+        let started = builder.stack_size(stack_size).spawn(move || {
+            KernelThread::begin_helper();
+            work();
+            KernelThread::end();
+        });
+        started.map(drop)
+    }
+}
+
+pub(crate) mod worker {
+    /// The largest number of kernel threads that a builder accepts, here as elsewhere.
+    pub(crate) const MAX: usize = 1 << 16;
+}
+
+pub(crate) mod resize {
+    use std::io;
+
+    /// The largest number of processors that a builder accepts, here as elsewhere.
+    pub(crate) const MAX: usize = 4096;
+
+    pub(crate) fn default_size() -> usize {
+        std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX))
+    }
+
+    pub(crate) fn check(processors: usize, _: Option<usize>) -> io::Result<()> {
+        match processors {
+            1..=MAX => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{processors} processors: accepted are 1 to {MAX}"),
+            )),
+        }
+    }
+}
+
+pub(crate) mod fork {
+    /// Whether this is a forked child. Here std's threads do not work in a forked child.
+    pub(crate) fn is_child() -> bool {
+        false
+    }
+
+    pub(crate) fn register() {}
+}
