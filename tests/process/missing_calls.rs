@@ -244,6 +244,8 @@ fn no_barrier_from_now_on() {
             line_with(&out, &[case, "begins"]);
             assert!(!said(&out).contains("goes on"), "{}", said(&out));
         }
+        // A change of the number of processors needs no barrier.
+        assert_code(&child(NAME, "resize"), 0);
         return;
     };
     let runtime = Runtime::builder().processors(2).build().unwrap();
@@ -265,6 +267,7 @@ fn no_barrier_from_now_on() {
             drop(writer);
         }
         "dump" => drop(observe::dump()),
+        "resize" => runtime.set_processors(3).unwrap(),
         _ => runtime.shutdown(),
     }
     eprintln!("{case} goes on");

@@ -37,7 +37,7 @@
 //! 4. A forked child has no green thread, so no thread of it comes here.
 //!
 //! # Memory orderings
-//! It has none of its own: an owner's changes travel with the processor, and requests with their tickets: a thread
+//! It has none of its own: an owner's changes travel with the processor, and requests with their park states: a thread
 //! that has pushed its request and lost the processor while leaving its stack may be notified before it has parked.
 //! `IS_REFUSED` guards nothing: a refusal is seen by all later owners of its processor, and by others at some time.
 

@@ -128,8 +128,8 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     let section = ReadSection::begin();
     let mut found = None;
     stack::visit(|stack| {
-        let tenant = ThreadStack::owner_of(ThreadStack::at(stack).slot);
-        found = found.or(tenant.filter(|(_, green)| clock_of(green) == Some(clock)));
+        let owner = ThreadStack::owner_of(ThreadStack::at(stack).slot);
+        found = found.or(owner.filter(|(_, green)| clock_of(green) == Some(clock)));
     });
     section.end_without_dropping();
     let (_, green) = found?;

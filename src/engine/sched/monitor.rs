@@ -108,7 +108,7 @@ struct Monitor {
     evict_at: u64,
     /// The worker from which a thread was evicted last.
     evicted: usize,
-    /// How many workers there were when one was missing last.
+    /// How many workers there were at the last look: the spawner goes on if there are more.
     workers: usize,
     /// How many switches there had been at the last look.
     switched: u64,
@@ -547,12 +547,14 @@ impl Monitor {
     /// threads. A spawner that is refused is waited for less long than one that is at work.
     fn at_shortage(&mut self) {
         let workers = self.cluster.workers.load(Ordering::Relaxed);
-        let goes_on = core::mem::replace(&mut self.workers, workers) != workers;
-        if goes_on || !is_short(self.cluster) {
+        let spawner_goes_on = core::mem::replace(&mut self.workers, workers) != workers;
+        if !is_short(self.cluster) {
             self.evict_at = NEVER;
             return;
         }
-        if self.now >= self.evict_at {
+        if spawner_goes_on {
+            self.evict_at = NEVER;
+        } else if self.now >= self.evict_at {
             self.evict_some();
             self.evict_at = NEVER;
         }

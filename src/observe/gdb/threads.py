@@ -127,7 +127,7 @@ class Thread:
         self.parking = None
         self.room = 0
         self.stack_pointer = 0
-        is_new = struct.unpack_from("<I", record, table.green_oddities)[0] & table.oddity_new
+        is_new = struct.unpack_from("<I", record, table.green_flags)[0] & table.flag_new
         machine = word_in(record, table.green_worker)
         parking = word_in(record, table.green_parking)
         if is_new:

@@ -117,17 +117,17 @@ impl ThreadFlags {
         false
     }
 
-    pub(crate) fn has(&self, oddity: u32) -> bool {
-        self.0.get() & oddity != 0
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.0.get() & flag != 0
     }
 
     /// Nobody asks for the others.
-    pub(crate) fn add(&self, oddity: u32) {
-        self.0.set(self.0.get() | oddity & ThreadFlags::HIDDEN);
+    pub(crate) fn add(&self, flag: u32) {
+        self.0.set(self.0.get() | flag & ThreadFlags::HIDDEN);
     }
 
-    pub(crate) fn remove(&self, oddity: u32) {
-        self.0.set(self.0.get() & !oddity);
+    pub(crate) fn remove(&self, flag: u32) {
+        self.0.set(self.0.get() & !flag);
     }
 
     pub(crate) fn is_hidden(&self) -> bool {

@@ -278,7 +278,7 @@ fn must_fault(address: usize) {
     }
 }
 
-/// Furnishes a slot, so to speak, writes to it, and decommits it.
+/// Initialises a slot as its owner does, writes to it, and decommits it.
 fn use_and_vacate(slot: &'static Slot) {
     slot.extra.store(1, Release);
     for address in [slot.bottom(), slot.top() - RESERVE, slot.top() - 1] {
