@@ -90,6 +90,7 @@ pub(crate) use self::identity::Identity;
 use self::list::Links;
 use self::park::Parking;
 use crate::engine::atomic::{AtomicPtr, AtomicU64};
+use crate::engine::public::{Driver, Metrics};
 
 /// Declares methods of things that cannot exist.
 macro_rules! never {
@@ -151,6 +152,10 @@ impl Cluster {
     never! {
         fn never(&self) -> !;
         fn active(&self) -> usize;
+        fn driver(&self) -> Driver;
+        fn idle_counts(&self) -> (usize, usize);
+        fn is_closed(&self) -> bool;
+        fn metrics(&self) -> Metrics;
         fn wish(&self, usize) -> io::Result<()>;
         fn close(&self) -> ();
     }

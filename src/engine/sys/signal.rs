@@ -208,12 +208,6 @@ struct QueuedInfo {
     rest: [u64; 12],
 }
 
-/// Sends `signal` with `payload` to kernel thread `thread` of this process. EAGAIN: too many signals wait for this user's
-/// processes.
-pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
-    queue_for(0, process, thread, signal, payload)
-}
-
 /// Sends `signal` with `value` to the calling kernel thread, as `pthread_sigqueue` does. Async-signal-safe; the caller
 /// stays on its kernel thread.
 #[cfg(answers)]
@@ -223,10 +217,12 @@ pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32>
         let payload = core::mem::transmute::<libc::sigval, Payload>(value);
         (payload, libc::getpid(), libc::getuid())
     };
-    queue_for(user, process, super::kernel_thread::id(), signal, payload)
+    queue(user, process, super::kernel_thread::id(), signal, payload)
 }
 
-fn queue_for(
+/// Sends `signal` with `payload` to kernel thread `thread` of this process; a handler sees `user`. EAGAIN: too many signals
+/// wait for this user's processes.
+pub(crate) fn queue(
     user: u32,
     process: i32,
     thread: i32,
