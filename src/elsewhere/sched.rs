@@ -161,22 +161,6 @@ impl Cluster {
     }
 }
 
-/// A policy's preference; no policy is asked here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ideas {
-    pub(crate) spinning: bool,
-    pub(crate) hand_off: bool,
-    pub(crate) preemption: bool,
-}
-
-impl Ideas {
-    pub(crate) const ALL: Ideas = Ideas {
-        spinning: true,
-        hand_off: true,
-        preemption: true,
-    };
-}
-
 pub(crate) fn ready(green: &'static Green) {
     match green.never {}
 }

@@ -1,36 +1,14 @@
 //! How signals come into channels.
 //!
-//! A handler may do next to nothing, so ours leaves a bit in a word and wakes a kernel thread, the
-//! *forwarder*, which is started at first use and puts the signal into the channels of those that
-//! watch it.
+//! A handler may do next to nothing: it leaves a bit in a word (`sys/handler.rs`) and wakes a kernel thread, the *forwarder*. The
+//! first call starts the forwarder, which puts each signal into the channels of those that watch it.
 //!
-//! ```text
-//!   handler (any thread)              forwarder
-//!   former handler, if any            s = SEQUENCE            (Acquire)
-//!   PENDING |= bit     (Release)      came = PENDING.swap(0)  (Acquire)
-//!   SEQUENCE += 1      (Release)      came == 0: futex wait while SEQUENCE == s
-//!   futex wake                        else: into the channels
-//! ```
-//!
-//! Invariants:
-//! 1. No signal is lost: if the swap misses the bit, the forwarder read `SEQUENCE` before it was
-//!    raised (its Acquire pairs with the raise's Release), so the futex does not block it.
-//! 2. A channel holds a signal once at most. The forwarder alone sends, so the messages in the
-//!    channel are the last part of those that it sent; it keeps that list and leaves out signals
-//!    that are still there. Hence a channel for n signals never holds more than n messages, and is
-//!    never full for a new one.
-//! 3. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen
-//!    even if all threads of the program block it, and the forwarder catches no other signal for
-//!    which the program waits in its own way.
-//! 4. The handler runs on the alternate stack: little of a green thread's may be left. It runs with
-//!    the others blocked: an alternate stack of std's is too small for two. It touches no
-//!    thread-local, `errno` included. (The usual crate for this, `signal-hook-registry`, asks for no
-//!    alternate stack; with one fixed action its table of actions would be of no use here.)
-//! 5. A handler stays for good, and so does the stored action of the former one.
-//! 6. No receiver hears of a signal while the handler is still busy with it. The handler may be
-//!    running on the main thread's alternate stack, which std unmaps when any thread calls `exit`,
-//!    as a thread does that is told to stop. (The few instructions of the way out are left, and the
-//!    system's own.)
+//! # Invariants
+//! 1. A channel holds a signal once at most. The forwarder alone sends, so the messages in the channel are the last part of
+//!    those that it sent; it keeps that list and leaves out signals that are still there. Hence a channel for n signals
+//!    never holds more than n messages, and is never full for a new one.
+//! 2. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen even if all threads of the
+//!    program block it, and the forwarder catches no other signal for which the program waits in its own way.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
@@ -147,8 +125,6 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 /// The signals that have our handler.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
-/// The time after which the forwarder looks again whether handlers are at work (invariant 4).
-const NEARLY_DONE: std::time::Duration = std::time::Duration::from_micros(20);
 
 /// Returns the signals in `mask`.
 fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
@@ -186,17 +162,10 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
 /// Forwards the signals that come to their channels, for ever.
 fn forward() {
     loop {
-        let sequence = handler::sequence();
-        kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
-        match handler::fetch() {
-            0 => handler::wait(sequence),
-            came => {
-                while handler::is_busy() {
-                    std::thread::sleep(NEARLY_DONE);
-                }
-                numbers(came).for_each(forward_one);
-            }
-        }
+        let came = handler::next(|| {
+            kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
+        });
+        numbers(came).for_each(forward_one);
     }
 }
 

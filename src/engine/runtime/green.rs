@@ -203,9 +203,9 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the program leaves the signal alone. Whoever has started it may let it ignore any.
+/// Whether the program leaves the signal alone, and it can be sent. Whoever has started it may let it ignore any.
 fn is_free(signal: i32) -> bool {
-    signal::is_free(signal, !handlers::are_ignored(signal))
+    signal::is_unhandled(signal, !handlers::are_ignored(signal)) && signal::is_known(signal)
 }
 
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the

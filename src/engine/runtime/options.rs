@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use super::green;
 use crate::engine::policy::{
-    GlobalQueue, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
+    GlobalQueue, Ideas, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
 };
-use crate::engine::sched::{Ideas, resize, worker};
+use crate::engine::sched::{resize, worker};
 use crate::engine::stack;
 use crate::engine::sys::variable;
 

@@ -16,10 +16,7 @@ use crate::engine::stack;
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
 #[cfg(green)]
-use crate::engine::{
-    driver,
-    sched::{Cluster, Config},
-};
+use crate::engine::{driver, sched::Cluster, sched::Config};
 #[cfg(feature = "observe")]
 use crate::observe::start as observers;
 

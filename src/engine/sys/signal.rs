@@ -126,14 +126,9 @@ pub(crate) fn is_unhandled(signal: i32, may_be_ignored: bool) -> bool {
     })
 }
 
-/// The same, and it can be sent.
-pub(crate) fn is_free(signal: i32, may_be_ignored: bool) -> bool {
-    is_unhandled(signal, may_be_ignored) && is_known(signal)
-}
-
 /// Whether `signal` can be sent: it is, to this thread, which has it blocked, and takes it back. (qemu keeps
 /// some signals for itself, but accepts handlers for them.)
-fn is_known(signal: i32) -> bool {
+pub(crate) fn is_known(signal: i32) -> bool {
     let set = bit(signal);
     let mask = change_mask(libc::SIG_BLOCK, Some(&set));
     let sent = send_plain(signal);
