@@ -43,9 +43,7 @@ pub(crate) mod wait;
 
 // Everything but Linux on x86-64 or aarch64, with glibc: kernel threads, by way of std alone.
 #[cfg(not(green))]
-pub(crate) use crate::elsewhere::{arch, sys};
-#[cfg(not(green))]
-use crate::elsewhere::{sched, stack};
+pub(crate) use crate::elsewhere::{arch, sched, stack, sys};
 
 /// What users see of threads and runtimes: `greenthread::thread` and `greenthread::runtime` say it again.
 pub(crate) mod public {
