@@ -274,8 +274,16 @@ impl RelaxedFifo {
             dice: Seats::new(),
             shared_dice: AtomicU64::new(0),
         };
-        policy.resize(1);
+        policy.set_lanes(1);
         policy
+    }
+
+    fn set_lanes(&self, lanes: usize) {
+        let classes = [&self.fresh, &self.preempted];
+        classes.iter().for_each(|class| class.grow_to(lanes));
+        let _off = current::preemption_off();
+        let _resizing = self.resizing.lock();
+        classes.iter().for_each(|class| class.resize(lanes));
     }
 
     fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
@@ -311,18 +319,12 @@ impl Policy for RelaxedFifo {
     }
 
     fn resize(&self, processors: usize) {
-        let lanes = if processors == 1 {
-            1
-        } else {
-            LANES * processors
-        };
-        self.dice
-            .grow_to(processors, |index| AtomicU64::new(mix(index as u64)));
-        let classes = [&self.fresh, &self.preempted];
-        classes.iter().for_each(|class| class.grow_to(lanes));
-        let _off = current::preemption_off();
-        let _resizing = self.resizing.lock();
-        classes.iter().for_each(|class| class.resize(lanes));
+        let dice = |index| AtomicU64::new(mix(index as u64));
+        self.dice.grow_to(processors, dice);
+        match processors {
+            1 => self.set_lanes(1),
+            _ => self.set_lanes(LANES * processors),
+        }
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
