@@ -53,7 +53,6 @@ pub use crate::engine::policy;
 #[cfg(green)]
 pub mod process;
 pub mod runtime;
-#[cfg(green)]
 pub mod signal;
 pub mod sync;
 pub mod thread;
@@ -61,8 +60,6 @@ pub mod time;
 
 #[cfg(all(not(green), feature = "net"))]
 pub use crate::elsewhere::net;
-#[cfg(not(green))]
-pub use crate::elsewhere::signal;
 #[cfg(not(green))]
 pub use std::{fs, io, os, process};
 

@@ -18,7 +18,6 @@
 #[cfg(feature = "net")]
 pub mod net;
 pub(crate) mod sched;
-pub mod signal;
 pub(crate) mod sys;
 
 pub(crate) mod arch {

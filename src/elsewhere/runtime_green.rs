@@ -2,11 +2,7 @@
 
 use std::io;
 
-use super::Backend;
-use super::metrics::Metrics;
-use super::options::Driver;
-use super::start::Plan;
-use crate::engine::policy::Policy;
+use super::packet::{Job, ThreadOptions};
 use crate::engine::sched::Cluster;
 
 /// The reason why there are no green threads.
@@ -16,26 +12,6 @@ pub(super) fn prepare(_: usize) -> io::Result<Result<(), String>> {
     Ok(Err(WHY.into()))
 }
 
-pub(super) fn start(_: Plan, _: Box<dyn Policy>, _: bool) -> io::Result<Backend> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-pub(super) fn driver_of(cluster: &Cluster) -> Driver {
-    cluster.never()
-}
-
-pub(super) fn metrics_of(cluster: &Cluster) -> Metrics {
-    cluster.never()
-}
-
-pub(super) fn idle_of(cluster: &Cluster) -> (usize, usize) {
-    cluster.never()
-}
-
-pub(super) fn is_closed(cluster: &Cluster) -> bool {
-    cluster.never()
-}
-
 /// Accepts any signal: the runtime preempts no thread.
 pub(super) fn check_signal(_: i32) -> io::Result<()> {
     Ok(())
@@ -43,4 +19,8 @@ pub(super) fn check_signal(_: i32) -> io::Result<()> {
 
 pub(super) fn accepted_signals() -> String {
     "a number".into()
+}
+
+pub(super) fn spawn(cluster: &Cluster, _: &ThreadOptions, _: Job) -> io::Result<()> {
+    cluster.never()
 }

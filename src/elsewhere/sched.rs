@@ -90,6 +90,7 @@ pub(crate) use self::identity::Identity;
 use self::list::Links;
 use self::park::Parking;
 use crate::engine::atomic::{AtomicPtr, AtomicU64};
+use crate::engine::public::{Driver, Metrics};
 
 /// Declares methods of things that cannot exist.
 macro_rules! never {
@@ -151,25 +152,13 @@ impl Cluster {
     never! {
         fn never(&self) -> !;
         fn active(&self) -> usize;
+        fn driver(&self) -> Driver;
+        fn idle_counts(&self) -> (usize, usize);
+        fn is_closed(&self) -> bool;
+        fn metrics(&self) -> Metrics;
         fn wish(&self, usize) -> io::Result<()>;
         fn close(&self) -> ();
     }
-}
-
-/// A policy's preference; no policy is asked here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ideas {
-    pub(crate) spinning: bool,
-    pub(crate) hand_off: bool,
-    pub(crate) preemption: bool,
-}
-
-impl Ideas {
-    pub(crate) const ALL: Ideas = Ideas {
-        spinning: true,
-        hand_off: true,
-        preemption: true,
-    };
 }
 
 pub(crate) fn ready(green: &'static Green) {

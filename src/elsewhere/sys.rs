@@ -56,17 +56,9 @@ pub(crate) mod futex {
 
     const BUCKETS: usize = 256;
 
-    struct Bucket {
-        lock: Mutex<()>,
-        changed: Condvar,
-    }
+    type Bucket = (Mutex<()>, Condvar);
 
-    static TABLE: [Bucket; BUCKETS] = [const {
-        Bucket {
-            lock: Mutex::new(()),
-            changed: Condvar::new(),
-        }
-    }; BUCKETS];
+    static TABLE: [Bucket; BUCKETS] = [const { (Mutex::new(()), Condvar::new()) }; BUCKETS];
 
     /// Finds the bucket by the address of the word; the lowest bits are the same for all words.
     fn bucket(word: *const AtomicU32) -> &'static Bucket {
@@ -86,17 +78,17 @@ pub(crate) mod futex {
         expected: u32,
         deadline: Option<u64>,
     ) -> bool {
-        let bucket = bucket(word);
-        let guard = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (lock, changed) = bucket(word);
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: the lock orders the load after the waker's change, if that has come already.
         if word.load(Ordering::Relaxed) != expected {
             return false;
         }
         match deadline.filter(|&deadline| deadline != clock::NEVER) {
-            None => drop(bucket.changed.wait(guard)),
+            None => drop(changed.wait(guard)),
             Some(deadline) => {
                 let rest = Duration::from_nanos(deadline.saturating_sub(clock::now()));
-                drop(bucket.changed.wait_timeout(guard, rest));
+                drop(changed.wait_timeout(guard, rest));
             }
         }
         false
@@ -104,9 +96,9 @@ pub(crate) mod futex {
 
     /// Wakes the threads that wait on `word`, and maybe others. The word may be gone by now.
     pub(crate) fn wake(word: *const AtomicU32, _count: u32) {
-        let bucket = bucket(word);
-        drop(bucket.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        bucket.changed.notify_all();
+        let (lock, changed) = bucket(word);
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        changed.notify_all();
     }
 }
 #[path = "../engine/sys/lock.rs"]
@@ -116,28 +108,9 @@ pub(crate) mod perturb {
     #[inline(always)]
     pub(crate) fn point(_: &'static str) {}
 }
-/// The threads are those that a sanitizer knows.
-pub(crate) mod sanitizer {
-    pub(crate) const IS_TSAN: bool = false;
-
-    pub(crate) struct Unseen(());
-
-    impl Drop for Unseen {
-        fn drop(&mut self) {}
-    }
-
-    pub(crate) fn unseen() -> Unseen {
-        Unseen(())
-    }
-
-    pub(crate) fn see_again() {}
-
-    #[inline(always)]
-    pub(crate) fn publish<T>(_: &T) {}
-
-    #[inline(always)]
-    pub(crate) fn observe<T>(_: &T) {}
-}
+#[allow(dead_code, reason = "most is told by the scheduler")]
+#[path = "sanitizer.rs"]
+pub(crate) mod sanitizer;
 #[path = "../engine/sys/statics.rs"]
 pub(crate) mod statics;
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use super::snapshot::{Depth, Snapshot};
 use super::{deadlock, employ, socket, warn};
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::engine::facade::{Backend, is_forked_child};
+use crate::engine::facade::{is_forked_child, program_ignores};
 use crate::engine::inspect::kernel::quiet;
 use crate::engine::inspect::system::{kernel_thread, print};
 use crate::engine::public::OnDeadlock;
@@ -90,7 +90,7 @@ pub(crate) fn start(wishes: &Wishes, warnings: Option<Duration>) {
     }
     // A handler of the program's own is respected, and so is a signal that it ignores; not one that whoever started it
     // ignores: a shell does so for all that a script runs in the background.
-    let is_free = signal::is_unhandled(libc::SIGQUIT, !Backend::program_ignores(libc::SIGQUIT));
+    let is_free = signal::is_unhandled(libc::SIGQUIT, !program_ignores(libc::SIGQUIT));
     let listens = wishes.on_signal && is_free;
     if !listens && action() == OnDeadlock::Ignore {
         return;

@@ -82,6 +82,22 @@ pub use self::shared_queue::GlobalQueue;
 pub use self::victims::Victims;
 pub use self::work_stealing::WorkStealing;
 
+/// The ideas of the scheduler besides its policy; each of them can be switched off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ideas {
+    pub(crate) spinning: bool,
+    pub(crate) hand_off: bool,
+    pub(crate) preemption: bool,
+}
+
+impl Ideas {
+    pub(crate) const ALL: Ideas = Ideas {
+        spinning: true,
+        hand_off: true,
+        preemption: true,
+    };
+}
+
 macro_rules! defaults {
     ($($policy:ident)*) => {$(
         impl Default for $policy {

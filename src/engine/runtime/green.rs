@@ -8,40 +8,23 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Backend;
 use super::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics};
 use super::options::{Driver, invalid};
 use super::panic_hook;
-use super::start::Plan;
+pub(super) use super::spawn::start as spawn;
 use crate::engine::atomic::Ordering;
 use crate::engine::inspect::hold;
-use crate::engine::policy::Policy;
 use crate::engine::sched::cluster::Kind;
-use crate::engine::sched::{
-    Cluster, Config, Counter, Processor, current, handlers, preempt, start,
-};
+use crate::engine::sched::{Cluster, Counter, Processor, current, handlers, preempt, start};
 use crate::engine::sys::{libraries, sanitizer, signal, syscalls};
-use crate::engine::{driver, stack, tls};
+use crate::engine::{stack, tls};
 
-/// Starts a cluster.
-pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_users: bool) -> io::Result<Backend> {
-    let signal = match plan.signal {
-        Some(signal) => signal,
-        None => choose_signal()?,
-    };
+/// Prepares a signal for preemption, a free one if none is asked for, and returns it.
+pub(super) fn take_signal(asked: Option<i32>) -> io::Result<i32> {
+    let signal = asked.map_or_else(choose_signal, Ok)?;
     handlers::reserve(signal);
     preempt::install(signal)?;
-    let config = Config {
-        processors: plan.processors,
-        follows_quota: plan.follows_quota,
-        stack_size: plan.stack_size,
-        time_slice: plan.time_slice,
-        signal,
-        max_kernel_threads: plan.max_kernel_threads,
-        driver: driver::choose(plan.driver.map(Driver::kind)),
-        ideas: plan.ideas,
-    };
-    Cluster::start(config, policy, is_users).map(Backend::Green)
+    Ok(signal)
 }
 
 /// Prepares the process for green threads, once. The inner error says why they are not possible
@@ -91,7 +74,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
 }
 
 impl Driver {
-    fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> Kind {
         match self {
             Driver::Epoll => Kind::Epoll,
             Driver::IoUring => Kind::Uring,
@@ -99,62 +82,64 @@ impl Driver {
     }
 }
 
-/// Returns how the threads of a cluster wait for descriptors.
-pub(super) fn driver_of(cluster: &Cluster) -> Driver {
-    match cluster.config.driver {
-        Kind::Uring => Driver::IoUring,
-        Kind::Epoll | Kind::Mixed => Driver::Epoll,
+impl Cluster {
+    /// Returns how the threads of a cluster wait for descriptors.
+    pub(super) fn driver(&self) -> Driver {
+        match self.config.driver {
+            Kind::Uring => Driver::IoUring,
+            Kind::Epoll | Kind::Mixed => Driver::Epoll,
+        }
     }
-}
 
-/// Returns the figures of a cluster; see [`Metrics`].
-pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
-    let sum = |count: fn(&Processor) -> &Counter| {
-        cluster.processors().map(|p| count(p).get()).sum::<u64>()
-    };
-    Metrics {
-        switches: sum(|p| &p.switches) + cluster.detached_switches.get(),
-        steals: sum(|p| &p.steals),
-        steal_attempts: sum(|p| &p.steal_attempts),
-        preemptions: sum(|p| &p.preemptions) + cluster.detached_preemptions.get(),
-        hand_offs: cluster.hand_offs.get(),
-        parked_calls: sum(|p| &p.parked_calls),
-        blocked_calls: {
-            let places = cluster.blocked_calls.used();
-            blocked_calls(places.map(|place| {
-                let time = Duration::from_nanos(place.nanos());
-                (place.call(), place.spawned_at(), place.count(), time)
-            }))
-        },
-        spawns: sum(|p| &p.counts.spawned) + cluster.live_count.outside.spawned.get(),
-        wake_ups: cluster.wake_ups.get(),
-        live_threads: cluster.live(),
-        kernel_threads: cluster.workers.load(Ordering::Relaxed),
-        parked_kernel_threads: {
-            let _off = current::preemption_off();
-            cluster.spare_count()
-        },
-        global_queue_len: cluster.policy.len(None),
-        processors: cluster
-            .processors()
-            .filter(|p| !p.is_retired())
-            .map(|p| ProcessorMetrics {
-                queue_len: cluster.policy.len(Some(p.index)),
-                switches: p.switches.get(),
-            })
-            .collect(),
-        ..Metrics::default()
+    /// Returns the figures of a cluster; see [`Metrics`].
+    pub(super) fn metrics(&self) -> Metrics {
+        let sum = |count: fn(&Processor) -> &Counter| {
+            self.processors().map(|p| count(p).get()).sum::<u64>()
+        };
+        Metrics {
+            switches: sum(|p| &p.switches) + self.detached_switches.get(),
+            steals: sum(|p| &p.steals),
+            steal_attempts: sum(|p| &p.steal_attempts),
+            preemptions: sum(|p| &p.preemptions) + self.detached_preemptions.get(),
+            hand_offs: self.hand_offs.get(),
+            parked_calls: sum(|p| &p.parked_calls),
+            blocked_calls: {
+                let places = self.blocked_calls.used();
+                blocked_calls(places.map(|place| {
+                    let time = Duration::from_nanos(place.nanos());
+                    (place.call(), place.spawned_at(), place.count(), time)
+                }))
+            },
+            spawns: sum(|p| &p.counts.spawned) + self.live_count.outside.spawned.get(),
+            wake_ups: self.wake_ups.get(),
+            live_threads: self.live(),
+            kernel_threads: self.workers.load(Ordering::Relaxed),
+            parked_kernel_threads: {
+                let _off = current::preemption_off();
+                self.spare_count()
+            },
+            global_queue_len: self.policy.len(None),
+            processors: self
+                .processors()
+                .filter(|p| !p.is_retired())
+                .map(|p| ProcessorMetrics {
+                    queue_len: self.policy.len(Some(p.index)),
+                    switches: p.switches.get(),
+                })
+                .collect(),
+            ..Metrics::default()
+        }
     }
-}
 
-/// Returns how many processors sleep, and how many search.
-pub(super) fn idle_of(cluster: &Cluster) -> (usize, usize) {
-    let idle = &cluster.idle;
-    (idle.sleeping() as usize, idle.searching() as usize)
-}
+    /// Returns how many processors sleep, and how many search.
+    pub(super) fn idle_counts(&self) -> (usize, usize) {
+        let idle = &self.idle;
+        (idle.sleeping() as usize, idle.searching() as usize)
+    }
 
-pub(super) fn is_closed(cluster: &Cluster) -> bool {
-    cluster.stopping.load(Ordering::Relaxed)
+    pub(super) fn is_closed(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
 }
 
 /// A call, where threads were spawned that it has blocked, how often, and for how long.
@@ -218,9 +203,9 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the program leaves the signal alone. Whoever has started it may let it ignore any.
+/// Whether the program leaves the signal alone, and it can be sent. Whoever has started it may let it ignore any.
 fn is_free(signal: i32) -> bool {
-    signal::is_free(signal, !handlers::are_ignored(signal))
+    signal::is_unhandled(signal, !handlers::are_ignored(signal)) && signal::is_known(signal)
 }
 
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the

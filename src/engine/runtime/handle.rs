@@ -97,7 +97,7 @@ impl ThreadId {
 /// green thread's record points.
 #[repr(C)]
 pub(super) struct Shared {
-    identity: Identity,
+    pub(super) identity: Identity,
     /// A green thread's control block, whose address libc uses as the `pthread_t`; 0 until the
     /// thread runs.
     pub(super) pthread: AtomicUsize,
@@ -106,7 +106,7 @@ pub(super) struct Shared {
     pub(super) end: End,
     pub(super) shares: Shares,
     /// The closure has returned.
-    is_finished: AtomicBool,
+    pub(super) is_finished: AtomicBool,
     /// What only the code that knows the packet's type can do. It gets the address of these data.
     pub(super) act: unsafe fn(*const Shared, Act),
 }
@@ -135,26 +135,11 @@ impl Shared {
         }
     }
 
-    pub(super) fn is_finished(&self) -> bool {
-        // Acquire: the end of the closure; partner: in `note_finished`.
-        self.is_finished.load(Ordering::Acquire)
-    }
-
-    /// The closure has returned.
-    pub(super) fn note_finished(&self) {
-        // Release: partner: in `is_finished`.
-        self.is_finished.store(true, Ordering::Release);
-    }
-
     /// Says, on the ending thread, that it has ended. Returns whether it has called a waker, which
     /// may have made thread-locals.
     #[must_use = "true means that the destructors of thread-locals must run again"]
     pub(super) fn end(&self) -> bool {
         !self.shares.has_no_joiner() && self.end.come()
-    }
-
-    pub(super) fn identity(&self) -> &Identity {
-        &self.identity
     }
 
     /// Returns the `pthread_t` that libc has for the green thread. It exists from the thread's

@@ -74,7 +74,7 @@ impl KernelBackend {
         struct Last(&'static KernelBackend, Thread);
         impl Drop for Last {
             fn drop(&mut self) {
-                probe::kernel(Some(self.1.shared().identity()), Does::Ended);
+                probe::kernel(Some(&self.1.shared().identity), Does::Ended);
                 let _ = self.1.shared().end();
                 KernelThread::end();
                 self.0.leave();
@@ -86,10 +86,10 @@ impl KernelBackend {
         self.spawns.fetch_add(1, Ordering::Relaxed);
         self.live.fetch_add(1, Ordering::Relaxed);
         let thread = job.thread().clone();
-        probe::kernel(Some(thread.shared().identity()), Does::Spawned);
+        probe::kernel(Some(&thread.shared().identity), Does::Spawned);
         let main = move || {
             OWNER.set(Some(self));
-            probe::kernel(Some(job.thread().shared().identity()), Does::Began);
+            probe::kernel(Some(&job.thread().shared().identity), Does::Began);
             LAST.set(Some(Last(self, job.thread().clone())));
             KernelThread::begin(false);
             handle::set_kernel_thread(job.thread().clone());

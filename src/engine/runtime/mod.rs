@@ -25,7 +25,7 @@ pub(crate) mod panic_hook;
 #[cfg_attr(not(green), path = "../../elsewhere/pthread.rs")]
 mod pthread;
 pub(crate) mod scope;
-#[cfg_attr(not(green), path = "../../elsewhere/spawn.rs")]
+#[cfg(green)]
 mod spawn;
 mod start;
 
@@ -36,8 +36,6 @@ use self::kernel::KernelBackend;
 use self::metrics::Metrics;
 use self::options::{Driver, Mode, RuntimeOptions};
 use crate::engine::atomic::Ordering;
-#[cfg(green)]
-use crate::engine::sched::handlers;
 use crate::engine::sched::{Cluster, current, fork, resize};
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
@@ -164,28 +162,16 @@ impl Backend {
     /// Returns how the backend's green threads wait for descriptors.
     pub(crate) fn driver(self) -> Option<Driver> {
         match self {
-            Backend::Green(cluster) => Some(green::driver_of(cluster)),
+            Backend::Green(cluster) => Some(cluster.driver()),
             Backend::Kernel(_) => None,
         }
     }
 
     pub(crate) fn metrics(self) -> Metrics {
         match self {
-            Backend::Green(cluster) => green::metrics_of(cluster),
+            Backend::Green(cluster) => cluster.metrics(),
             Backend::Kernel(backend) => backend.metrics(),
         }
-    }
-
-    /// Returns whether a runtime preempts its threads by `signal`.
-    #[cfg(green)]
-    pub(crate) fn preempts_with(signal: i32) -> bool {
-        handlers::is_reserved(signal)
-    }
-
-    /// Returns whether the program itself has said that it ignores `signal`.
-    #[cfg(green)]
-    pub(crate) fn program_ignores(signal: i32) -> bool {
-        handlers::are_ignored(signal)
     }
 
     /// Returns the signal that preempts its threads, if these are green.
@@ -200,7 +186,7 @@ impl Backend {
     /// Returns how many processors sleep, and how many search.
     pub(crate) fn idle(self) -> (usize, usize) {
         match self {
-            Backend::Green(cluster) => green::idle_of(cluster),
+            Backend::Green(cluster) => cluster.idle_counts(),
             Backend::Kernel(_) => (0, 0),
         }
     }
@@ -208,7 +194,7 @@ impl Backend {
     /// Returns whether the backend was closed.
     pub(crate) fn is_closed(self) -> bool {
         match self {
-            Backend::Green(cluster) => green::is_closed(cluster),
+            Backend::Green(cluster) => cluster.is_closed(),
             Backend::Kernel(backend) => backend.is_closed(),
         }
     }

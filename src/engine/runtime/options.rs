@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use super::green;
 use crate::engine::policy::{
-    GlobalQueue, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
+    GlobalQueue, Ideas, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
 };
-use crate::engine::sched::{Ideas, resize, worker};
+use crate::engine::sched::{resize, worker};
 use crate::engine::stack;
 use crate::engine::sys::variable;
 
@@ -204,11 +204,12 @@ impl RuntimeOptions {
 #[derive(Clone)]
 pub(super) struct Choice {
     policy: Arc<Mutex<Option<Box<dyn Policy>>>>,
-    is_users: bool,
-    /// The name of a policy of this crate; `custom` for another.
+    /// The name of a policy of this crate; [`CUSTOM`] for another.
     pub(super) name: &'static str,
     pub(super) ideas: Ideas,
 }
+
+const CUSTOM: &str = "custom";
 
 /// The accepted values, for error messages.
 const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
@@ -218,10 +219,8 @@ const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
 
 impl Choice {
     pub(super) fn of<P: Policy>(policy: P) -> Choice {
-        let ours = anew_if_ours(&policy);
-        let is_users = ours.is_none();
-        let (policy, name) = match ours {
-            None => (Box::new(policy) as Box<dyn Policy>, "custom"),
+        let (policy, name) = match anew_if_ours(&policy) {
+            None => (Box::new(policy) as Box<dyn Policy>, CUSTOM),
             Some(ours) => {
                 // A policy that has not served anybody owns no memory.
                 std::mem::forget(policy);
@@ -230,7 +229,6 @@ impl Choice {
         };
         Choice {
             policy: Arc::new(Mutex::new(Some(policy))),
-            is_users,
             name,
             ideas: Ideas::ALL,
         }
@@ -240,7 +238,7 @@ impl Choice {
     pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         match policy.take() {
-            Some(policy) => Ok((policy, self.is_users)),
+            Some(policy) => Ok((policy, self.name == CUSTOM)),
             None => Err(invalid(
                 "a policy that another runtime has: accepted is one of its own".into(),
             )),

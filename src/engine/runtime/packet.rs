@@ -58,7 +58,7 @@ use super::handle::{self, Shared, Thread};
 use super::options::check_stack_size;
 use super::pthread::Pthread;
 use super::scope::{Members, Scope};
-use super::{Backend, spawn};
+use super::{Backend, green};
 use crate::engine::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -168,7 +168,8 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                         packet.drop_result();
                     }
                 }
-                packet.shared.note_finished();
+                // Release: the end of the closure; partner: in `JoinHandle::is_finished`.
+                packet.shared.is_finished.store(true, Release);
             }
             _ => {
                 // First: the closure may panic while it is dropped.
@@ -200,15 +201,9 @@ unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
 /// Makes the data of a kernel thread that this crate has not started, with one share, the caller's.
 pub(super) fn packet_of_unknown_thread(name: Option<Box<str>>) -> Thread {
     let (identity, shares) = (Identity::new(name, None), Shares::of_nobodys_thread());
+    let packet = Packet::<(), fn()>::create(identity, shares, None, MaybeUninit::uninit());
     // SAFETY: the packet's only share.
-    unsafe {
-        Thread::from_raw(Packet::<(), fn()>::create(
-            identity,
-            shares,
-            None,
-            MaybeUninit::uninit(),
-        ))
-    }
+    unsafe { Thread::from_raw(packet) }
 }
 
 /// The work of a thread: a share of a packet whose closure has not been taken. Nobody else takes the closure. A job that is
@@ -326,7 +321,7 @@ impl ThreadOptions {
             packet: PhantomData,
         };
         match backend {
-            Backend::Green(cluster) => spawn::start(cluster, &self, job)?,
+            Backend::Green(cluster) => green::spawn(cluster, &self, job)?,
             Backend::Kernel(kernel) => joiner.kernel = Some(Box::new(kernel.spawn(&self, job)?)),
         }
         Ok(joiner)
@@ -501,7 +496,8 @@ impl<T> JoinHandle<T> {
     /// parked.join().unwrap();
     /// ```
     pub fn is_finished(&self) -> bool {
-        self.thread.shared().is_finished()
+        // Acquire: the end of the closure; partner: in `Packet::act`.
+        self.thread.shared().is_finished.load(Acquire)
     }
 
     /// For a future: returns whether the thread has ended; if not, `waker` is called when it has. After `true`,

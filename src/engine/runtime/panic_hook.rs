@@ -65,7 +65,7 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
         .location()
         .map_or_else(String::new, |place| format!(" at {place}"));
     let payload = text_of(info.payload());
-    let (id, trace) = (thread.shared().identity().id(), trace());
+    let (id, trace) = (thread.shared().identity.id(), trace());
     let text = format!("\nthread '{name}' ({id}) panicked{place}:\n{payload}\n{trace}");
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,39 +1,28 @@
 //! Starting a backend, from the options of its builder and from the environment.
 
 use std::io;
-use std::time::Duration;
 
-#[cfg(green)]
-use super::handle;
 #[cfg(not(feature = "observe"))]
 use super::options::OnDeadlock;
 use super::options::{
-    Driver, Mode, RuntimeOptions, check_stack_size, default_stack_size, invalid, read, word,
+    Mode, RuntimeOptions, check_stack_size, default_stack_size, invalid, read, word,
 };
 use super::{Backend, KernelBackend, green};
+#[cfg(green)]
+use super::{handle, options::Driver};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{Ideas, fork, resize};
+use crate::engine::sched::{fork, resize};
 use crate::engine::stack;
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
+#[cfg(green)]
+use crate::engine::{driver, sched::Cluster, sched::Config};
 #[cfg(feature = "observe")]
 use crate::observe::start as observers;
 
-/// The configuration of a cluster.
-pub(super) struct Plan {
-    pub(super) processors: usize,
-    pub(super) follows_quota: bool,
-    pub(super) stack_size: usize,
-    pub(super) time_slice: Duration,
-    /// The preemption signal; `None` for a free one.
-    pub(super) signal: Option<i32>,
-    pub(super) max_kernel_threads: usize,
-    pub(super) driver: Option<Driver>,
-    pub(super) ideas: Ideas,
-}
-
 impl RuntimeOptions {
     /// Starts a backend with these options.
+    #[cfg_attr(not(green), allow(unused_variables, reason = "they are checked"))]
     pub(crate) fn start(self) -> io::Result<Backend> {
         if fork::is_child() {
             return self.start_in_child();
@@ -53,25 +42,19 @@ impl RuntimeOptions {
         let observers = observers::Plan::read(self.on_deadlock)?;
         #[cfg(not(feature = "observe"))]
         refuse_observers(self.on_deadlock)?;
-        let plan = Plan {
-            processors,
-            follows_quota: named.is_none(),
-            // The usable bytes of a slot are a power of two, and the caches of stacks go by that size.
-            stack_size: stack_size.next_power_of_two().max(stack::MIN_SIZE),
-            time_slice: self.time_slice()?,
-            max_kernel_threads: self.max_kernel_threads(processors)?,
-            signal: self.preempt_signal()?,
-            driver: self.driver()?,
-            ideas: choice.ideas,
-        };
+        // The usable bytes of a slot are a power of two, and the caches of stacks go by that size.
+        let stack_size = stack_size.next_power_of_two().max(stack::MIN_SIZE);
+        let time_slice = self.time_slice()?;
+        let max_kernel_threads = self.max_kernel_threads(processors)?;
+        let (signal, driver) = (self.preempt_signal()?, self.driver()?);
         #[cfg(green)]
         handle::make_key();
-        let mode = self.possible_mode(plan.stack_size)?;
+        let mode = self.possible_mode(stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
         fork::register();
         #[cfg(feature = "observe")]
         observers.begin()?;
-        let policy_name = choice.name;
+        let (policy_name, ideas) = (choice.name, choice.ideas);
         let backend = match mode {
             Mode::Kernel => {
                 #[cfg(all(green, feature = "observe"))]
@@ -80,7 +63,21 @@ impl RuntimeOptions {
             }
             Mode::Green => {
                 let (policy, is_users) = choice.take()?;
-                green::start(plan, policy, is_users)?
+                #[cfg(not(green))]
+                return Err(io::ErrorKind::Unsupported.into());
+                #[cfg(green)]
+                let config = Config {
+                    processors,
+                    follows_quota: named.is_none(),
+                    stack_size,
+                    time_slice,
+                    signal: green::take_signal(signal)?,
+                    max_kernel_threads,
+                    driver: driver::choose(driver.map(Driver::kind)),
+                    ideas,
+                };
+                #[cfg(green)]
+                Backend::Green(Cluster::start(config, policy, is_users)?)
             }
         };
         backend.add(policy_name);
@@ -101,9 +98,8 @@ impl RuntimeOptions {
         resize::check(processors, None)?;
         let stack_size = self.stack_size.or(default.stack_size);
         stack_size.map_or(Ok(()), check_stack_size)?;
-        Ok(Backend::Kernel(KernelBackend::start(
-            stack_size, processors,
-        )))
+        let backend = KernelBackend::start(stack_size, processors);
+        Ok(Backend::Kernel(backend))
     }
 
     /// Returns the mode that was asked for, or otherwise green threads where they are possible.
@@ -116,7 +112,12 @@ impl RuntimeOptions {
             (Ok(()), _) => Ok(Mode::Green),
             (Err(reason), Some(_)) => Err(no_green(&reason)),
             (Err(reason), None) => {
-                say_once(&reason);
+                static SAID: std::sync::Once = std::sync::Once::new();
+                SAID.call_once(|| {
+                    eprintln!(
+                        "greenthread: every thread is a kernel thread, because {reason} (GREENTHREAD_MODE=kernel silences this)"
+                    );
+                });
                 Ok(Mode::Kernel)
             }
         }
@@ -126,15 +127,6 @@ impl RuntimeOptions {
 fn no_green(reason: &str) -> io::Error {
     let message = format!("green threads cannot be had here: {reason}");
     io::Error::new(io::ErrorKind::Unsupported, message)
-}
-
-fn say_once(reason: &str) {
-    static SAID: std::sync::Once = std::sync::Once::new();
-    SAID.call_once(|| {
-        eprintln!(
-            "greenthread: every thread is a kernel thread, because {reason} (GREENTHREAD_MODE=kernel silences this)"
-        );
-    });
 }
 
 /// Without the feature `observe`, an option that asks for an observer is an error. A value that asks for nothing is accepted.

@@ -54,7 +54,7 @@ use crate::engine::atomic::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn, fence,
 };
 use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
-use crate::engine::policy::Policy;
+use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::blocked_calls::BlockedCalls;
 use crate::engine::sched::handlers::DeferredWakes;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
@@ -93,22 +93,6 @@ pub(crate) enum Kind {
     Mixed,
     /// io_uring does the operation.
     Uring,
-}
-
-/// The ideas of the scheduler besides its policy; each of them can be switched off.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ideas {
-    pub(crate) spinning: bool,
-    pub(crate) hand_off: bool,
-    pub(crate) preemption: bool,
-}
-
-impl Ideas {
-    pub(crate) const ALL: Ideas = Ideas {
-        spinning: true,
-        hand_off: true,
-        preemption: true,
-    };
 }
 
 pub(crate) struct Cluster {

@@ -72,7 +72,7 @@ mod user_policy;
 pub(crate) mod worker;
 
 pub(crate) use self::blocked_calls::Place as BlockedPlace;
-pub(crate) use self::cluster::{Cluster, Config, Counter, Ideas};
+pub(crate) use self::cluster::{Cluster, Config, Counter};
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;
 pub(crate) use self::processor::{Owned, Processor, RunLoop};

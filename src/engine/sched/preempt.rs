@@ -148,7 +148,7 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
         && worker.expect_signal(thread, || {
             let process = PROCESS.load(Ordering::Relaxed) as i32;
             let signal = worker.cluster().config.signal;
-            let sent = signal::queue(process, thread, signal, payload);
+            let sent = signal::queue(0, process, thread, signal, payload);
             if let Err(number) = sent
                 && number != libc::ESRCH
             {

@@ -69,19 +69,11 @@ impl Epoll {
             events: events as u32,
             u64: token,
         };
-        let (instance, event) = (
-            self.instance.as_raw_fd() as usize,
-            &raw const event as usize,
-        );
+        let (instance, event) = (self.instance.as_raw_fd(), &raw const event as usize);
+        let arguments = [instance as usize, operation as usize, fd as usize, event];
         // SAFETY: the kernel reads an event, which is valid.
-        unsafe {
-            call(
-                libc::SYS_epoll_ctl,
-                &[instance, operation as usize, fd as usize, event],
-            )
-        }
-        .map(drop)
-        .map_err(io::Error::from_raw_os_error)
+        let done = unsafe { call(libc::SYS_epoll_ctl, &arguments) };
+        done.map(drop).map_err(io::Error::from_raw_os_error)
     }
 
     /// Collects events: at once, or waits for some, for at most `nanos`. None are collected when the wait is

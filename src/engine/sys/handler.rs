@@ -18,12 +18,15 @@
 //!    `signal-hook-registry`, asks for no alternate stack; with one fixed action its table of
 //!    actions would be of no use here.)
 //! 3. A handler stays for good, and so does the stored former one.
+//! 4. Nobody hears of a signal while a handler is at work. It may be running on the main thread's alternate stack, which
+//!    std unmaps when any thread calls `exit`, as a thread does that is told to stop. (The few instructions of the way out
+//!    are left, and the system's own.)
 
 use core::ptr::null_mut;
 use std::io;
 
-use super::futex;
 use super::signal::{self as kernel, Mask, bit};
+use super::{futex, kernel_thread};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The signals that came and were not fetched.
@@ -32,44 +35,41 @@ static PENDING: AtomicU64 = AtomicU64::new(0);
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);
 /// The number of handlers that have not done all they do.
 static HANDLING: AtomicU32 = AtomicU32::new(0);
+/// The nanoseconds after which [`next`] looks again whether handlers are at work.
+const NEARLY_DONE: u64 = 20_000;
 /// Whether [`catch`] was called.
 static USED: AtomicBool = AtomicBool::new(false);
 /// The former handlers of those signals that had one; boxes that are never freed.
 static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
 
-/// Lets [`wait`] return.
+/// Lets [`next`] return.
 pub(crate) fn wake() {
-    // Release: pairs with the Acquire in `sequence`: the bit comes before.
+    // Release: pairs with the Acquire in `next`: the bit comes before.
     SEQUENCE.fetch_add(1, Ordering::Release);
     futex::wake(&SEQUENCE, 1);
 }
 
-/// The present number, which a caller reads before anything else, and gives to [`wait`].
-pub(crate) fn sequence() -> u32 {
+/// Calls `prepare` and takes the signals that have come. If none has, waits until [`wake`] is called, unless that has
+/// happened since `prepare`, and returns none.
+pub(crate) fn next(prepare: impl FnOnce()) -> Mask {
     // Acquire: pairs with the Release in `wake`.
-    SEQUENCE.load(Ordering::Acquire)
-}
-
-/// Waits until [`wake`] is called, unless that has happened since `sequence` was read.
-pub(crate) fn wait(sequence: u32) {
-    futex::wait(&SEQUENCE, sequence, None);
-}
-
-/// Takes the signals that came.
-pub(crate) fn fetch() -> Mask {
+    let sequence = SEQUENCE.load(Ordering::Acquire);
+    prepare();
     // Acquire: pairs with the Release in `on_signal`.
-    PENDING.swap(0, Ordering::Acquire)
+    let came = PENDING.swap(0, Ordering::Acquire);
+    if came == 0 {
+        futex::wait(&SEQUENCE, sequence, None);
+    }
+    // Acquire: pairs with the Release in `on_signal`: all but the handler's way out is done.
+    while came != 0 && HANDLING.load(Ordering::Acquire) != 0 {
+        kernel_thread::rest(NEARLY_DONE);
+    }
+    came
 }
 
 /// Whether the program has asked for a signal.
 pub(crate) fn is_used() -> bool {
     USED.load(Ordering::Relaxed)
-}
-
-/// Whether a handler is still at work.
-pub(crate) fn is_busy() -> bool {
-    // Acquire: pairs with the Release in `on_signal`: all but the way out is done.
-    HANDLING.load(Ordering::Acquire) != 0
 }
 
 /// Puts the handler in place, for good. `unblocked`: the signals that may interrupt it.

@@ -42,13 +42,9 @@ pub(crate) unsafe fn start(
 pub(crate) fn set_name(text: Arguments<'_>) {
     let mut name = [0u8; 32];
     let _ = (&mut name[..31]).write_fmt(text);
+    let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize];
     // SAFETY: the kernel reads 16 bytes of the name at most, which has 32 and ends with a zero.
-    let _ = unsafe {
-        call(
-            libc::SYS_prctl,
-            &[libc::PR_SET_NAME as usize, name.as_ptr() as usize],
-        )
-    };
+    let _ = unsafe { call(libc::SYS_prctl, &arguments) };
 }
 
 /// The bytes that [`own_name`] needs.

@@ -94,8 +94,6 @@ struct File {
     thread: i32,
     tells_call: bool,
     descriptor: usize,
-    /// When the file was last read, in questions.
-    read_at: u64,
 }
 
 /// The file that a descriptor leads to is not one of ours, or not any more.
@@ -110,7 +108,6 @@ impl File {
             thread,
             tells_call,
             descriptor: open(tasks, text_of(&path), 0)?,
-            read_at: 0,
         })
     }
 
@@ -175,7 +172,8 @@ fn stat_in(text: &[u8], id: i32) -> Option<bool> {
 pub(crate) struct Observer {
     tasks: Option<usize>,
     kept: [Option<File>; KEPT],
-    questions: u64,
+    /// The place of the file that is given up next, in turn.
+    next: usize,
 }
 
 impl Observer {
@@ -183,7 +181,7 @@ impl Observer {
         let mut observer = Observer {
             tasks: open_tasks(),
             kept: [None; KEPT],
-            questions: 0,
+            next: 0,
         };
         observer.reserve();
         observer
@@ -212,16 +210,12 @@ impl Observer {
     }
 
     fn ask(&mut self, id: i32, keep: bool) -> Option<(bool, Doing)> {
-        self.questions += 1;
         let is_of = |kept: &Option<File>| kept.is_some_and(|file| file.thread == id);
         if let Some(place) = self.kept.iter_mut().find(|kept| is_of(kept))
             && let Some(file) = place
         {
             match file.read() {
-                Ok(Some(answer)) => {
-                    file.read_at = self.questions;
-                    return Some(answer);
-                }
+                Ok(Some(answer)) => return Some(answer),
                 Ok(None) => close(file.descriptor),
                 Err(Foreign) => {}
             }
@@ -253,32 +247,25 @@ impl Observer {
         match tried {
             Ok(file) => Some(file),
             // No descriptor is left, but perhaps one of ours.
-            Err(libc::EMFILE) if self.make_room(1) => File::open(tasks, id, true).ok(),
+            Err(libc::EMFILE) if self.give_one_up() => File::open(tasks, id, true).ok(),
             Err(_) => File::open(tasks, id, false).ok(),
         }
     }
 
-    /// Keeps the descriptor for the next question about that thread, or closes it.
-    fn keep(&mut self, mut file: File) {
+    /// Keeps the descriptor for the next question about that thread, in the place of another one, or closes it.
+    fn keep(&mut self, file: File) {
         if file.descriptor >= descriptors() / 2 {
             return close(file.descriptor);
         }
-        self.make_room(KEPT);
-        file.read_at = self.questions;
-        match self.kept.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(file),
-            None => close(file.descriptor),
-        }
+        let former = self.kept[self.next].replace(file);
+        self.next = (self.next + 1) % KEPT;
+        former.into_iter().for_each(File::end);
     }
 
-    /// If `many` files are kept, gives up the one that was read the longest ago. True: the observer has done so.
-    fn make_room(&mut self, many: usize) -> bool {
-        if self.kept.iter().flatten().count() < many {
-            return false;
-        }
-        let oldest = self.kept.iter_mut().filter(|place| place.is_some());
-        let oldest = oldest.min_by_key(|place| place.map(|file| file.read_at));
-        oldest.and_then(Option::take).map(File::end).is_some()
+    /// Gives up one of the files that are kept. False: none is.
+    fn give_one_up(&mut self) -> bool {
+        let kept = self.kept.iter_mut().find_map(Option::take);
+        kept.map(File::end).is_some()
     }
 }
 

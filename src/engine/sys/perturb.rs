@@ -114,7 +114,13 @@ fn learn_seed() -> u64 {
     const NAME: &core::ffi::CStr = c"GREENTHREAD_PERTURB_SEED";
     let seed = variable::peek(NAME, parse).unwrap_or_else(|| {
         let seed = mix(clock::now()) >> 32;
-        print(seed);
+        // Without `eprintln!`: see the first invariant.
+        let mut text = Cursor::new([0; 80]);
+        let _ = writeln!(
+            text,
+            "greenthread: perturbed, GREENTHREAD_PERTURB_SEED={seed}"
+        );
+        super::print(&text.get_ref()[..text.position() as usize]);
         seed
     });
     SEED.store(seed, Relaxed);
@@ -122,25 +128,12 @@ fn learn_seed() -> u64 {
 }
 
 fn parse(text: &[u8]) -> u64 {
-    let number = core::str::from_utf8(text)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .filter(|&seed| seed != UNKNOWN);
-    match number {
-        Some(seed) => seed,
-        None => super::die("GREENTHREAD_PERTURB_SEED: accepted is a number below 2^64 - 1"),
-    }
-}
-
-/// Prints the seed; without `eprintln!`: see the first invariant.
-fn print(seed: u64) {
-    let mut text = Cursor::new([0; 80]);
-    let _ = writeln!(
-        text,
-        "greenthread: perturbed, GREENTHREAD_PERTURB_SEED={seed}"
-    );
-    let length = text.position() as usize;
-    super::print(&text.get_ref()[..length]);
+    let text = core::str::from_utf8(text).ok();
+    let number = text.and_then(|text| text.parse().ok());
+    let seed = number.filter(|&seed| seed != UNKNOWN);
+    seed.unwrap_or_else(|| {
+        super::die("GREENTHREAD_PERTURB_SEED: accepted is a number below 2^64 - 1")
+    })
 }
 
 /// FNV-1a.

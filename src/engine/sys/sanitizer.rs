@@ -45,11 +45,8 @@
 
 use core::arch::global_asm;
 use core::ffi::c_void;
-use core::marker::PhantomData;
 
-pub(crate) use self::tsan::{Fiber, interceptor, learn, lend_own, observe, publish, see_again};
-#[cfg(tsan)]
-pub(crate) use self::tsan::{TEXT, screened};
+pub(crate) use self::tsan::*;
 
 /// The sanitizers, in the order of the functions below.
 const NAMES: [&str; 8] = [
@@ -96,25 +93,6 @@ pub(crate) fn stranger() -> Option<&'static str> {
     })
 }
 
-/// Whether ThreadSanitizer is here.
-pub(crate) const IS_TSAN: bool = cfg!(tsan);
-
-/// While it lives, ThreadSanitizer sees nothing of what the calling thread does.
-pub(crate) struct Unseen(PhantomData<*mut ()>);
-
-#[inline(always)]
-pub(crate) fn unseen() -> Unseen {
-    tsan::hide();
-    Unseen(PhantomData)
-}
-
-impl Drop for Unseen {
-    #[inline(always)]
-    fn drop(&mut self) {
-        see_again();
-    }
-}
-
 /// Nobody uses this memory any more. Changes what the sanitizers know, not the memory.
 pub(crate) fn forget(start: usize, length: usize) {
     forget_frames(start, length);
@@ -157,47 +135,17 @@ pub(crate) fn holds_no_pointers(_start: usize, _end: usize) {
     };
 }
 
-/// Where ThreadSanitizer is not: the functions of the module below do nothing.
+/// Where ThreadSanitizer is not, the same functions do nothing.
 #[cfg(not(tsan))]
-mod tsan {
-    use core::ffi::CStr;
-
-    pub(crate) fn learn() -> Result<(), String> {
-        Ok(())
-    }
-
-    pub(crate) fn interceptor(_: &CStr) -> Option<usize> {
-        None
-    }
-
-    pub(crate) struct Fiber;
-
-    impl Fiber {
-        pub(crate) const fn new() -> Fiber {
-            Fiber
-        }
-
-        pub(crate) fn begin(&self, _: *mut u8) {}
-        pub(crate) fn end(&self, _: usize, _: usize) {}
-        pub(crate) fn enter(&self) {}
-        pub(crate) fn leave(&self) {}
-    }
-
-    pub(crate) fn lend_own(_: *mut u8) {}
-    pub(super) fn hide() {}
-    pub(crate) fn see_again() {}
-    #[inline(always)]
-    pub(crate) fn publish<T>(_: &T) {}
-    #[inline(always)]
-    pub(crate) fn observe<T>(_: &T) {}
-    pub(super) fn forget_accesses(_: usize, _: usize) {}
-}
+#[path = "../../elsewhere/sanitizer.rs"]
+mod tsan;
 
 #[cfg(tsan)]
 mod tsan {
     use core::arch::asm;
     use core::cell::Cell;
     use core::ffi::{CStr, c_void};
+    use core::marker::PhantomData;
     use std::path::Path;
 
     use libc::Elf64_Sym;
@@ -205,6 +153,9 @@ mod tsan {
     use crate::engine::arch;
     use crate::engine::atomic::{AtomicIsize, AtomicUsize, Ordering};
     use crate::engine::sys::elf::{self, Elf};
+
+    /// Whether ThreadSanitizer is here.
+    pub(crate) const IS_TSAN: bool = true;
 
     type State = *mut c_void;
 
@@ -376,8 +327,24 @@ mod tsan {
         unsafe { place.cast::<State>().write(state) };
     }
 
+    /// While it lives, ThreadSanitizer sees nothing of what the calling thread does.
+    pub(crate) struct Unseen(PhantomData<*mut ()>);
+
+    #[inline(always)]
+    pub(crate) fn unseen() -> Unseen {
+        hide();
+        Unseen(PhantomData)
+    }
+
+    impl Drop for Unseen {
+        #[inline(always)]
+        fn drop(&mut self) {
+            see_again();
+        }
+    }
+
     /// Nothing that this thread does is seen, from now on.
-    pub(super) fn hide() {
+    fn hide() {
         // SAFETY: counts in the thread's state.
         unsafe {
             AnnotateIgnoreReadsBegin(core::ptr::null(), 0);
@@ -386,7 +353,7 @@ mod tsan {
         }
     }
 
-    /// Takes a [`hide`] back: what the end of an [`Unseen`](super::Unseen) does, for one that was forgotten, too.
+    /// Takes a [`hide`] back: what the end of an [`Unseen`] does, for one that was forgotten, too.
     pub(crate) fn see_again() {
         // SAFETY: counts in the thread's state.
         unsafe {

@@ -126,14 +126,9 @@ pub(crate) fn is_unhandled(signal: i32, may_be_ignored: bool) -> bool {
     })
 }
 
-/// The same, and it can be sent.
-pub(crate) fn is_free(signal: i32, may_be_ignored: bool) -> bool {
-    is_unhandled(signal, may_be_ignored) && is_known(signal)
-}
-
 /// Whether `signal` can be sent: it is, to this thread, which has it blocked, and takes it back. (qemu keeps
 /// some signals for itself, but accepts handlers for them.)
-fn is_known(signal: i32) -> bool {
+pub(crate) fn is_known(signal: i32) -> bool {
     let set = bit(signal);
     let mask = change_mask(libc::SIG_BLOCK, Some(&set));
     let sent = send_plain(signal);
@@ -208,12 +203,6 @@ struct QueuedInfo {
     rest: [u64; 12],
 }
 
-/// Sends `signal` with `payload` to kernel thread `thread` of this process. EAGAIN: too many signals wait for this user's
-/// processes.
-pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
-    queue_for(0, process, thread, signal, payload)
-}
-
 /// Sends `signal` with `value` to the calling kernel thread, as `pthread_sigqueue` does. Async-signal-safe; the caller
 /// stays on its kernel thread.
 #[cfg(answers)]
@@ -223,10 +212,12 @@ pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32>
         let payload = core::mem::transmute::<libc::sigval, Payload>(value);
         (payload, libc::getpid(), libc::getuid())
     };
-    queue_for(user, process, super::kernel_thread::id(), signal, payload)
+    queue(user, process, super::kernel_thread::id(), signal, payload)
 }
 
-fn queue_for(
+/// Sends `signal` with `payload` to kernel thread `thread` of this process; a handler sees `user`. EAGAIN: too many signals
+/// wait for this user's processes.
+pub(crate) fn queue(
     user: u32,
     process: i32,
     thread: i32,

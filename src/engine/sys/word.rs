@@ -108,13 +108,9 @@ fn check(address: usize, to_write: bool) -> Result<(), Fault> {
     let time = at_once.as_ptr() as usize;
     let ask = |operation: i32, word: usize, time, other, change: i32| {
         let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+        let arguments = [word, operation, 0, time, other, change as usize];
         // SAFETY: the kernel reads the word and the time, and writes to the word what the word holds.
-        match unsafe {
-            call(
-                libc::SYS_futex,
-                &[word, operation, 0, time, other, change as usize],
-            )
-        } {
+        match unsafe { call(libc::SYS_futex, &arguments) } {
             Err(libc::EFAULT) => Err(Fault),
             _ => Ok(()),
         }

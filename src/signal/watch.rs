@@ -1,0 +1,175 @@
+//! How signals come into channels.
+//!
+//! A handler may do next to nothing: it leaves a bit in a word (`sys/handler.rs`) and wakes a kernel thread, the *forwarder*. The
+//! first call starts the forwarder, which puts each signal into the channels of those that watch it.
+//!
+//! # Invariants
+//! 1. A channel holds a signal once at most. The forwarder alone sends, so the messages in the channel are the last part of
+//!    those that it sent; it keeps that list and leaves out signals that are still there. Hence a channel for n signals
+//!    never holds more than n messages, and is never full for a new one.
+//! 2. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen even if all threads of the
+//!    program block it, and the forwarder catches no other signal for which the program waits in its own way.
+
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::io;
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::channel::{Receiver, Sender, TrySendError, bounded};
+use crate::engine::facade::{is_forked_child, preempts, spawn_helper};
+use crate::sync::Mutex;
+use crate::sys::signal::{self as kernel, Mask, bit};
+use crate::sys::{handler, libraries};
+
+/// The numbers of signals; glibc keeps 32 and 33 to itself.
+const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;
+/// The signals that cannot be caught, and those that faults raise: a handler that returns from one
+/// of these runs into the fault again.
+const FORBIDDEN: &[(i32, &str)] = &[
+    (libc::SIGKILL, "SIGKILL, which cannot be caught"),
+    (libc::SIGSTOP, "SIGSTOP, which cannot be caught"),
+    (libc::SIGSEGV, "SIGSEGV, which a fault raises"),
+    (libc::SIGBUS, "SIGBUS, which a fault raises"),
+    (libc::SIGILL, "SIGILL, which a fault raises"),
+    (libc::SIGFPE, "SIGFPE, which a fault raises"),
+    (32, "which the C library uses itself"),
+    (33, "which the C library uses itself"),
+];
+
+/// Returns a receiver of what `message` makes of each of the `signals` that comes from now on.
+pub(super) fn receiver_of<T: Send + 'static>(
+    signals: impl IntoIterator<Item: Borrow<i32>>,
+    message: fn(i32) -> T,
+) -> io::Result<Receiver<T>> {
+    let mut wanted = 0;
+    for signal in signals {
+        wanted |= checked(*signal.borrow())?;
+    }
+    if wanted == 0 {
+        return Err(invalid("there is no signal to watch".into()));
+    }
+    let (sender, receiver) = bounded(wanted.count_ones() as usize);
+    let watcher = Watcher {
+        signals: wanted,
+        sender,
+        message,
+        sent: VecDeque::new(),
+    };
+    watch(wanted, Box::new(watcher))?;
+    Ok(receiver)
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// Returns the mask bit of `signal`, if it can be watched.
+fn checked(signal: i32) -> io::Result<Mask> {
+    let why = FORBIDDEN.iter().find(|(number, _)| *number == signal);
+    let why = match why {
+        Some((_, why)) => why,
+        None if !NUMBERS.contains(&signal) => "which is no signal",
+        None if preempts(signal) => "which green threads are preempted with",
+        None => return Ok(bit(signal)),
+    };
+    Err(invalid(format!(
+        "cannot watch signal {signal}, {why}; accepted are 1 to 64 but for SIGKILL, SIGSTOP, \
+         SIGSEGV, SIGBUS, SIGILL, SIGFPE, 32, 33 and the signal that preempts"
+    )))
+}
+
+/// One channel, and the signals that it is for.
+trait Watch: Send {
+    /// Sends `signal` if it is one of its own. Returns `false` if all receivers are gone.
+    fn offer(&mut self, signal: i32) -> bool;
+    /// Returns whether all receivers are gone.
+    fn is_over(&self) -> bool;
+}
+
+struct Watcher<T> {
+    signals: Mask,
+    sender: Sender<T>,
+    message: fn(i32) -> T,
+    /// The signals that were sent; the last of them are still in the channel.
+    sent: VecDeque<i32>,
+}
+
+impl<T: Send> Watch for Watcher<T> {
+    fn offer(&mut self, signal: i32) -> bool {
+        if self.signals & bit(signal) == 0 {
+            return true;
+        }
+        let received = self.sent.len().saturating_sub(self.sender.len());
+        self.sent.drain(..received);
+        if self.sent.contains(&signal) {
+            return !self.is_over();
+        }
+        self.sent.push_back(signal);
+        let sent = self.sender.try_send((self.message)(signal));
+        !matches!(sent, Err(TrySendError::Disconnected(_)))
+    }
+
+    fn is_over(&self) -> bool {
+        self.sender.is_disconnected()
+    }
+}
+
+struct State {
+    watchers: Vec<Box<dyn Watch>>,
+    has_forwarder: bool,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    watchers: Vec::new(),
+    has_forwarder: false,
+});
+/// The signals that have our handler.
+static CAUGHT: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the signals in `mask`.
+fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
+    NUMBERS.filter(move |signal| mask & bit(*signal) != 0)
+}
+
+fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
+    if is_forked_child() {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "signals cannot be watched in a process forked from one with green threads",
+        ));
+    }
+    let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
+    if !state.has_forwarder {
+        libraries::stay_loaded(); // the forwarder does, and the handlers
+        spawn_helper("greenthread-signals", Box::new(forward))?;
+        state.has_forwarder = true;
+    }
+    state.watchers.retain(|watcher| !watcher.is_over());
+    // Before the handlers: no signal finds ours without this watcher.
+    state.watchers.push(watcher);
+    for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
+        let unblocked = FORBIDDEN.iter().map(|(signal, _)| *signal);
+        if let Err(error) = handler::catch(signal, unblocked) {
+            state.watchers.pop();
+            return Err(error);
+        }
+        CAUGHT.fetch_or(bit(signal), Ordering::Relaxed);
+    }
+    handler::wake(); // it unblocks them
+    Ok(())
+}
+
+/// Forwards the signals that come to their channels, for ever.
+fn forward() {
+    loop {
+        let came = handler::next(|| {
+            kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
+        });
+        numbers(came).for_each(forward_one);
+    }
+}
+
+fn forward_one(signal: i32) {
+    let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
+    state.watchers.retain_mut(|watcher| watcher.offer(signal));
+}
