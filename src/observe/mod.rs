@@ -56,13 +56,12 @@
 // | `dump` | what users see of a snapshot |
 // | `snapshot` | reads all threads, one after the other, while the program runs on |
 // | `unwind`, `modules` | reads a stack; the libraries that this relies on |
-// | `symbols`, `elf` | the names of functions; what the files tell of an address |
+// | `symbols` | the names of functions, by what the files tell of an address |
 // | `text`, `json` | a dump for people, and the words for a wait; JSON, and a dump for tools |
 // | `deadlock` | threads that wait for each other; programs in which all do |
 // | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
 // | `warn` | warnings of what costs threads their time |
-// | `summary` | all threads in a few figures, and which are busy |
-// | `socket` | the socket on which a running program is asked for all that |
+// | `socket` | the socket on which a running program is asked for all that, and for a summary in a few figures |
 // | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three |
 // | `trace`, `measure`, `events` | the schedule of a piece of work; times; what happens, for the crate tracing |
 // | `kept`, `queue` | what is kept of each processor; a queue with many writers and one reader |
@@ -75,9 +74,6 @@
 #[cfg(green)]
 mod deadlock;
 mod dump;
-#[cfg(green)]
-#[allow(unsafe_code, reason = "a file is mapped")]
-mod elf;
 #[cfg_attr(not(green), allow(dead_code, reason = "no thread loses its processor"))]
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 mod events;
@@ -114,6 +110,7 @@ pub(crate) mod start;
 #[cfg(green)]
 mod summary;
 #[cfg(green)]
+#[allow(unsafe_code, reason = "a file is mapped")]
 mod symbols;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "the address of a socket's peer")]

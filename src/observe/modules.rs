@@ -124,7 +124,7 @@ impl Modules {
         let tables = self.find(address)?.tables.as_ref()?;
         let mut frames = EhFrame::new(self.bytes(&tables.frames.1), LittleEndian);
         frames.set_address_size(size_of::<usize>() as u8);
-        frames.set_vendor(super::unwind::VENDOR);
+        frames.set_vendor(super::unwind::here::VENDOR);
         Some(View {
             header: EhFrameHdr::new(self.bytes(&tables.header.1), LittleEndian),
             frames,

@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::symbols::{Style, Symbol, Symbols};
+use super::symbols::{Symbol, Symbols, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold;
@@ -138,7 +138,7 @@ impl Snapshot {
         match &self.unwinder {
             Some(unwinder) => {
                 let stack = &self.stacks.all[number as usize];
-                symbols.stack(stack, Style::from_environment(), unwinder.modules())
+                symbols.stack(stack, is_full(), &unwinder.modules)
             }
             None => Vec::new(),
         }
