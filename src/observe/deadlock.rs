@@ -72,21 +72,11 @@ fn stands(snapshot: &Snapshot, cycle: &Cycle) -> bool {
         && cycle.iter().all(|place| entry(place).stands())
 }
 
-/// Why there is no deadlock of all threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lively {
-    /// A green thread can go on, or something from outside can wake one. When the clusters rest again, it is
-    /// time to look again.
-    Green,
-    /// A kernel thread may be at work. When it waits, it is time to look again.
-    Kernel,
-}
-
-/// Whether every thread waits for another. The answer is a digest of all waits: if it is the same a second time, all
-/// waited at once in between.
-pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
+/// A digest of all waits, if every thread waits for another: if a second look finds the same digest, all threads waited at
+/// once in between. `None`: a thread can go on, or something from outside can wake one.
+pub(crate) fn all_wait(own_thread: i32) -> Option<u64> {
     if may_be_woken() {
-        return Err(Lively::Green);
+        return None;
     }
     // It differs if any wait does.
     let (mut digest, mut threads) = (DefaultHasher::new(), 0);
@@ -105,32 +95,27 @@ pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
                 known.insert(thread.thread());
                 add(seen.thread.record(), &seen);
             }
-            Some(seen) if seen.doing == Doing::Parked => return Err(Lively::Green),
-            Some(_) => return Err(Lively::Kernel),
-            // It has ended. Should it be there after all, it is among the tasks, and not known.
+            Some(_) => return None,
+            // The thread has ended. Should it be there after all, it is among the tasks, and not known.
             None => {}
         }
     }
-    let tasks = std::fs::read_dir("/proc/self/task").map_err(|_| Lively::Green)?;
-    for task in tasks {
-        let name = task.map_err(|_| Lively::Kernel)?.file_name();
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let name = task.ok()?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok());
         if !thread.is_some_and(|thread: i32| known.contains(&thread)) {
-            return Err(Lively::Kernel);
+            return None;
         }
     }
     for thread in all().filter(|thread| matches!(thread, Thread::Green(_))) {
         if let Some(seen) = thread.look() {
             if !waits_inside(&seen) {
-                return Err(Lively::Green);
+                return None;
             }
             add(thread.record(), &seen);
         }
     }
-    match threads {
-        0 => Err(Lively::Kernel),
-        _ => Ok(digest.finish()),
-    }
+    (threads != 0).then(|| digest.finish())
 }
 
 fn waits_inside(seen: &ThreadSnapshot) -> bool {

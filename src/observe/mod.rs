@@ -108,8 +108,6 @@ mod snapshot;
 mod socket;
 pub(crate) mod start;
 #[cfg(green)]
-mod summary;
-#[cfg(green)]
 #[allow(unsafe_code, reason = "a file is mapped")]
 mod symbols;
 #[cfg(green)]
