@@ -2,7 +2,7 @@
 //!
 //! *A cycle.* A thread that waits for a lock leads to the thread that holds the lock, and one that joins leads to the
 //! other thread. A cycle among these is a deadlock, whatever else the program does. The threads were not looked at
-//! at one moment, so each is looked at again ([`stands`]): if none has run since, and each still waits for the next, the
+//! at one moment, so each is looked at again (`stands`): if none has run since, and each still waits for the next, the
 //! cycle stood all the while.
 //!
 //! *All.* Every thread waits, without a deadline, for what only threads of the process end; and the process has no other
@@ -29,47 +29,57 @@ use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
 use crate::engine::inspect::{all, kernel, may_be_woken};
 use crate::sys::clock;
 
-/// Threads that wait for each other, each for the next and the last for the first: places among the entries.
-pub(crate) type Cycle = Vec<u32>;
-
-/// Finds the cycles among the threads that wait for locks and for each other's ends.
-pub(crate) fn cycles(snapshot: &Snapshot) -> Vec<Cycle> {
-    let next = |place: u32| -> Option<u32> {
-        let entry = &snapshot.threads[place as usize];
-        entry.wait.as_ref().filter(|wait| wait.left.is_none())?.whom
-    };
-    const UNSEEN: u32 = u32::MAX;
-    // In which walk a thread was first met.
-    let mut walk_of = vec![UNSEEN; snapshot.threads.len()];
-    let mut found = Vec::new();
-    for start in 0..snapshot.threads.len() as u32 {
-        let mut at = Some(start).filter(|&place| walk_of[place as usize] == UNSEEN);
-        while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
-            walk_of[place as usize] = start;
-            at = next(place);
+impl Snapshot {
+    /// The threads that wait for each other, each for the next and the last for the first: places among the entries.
+    pub(crate) fn cycles(&self) -> Vec<Vec<u32>> {
+        let next = |place: u32| -> Option<u32> {
+            let entry = &self.threads[place as usize];
+            entry.wait.as_ref().filter(|wait| wait.left.is_none())?.whom
+        };
+        const UNSEEN: u32 = u32::MAX;
+        // In which walk a thread was first met.
+        let mut walk_of = vec![UNSEEN; self.threads.len()];
+        let mut found = Vec::new();
+        for start in 0..self.threads.len() as u32 {
+            let mut at = Some(start).filter(|&place| walk_of[place as usize] == UNSEEN);
+            while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
+                walk_of[place as usize] = start;
+                at = next(place);
+            }
+            if let Some(entry) = at.filter(|&place| walk_of[place as usize] == start) {
+                let around = core::iter::successors(Some(entry), |&place| {
+                    next(place).filter(|&next| next != entry)
+                });
+                found.push(around.collect::<Vec<u32>>());
+            }
         }
-        if let Some(entry) = at.filter(|&place| walk_of[place as usize] == start) {
-            let around = core::iter::successors(Some(entry), |&place| {
-                next(place).filter(|&next| next != entry)
-            });
-            found.push(around.collect::<Cycle>());
-        }
+        found.retain(|cycle| self.stands(cycle));
+        found
     }
-    found.retain(|cycle| stands(snapshot, cycle));
-    found
-}
 
-/// Whether the threads still wait for each other. That a thread has not run does not suffice: the lock that it waits
-/// for may have got another holder, while its first one went on and waits elsewhere by now.
-fn stands(snapshot: &Snapshot, cycle: &Cycle) -> bool {
-    let entry = |&place: &u32| &snapshot.threads[place as usize];
-    let followers = cycle.iter().cycle().skip(1);
-    let mut steps = cycle.iter().zip(followers);
-    // None has run between the looks of the dump and the last question, so all steps are true at once: a thread
-    // that does not run gives no lock away.
-    cycle.iter().all(|place| entry(place).stands())
-        && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
-        && cycle.iter().all(|place| entry(place).stands())
+    /// Whether the threads still wait for each other. That a thread has not run does not suffice: the lock that the thread
+    /// waits for may have got another holder, while the first holder went on and waits elsewhere by now.
+    fn stands(&self, cycle: &[u32]) -> bool {
+        let entry = |&place: &u32| &self.threads[place as usize];
+        let followers = cycle.iter().cycle().skip(1);
+        let mut steps = cycle.iter().zip(followers);
+        // None has run between the looks of the dump and the last question, so all steps are true at once: a thread
+        // that does not run gives no lock away.
+        cycle.iter().all(|place| entry(place).stands())
+            && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
+            && cycle.iter().all(|place| entry(place).stands())
+    }
+
+    /// A cycle in words, a line for each thread.
+    pub(crate) fn describe_cycle(&self, cycle: &[u32]) -> String {
+        let line = |&place: &u32| {
+            let entry = &self.threads[place as usize];
+            let wait = entry.wait.as_ref().map(|wait| self.describe_wait(wait));
+            let wait = wait.unwrap_or_default();
+            format!("  {} waits for {wait}\n", Named(entry))
+        };
+        cycle.iter().map(line).collect()
+    }
 }
 
 /// A digest of all waits, if every thread waits for another: if a second look finds the same digest, all threads waited at
@@ -122,19 +132,4 @@ fn waits_inside(seen: &ThreadSnapshot) -> bool {
     let is_inside =
         |parking: Parking| parking.deadline == clock::NEVER && parking.reason.kind.is_inside;
     seen.doing == Doing::Parked && seen.waiting.is_some_and(is_inside)
-}
-
-/// The cycle in words, a line for each thread.
-pub(crate) fn describe(snapshot: &Snapshot, cycle: &Cycle) -> String {
-    let line = |&place: &u32| {
-        let entry = &snapshot.threads[place as usize];
-        let wait = entry.wait.as_ref();
-        let wait = wait.map(|wait| snapshot.describe_wait(wait));
-        format!(
-            "  {} waits for {}\n",
-            Named(entry),
-            wait.unwrap_or_default()
-        )
-    };
-    cycle.iter().map(line).collect()
 }

@@ -65,7 +65,7 @@
 // | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three |
 // | `trace`, `measure`, `events` | the schedule of a piece of work; times; what happens, for the crate tracing |
 // | `kept`, `queue` | what is kept of each processor; a queue with many writers and one reader |
-// | `export` | runtimes' figures for Prometheus, the crate metrics, and standard error |
+// | `export` | the table of runtimes' figures; for Prometheus, the crate metrics, and standard error |
 // | `gdb` | a table and a script by which gdb finds green threads |
 // | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
 //
@@ -78,12 +78,8 @@ mod dump;
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 mod events;
 mod export;
-mod figures;
 #[cfg(green)]
-#[allow(
-    unsafe_code,
-    reason = "a symbol and a section that debuggers know, std's place of a call"
-)]
+#[allow(unsafe_code, reason = "names that debuggers know")]
 mod gdb;
 #[cfg_attr(not(green), allow(dead_code, reason = "dumps are short"))]
 mod json;
@@ -113,10 +109,7 @@ mod symbols;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "the address of a socket's peer")]
 mod text;
-#[allow(
-    unsafe_code,
-    reason = "memory for rings, text in words, the end of the process"
-)]
+#[allow(unsafe_code, reason = "memory for rings, text in words")]
 mod trace;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "unwind tables")]
@@ -131,8 +124,6 @@ pub use self::events::publish_events;
 pub use self::export::publish_metrics;
 pub use self::export::write_prometheus;
 pub use self::measure::{is_measuring, measure};
-#[cfg(not(green))]
-use self::snapshot::deadlock;
 pub use self::trace::{Trace, trace};
 
 /// Starts a helper that observes.

@@ -42,13 +42,11 @@ struct Module {
 }
 
 /// The two unwind tables, and the addresses to which their contents are relative.
-#[derive(Clone)]
 struct Tables {
     header: (usize, Place),
     frames: (usize, Place),
 }
 
-#[derive(Clone)]
 enum Place {
     Mapped(&'static [u8]),
     Copied(Range<usize>),
@@ -74,7 +72,7 @@ impl Modules {
                 ..Walk::default()
             };
             libraries::visit(|library| walk.visit(library));
-            if walk.modules == walk.list.len() && !walk.is_short {
+            if walk.modules == walk.list.len() && walk.bytes == walk.copies.len() {
                 break;
             }
         }
@@ -149,7 +147,6 @@ struct Walk {
     copies: Vec<u8>,
     modules: usize,
     bytes: usize,
-    is_short: bool,
 }
 
 impl Walk {
@@ -189,7 +186,6 @@ impl Walk {
         self.bytes += bytes.len();
         let start = self.copies.len();
         if bytes.len() > self.copies.capacity() - start {
-            self.is_short = true;
             return Place::Copied(0..0);
         }
         self.copies.extend_from_slice(bytes);

@@ -178,9 +178,9 @@ fn report() {
     let mut head =
         "greenthread: deadlock: every thread waits for another, and nothing outside can wake one\n"
             .to_owned();
-    for cycle in deadlock::cycles(&snapshot) {
+    for cycle in snapshot.cycles() {
         head += "these wait for each other:\n";
-        head += &deadlock::describe(&snapshot, &cycle);
+        head += &snapshot.describe_cycle(&cycle);
     }
     let _ = write_dump(&snapshot, &head);
     super::events::deadlock(snapshot.threads.len());
@@ -192,32 +192,28 @@ fn report() {
 /// Writes a dump where `GREENTHREAD_DUMP` says: at the end of that file, or to standard error. A file whose name ends
 /// in `.json` gets JSON.
 fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
-    let mut errors = BufWriter::new(io::stderr());
-    let mut file = None;
     let path = variable::read("GREENTHREAD_DUMP").map(PathBuf::from);
-    if let Some(path) = &path {
-        match OpenOptions::new().create(true).append(true).open(path) {
-            Ok(opened) => file = Some(BufWriter::new(opened)),
-            Err(error) => writeln!(errors, "greenthread: GREENTHREAD_DUMP={path:?}: {error}")?,
+    let file = path.as_ref().and_then(|path| {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        if let Err(error) = &file {
+            let text = format!("greenthread: GREENTHREAD_DUMP={path:?}: {error}\n");
+            let _ = io::stderr().write_all(text.as_bytes());
         }
-    }
+        file.ok()
+    });
     let extension = path.as_ref().and_then(|path| path.extension());
-    match file {
-        Some(mut file) if extension.is_some_and(|extension| extension == "json") => {
-            snapshot.write_json(&mut file)?;
-            writeln!(file)?;
-            errors.write_all(head.as_bytes())?;
-            file.flush()?;
-        }
-        Some(mut file) => {
-            file.write_all(head.as_bytes())?;
-            snapshot.write_text(&mut file)?;
-            file.flush()?;
-        }
-        None => {
-            errors.write_all(head.as_bytes())?;
-            snapshot.write_text(&mut errors)?;
-        }
+    let is_json = file.is_some() && extension.is_some_and(|extension| extension == "json");
+    let mut to: BufWriter<Box<dyn Write>> = BufWriter::new(match file {
+        Some(file) => Box::new(file),
+        None => Box::new(io::stderr()),
+    });
+    if is_json {
+        snapshot.write_json(&mut to)?;
+        writeln!(to)?;
+        io::stderr().write_all(head.as_bytes())?;
+    } else {
+        to.write_all(head.as_bytes())?;
+        snapshot.write_text(&mut to)?;
     }
-    errors.flush()
+    to.flush()
 }

@@ -41,10 +41,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
+use super::dump::{STATES, State};
+use super::employ;
 use super::json::{self, Object, Quoted, list};
 use super::snapshot::{self, Depth, Entry, Snapshot};
 use super::symbols::Symbols;
-use super::{deadlock, employ};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::inspect::system::observer::{self, Observer};
@@ -52,7 +53,7 @@ use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
 use crate::engine::inspect::workers::{Activity, Cluster, Processor};
 use crate::engine::inspect::{all, kernel};
-use crate::observe::figures::{FIGURES, Value};
+use crate::observe::export::{FIGURES, Value};
 use crate::sys::clock;
 
 /// The version of requests and answers.
@@ -403,7 +404,7 @@ impl Client<'_> {
         };
         let longest = longest.iter().filter_map(entry);
         let mut longest: Vec<&Entry> = longest
-            .filter(|entry| !matches!(entry.doing, Doing::Running(_)) || entry.call.is_some())
+            .filter(|entry| entry.state() != State::Running)
             .collect();
         longest.sort_by_key(|entry| (Reverse(entry.since), entry.id));
         let took = clock::now() - started;
@@ -429,15 +430,13 @@ impl Client<'_> {
             let what = Quoted(what);
             Object::default().with("what", what).with("count", count)
         });
-        let threads = Object::default()
-            .with("green", counts.green)
-            .with("kernel", counts.kernel)
-            .with("new", counts.new)
-            .with("ready", counts.ready)
-            .with("running", counts.running)
-            .with("blocked", counts.blocked)
-            .with("parked", counts.parked)
-            .with("waits", list(waits));
+        let names = ["green", "kernel"].into_iter().chain(STATES);
+        let numbers = counts.kinds.iter().chain(&counts.states);
+        let threads = names.zip(numbers);
+        let threads = threads.fold(Object::default(), |told, (name, count)| {
+            told.with(name, count)
+        });
+        let threads = threads.with("waits", list(waits));
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy();
         answer("summary")
@@ -455,13 +454,10 @@ impl Client<'_> {
 /// How many threads do what.
 #[derive(Default)]
 struct Counts {
-    green: u64,
-    kernel: u64,
-    new: u64,
-    ready: u64,
-    running: u64,
-    blocked: u64,
-    parked: u64,
+    /// Green threads and kernel threads.
+    kinds: [u64; 2],
+    /// In each state, as `STATES` names them.
+    states: [u64; STATES.len()],
     /// What the parked ones wait for.
     waits: Vec<(&'static str, u64)>,
 }
@@ -509,34 +505,30 @@ impl Counts {
         observer: &mut Observer,
         questions: &mut usize,
     ) -> bool {
-        match seen.thread {
-            Thread::Green(_) => self.green += 1,
-            Thread::Kernel(_) => self.kernel += 1,
-        }
-        match seen.doing {
-            Doing::New => self.new += 1,
-            Doing::Ready => self.ready += 1,
-            Doing::Parked => {
-                self.parked += 1;
-                if let Some(waiting) = &seen.waiting {
-                    let kind = waiting.reason.kind.name;
-                    match self.waits.iter_mut().find(|(known, _)| *known == kind) {
-                        Some((_, count)) => *count += 1,
-                        None => self.waits.push((kind, 1)),
-                    }
-                }
-            }
+        let is_kernel = matches!(seen.thread, Thread::Kernel(_));
+        self.kinds[usize::from(is_kernel)] += 1;
+        let state = match seen.doing {
+            Doing::New => State::New,
+            Doing::Ready => State::Ready,
+            Doing::Parked => State::Parked,
             Doing::Running(id) => {
                 let asks = *questions > 0;
                 *questions = questions.saturating_sub(1);
-                if !asks || !is_in_call(observer, id) {
-                    self.running += 1;
-                    return false;
+                match asks && is_in_call(observer, id) {
+                    true => State::Blocked,
+                    false => State::Running,
                 }
-                self.blocked += 1;
+            }
+        };
+        self.states[state as usize] += 1;
+        if let (State::Parked, Some(waiting)) = (state, &seen.waiting) {
+            let what = waiting.reason.kind.name;
+            match self.waits.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, count)) => *count += 1,
+                None => self.waits.push((what, 1)),
             }
         }
-        true
+        state != State::Running
     }
 }
 
@@ -792,7 +784,7 @@ fn thread(id: u64) -> Object {
 fn deadlocks() -> Object {
     let snapshot = Snapshot::take(Depth::Waits);
     let thread = |&place: &u32| of_thread(&snapshot, &snapshot.threads[place as usize]);
-    let cycles = deadlock::cycles(&snapshot);
+    let cycles = snapshot.cycles();
     let cycles = cycles.iter().map(|cycle| list(cycle.iter().map(thread)));
     answer("deadlocks").with("deadlocks", list(cycles))
 }

@@ -9,8 +9,7 @@ use std::time::Duration;
 #[cfg(green)]
 use std::{ops::RangeInclusive, path::PathBuf};
 
-use super::trace::session as trace;
-use super::{export, measure};
+use super::{export, measure, trace};
 #[cfg(green)]
 use super::{gdb, reporter};
 use crate::engine::facade::{Backend, one_of, read_variable as read};
