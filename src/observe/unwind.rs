@@ -14,7 +14,6 @@
 //!    address ([`Rule`]). Where a frame's rule needs more, the tables are asked, at some hundred times
 //!    the cost; if it needs a register that was not followed on the way, the stack is read once more from the
 //!    top, with all registers.
-//!
 //! 4. Reading a stack allocates nothing and takes no lock. Making an unwinder does both.
 //!
 //! A rule of the tables holds for some bytes of code. The rule says how the *canonical frame address* (CFA: the caller's
@@ -337,7 +336,7 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    /// The same with the frame pointer.
+    /// Of an interrupted thread of which these three are known.
     #[inline]
     pub(crate) fn new(pc: usize, sp: usize, bp: usize) -> Registers {
         let mut new = Registers::at(pc, sp);
@@ -345,7 +344,7 @@ impl Registers {
         new
     }
 
-    /// Of an interrupted thread of which no more is known than this.
+    /// Of an interrupted thread of which no more is known than these two.
     fn at(pc: usize, sp: usize) -> Registers {
         let (pc, values) = (plain_address(pc), [0; here::COUNT]);
         let mut new = Registers {
