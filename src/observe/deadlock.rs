@@ -2,7 +2,7 @@
 //!
 //! *A cycle.* A thread that waits for a lock leads to the thread that holds the lock, and one that joins leads to the
 //! other thread. A cycle among these is a deadlock, whatever else the program does. The threads were not looked at
-//! at one moment, so each is looked at again ([`stands`]): if none has run since, and each still waits for the next, the
+//! at one moment, so each is looked at again (`stands`): if none has run since, and each still waits for the next, the
 //! cycle stood all the while.
 //!
 //! *All.* Every thread waits, without a deadline, for what only threads of the process end; and the process has no other
@@ -29,64 +29,64 @@ use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
 use crate::engine::inspect::{all, kernel, may_be_woken};
 use crate::sys::clock;
 
-/// Threads that wait for each other, each for the next and the last for the first: places among the entries.
-pub(crate) type Cycle = Vec<u32>;
-
-/// Finds the cycles among the threads that wait for locks and for each other's ends.
-pub(crate) fn cycles(snapshot: &Snapshot) -> Vec<Cycle> {
-    let next = |place: u32| -> Option<u32> {
-        let entry = &snapshot.threads[place as usize];
-        entry.wait.as_ref().filter(|wait| wait.left.is_none())?.whom
-    };
-    const UNSEEN: u32 = u32::MAX;
-    // In which walk a thread was first met.
-    let mut walk_of = vec![UNSEEN; snapshot.threads.len()];
-    let mut found = Vec::new();
-    for start in 0..snapshot.threads.len() as u32 {
-        let mut at = Some(start).filter(|&place| walk_of[place as usize] == UNSEEN);
-        while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
-            walk_of[place as usize] = start;
-            at = next(place);
+impl Snapshot {
+    /// The threads that wait for each other, each for the next and the last for the first: places among the entries.
+    pub(crate) fn cycles(&self) -> Vec<Vec<u32>> {
+        let next = |place: u32| -> Option<u32> {
+            let entry = &self.threads[place as usize];
+            entry.wait.as_ref().filter(|wait| wait.left.is_none())?.whom
+        };
+        const UNSEEN: u32 = u32::MAX;
+        // In which walk a thread was first met.
+        let mut walk_of = vec![UNSEEN; self.threads.len()];
+        let mut found = Vec::new();
+        for start in 0..self.threads.len() as u32 {
+            let mut at = Some(start).filter(|&place| walk_of[place as usize] == UNSEEN);
+            while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
+                walk_of[place as usize] = start;
+                at = next(place);
+            }
+            if let Some(entry) = at.filter(|&place| walk_of[place as usize] == start) {
+                let around = core::iter::successors(Some(entry), |&place| {
+                    next(place).filter(|&next| next != entry)
+                });
+                found.push(around.collect::<Vec<u32>>());
+            }
         }
-        if let Some(entry) = at.filter(|&place| walk_of[place as usize] == start) {
-            let around = core::iter::successors(Some(entry), |&place| {
-                next(place).filter(|&next| next != entry)
-            });
-            found.push(around.collect::<Cycle>());
-        }
+        found.retain(|cycle| self.stands(cycle));
+        found
     }
-    found.retain(|cycle| stands(snapshot, cycle));
-    found
+
+    /// Whether the threads still wait for each other. That a thread has not run does not suffice: the lock that the thread
+    /// waits for may have got another holder, while the first holder went on and waits elsewhere by now.
+    fn stands(&self, cycle: &[u32]) -> bool {
+        let entry = |&place: &u32| &self.threads[place as usize];
+        let followers = cycle.iter().cycle().skip(1);
+        let mut steps = cycle.iter().zip(followers);
+        // None has run between the looks of the dump and the last question, so all steps are true at once: a thread
+        // that does not run gives no lock away.
+        cycle.iter().all(|place| entry(place).stands())
+            && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
+            && cycle.iter().all(|place| entry(place).stands())
+    }
+
+    /// A cycle in words, a line for each thread.
+    pub(crate) fn describe_cycle(&self, cycle: &[u32]) -> String {
+        let line = |&place: &u32| {
+            let entry = &self.threads[place as usize];
+            let wait = entry.wait.as_ref().map(|wait| self.describe_wait(wait));
+            let wait = wait.unwrap_or_default();
+            format!("  {} waits for {wait}\n", Named(entry))
+        };
+        cycle.iter().map(line).collect()
+    }
 }
 
-/// Whether the threads still wait for each other. That a thread has not run does not suffice: the lock that it waits
-/// for may have got another holder, while its first one went on and waits elsewhere by now.
-fn stands(snapshot: &Snapshot, cycle: &Cycle) -> bool {
-    let entry = |&place: &u32| &snapshot.threads[place as usize];
-    let followers = cycle.iter().cycle().skip(1);
-    let mut steps = cycle.iter().zip(followers);
-    // None has run between the looks of the dump and the last question, so all steps are true at once: a thread
-    // that does not run gives no lock away.
-    cycle.iter().all(|place| entry(place).stands())
-        && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
-        && cycle.iter().all(|place| entry(place).stands())
-}
-
-/// Why there is no deadlock of all threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lively {
-    /// A green thread can go on, or something from outside can wake one. When the clusters rest again, it is
-    /// time to look again.
-    Green,
-    /// A kernel thread may be at work. When it waits, it is time to look again.
-    Kernel,
-}
-
-/// Whether every thread waits for another. The answer is a digest of all waits: if it is the same a second time, all
-/// waited at once in between.
-pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
+/// A digest of all waits, if every thread waits for another: if a second look finds the same digest, all threads waited at
+/// once in between. `None`: a thread can go on, or something from outside can wake one.
+pub(crate) fn all_wait(own_thread: i32) -> Option<u64> {
     if may_be_woken() {
-        return Err(Lively::Green);
+        return None;
     }
     // It differs if any wait does.
     let (mut digest, mut threads) = (DefaultHasher::new(), 0);
@@ -105,51 +105,31 @@ pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
                 known.insert(thread.thread());
                 add(seen.thread.record(), &seen);
             }
-            Some(seen) if seen.doing == Doing::Parked => return Err(Lively::Green),
-            Some(_) => return Err(Lively::Kernel),
-            // It has ended. Should it be there after all, it is among the tasks, and not known.
+            Some(_) => return None,
+            // The thread has ended. Should it be there after all, it is among the tasks, and not known.
             None => {}
         }
     }
-    let tasks = std::fs::read_dir("/proc/self/task").map_err(|_| Lively::Green)?;
-    for task in tasks {
-        let name = task.map_err(|_| Lively::Kernel)?.file_name();
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let name = task.ok()?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok());
         if !thread.is_some_and(|thread: i32| known.contains(&thread)) {
-            return Err(Lively::Kernel);
+            return None;
         }
     }
     for thread in all().filter(|thread| matches!(thread, Thread::Green(_))) {
         if let Some(seen) = thread.look() {
             if !waits_inside(&seen) {
-                return Err(Lively::Green);
+                return None;
             }
             add(thread.record(), &seen);
         }
     }
-    match threads {
-        0 => Err(Lively::Kernel),
-        _ => Ok(digest.finish()),
-    }
+    (threads != 0).then(|| digest.finish())
 }
 
 fn waits_inside(seen: &ThreadSnapshot) -> bool {
     let is_inside =
         |parking: Parking| parking.deadline == clock::NEVER && parking.reason.kind.is_inside;
     seen.doing == Doing::Parked && seen.waiting.is_some_and(is_inside)
-}
-
-/// The cycle in words, a line for each thread.
-pub(crate) fn describe(snapshot: &Snapshot, cycle: &Cycle) -> String {
-    let line = |&place: &u32| {
-        let entry = &snapshot.threads[place as usize];
-        let wait = entry.wait.as_ref();
-        let wait = wait.map(|wait| snapshot.describe_wait(wait));
-        format!(
-            "  {} waits for {}\n",
-            Named(entry),
-            wait.unwrap_or_default()
-        )
-    };
-    cycle.iter().map(line).collect()
 }

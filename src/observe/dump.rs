@@ -5,10 +5,18 @@ use core::panic::Location;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::deadlock;
-use super::snapshot::{Depth, Doing, Entry, Snapshot};
+use super::snapshot::{Doing, Entry, Snapshot};
 use crate::engine::facade;
 use crate::thread::ThreadId;
+
+/// What a report is to look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// States and waits.
+    Waits,
+    /// Stacks, too.
+    Stacks,
+}
 
 /// Looks at every thread of every runtime, and at the kernel threads that wait for them.
 ///
@@ -39,9 +47,9 @@ pub fn dump() -> Dump {
 /// ```
 pub fn deadlocks() -> Vec<Deadlock> {
     let snapshot = aside(|| Snapshot::take(Depth::Waits));
-    let cycles = deadlock::cycles(&snapshot);
-    let describe = |cycle: deadlock::Cycle| Deadlock {
-        text: deadlock::describe(&snapshot, &cycle),
+    let cycles = snapshot.cycles();
+    let describe = |cycle: Vec<u32>| Deadlock {
+        text: snapshot.describe_cycle(&cycle),
         threads: cycle
             .iter()
             .filter_map(|&place| id_of(&snapshot.threads[place as usize]))
@@ -188,6 +196,26 @@ pub enum State {
     Parked,
 }
 
+/// The word for each state.
+pub(super) const STATES: [&str; 5] = ["new", "ready", "running", "blocked", "parked"];
+
+impl Entry {
+    pub(super) fn state(&self) -> State {
+        match self.doing {
+            Doing::New => State::New,
+            Doing::Ready => State::Ready,
+            Doing::Running(_) if self.call.is_some() => State::Blocked,
+            Doing::Running(_) => State::Running,
+            Doing::Parked => State::Parked,
+        }
+    }
+
+    /// The word for the thread's state.
+    pub(super) fn state_word(&self) -> &'static str {
+        STATES[self.state() as usize]
+    }
+}
+
 /// One thread of a [`Dump`].
 #[derive(Clone, Copy)]
 pub struct ThreadReport<'a> {
@@ -213,13 +241,7 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns what the thread does.
     pub fn state(&self) -> State {
-        match self.entry.doing {
-            Doing::New => State::New,
-            Doing::Ready => State::Ready,
-            Doing::Running(_) if self.entry.call.is_some() => State::Blocked,
-            Doing::Running(_) => State::Running,
-            Doing::Parked => State::Parked,
-        }
+        self.entry.state()
     }
 
     /// Returns for how long the thread has done that, to some milliseconds. A thread that gives way or is preempted
@@ -242,7 +264,7 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns the name of the system call that blocks the thread's kernel thread.
     pub fn system_call(&self) -> Option<String> {
-        self.snapshot.describe_call(self.entry)
+        self.entry.system_call()
     }
 
     /// Returns the thread that holds the lock for which this one waits, or for whose end it waits.

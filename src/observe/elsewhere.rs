@@ -4,6 +4,7 @@
 use core::panic::Location;
 use std::io::{self, Write};
 
+use super::dump::Depth;
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::{Identity, kernel};
 
@@ -13,12 +14,6 @@ pub(crate) enum Doing {
     Ready,
     Running(i32),
     Parked,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Depth {
-    Waits,
-    Stacks,
 }
 
 /// A wait that is described; there is none.
@@ -98,10 +93,7 @@ impl Snapshot {
         )?;
         for (i, entry) in self.threads.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
-            let state = match entry.doing {
-                Doing::Parked => "parked",
-                _ => "running",
-            };
+            let state = entry.state_word();
             write!(
                 to,
                 "{comma}\n{{\"id\":{},\"kind\":\"kernel\",\"state\":\"{state}\",\"since_ms\":{},\"stack\":0}}",
@@ -115,26 +107,22 @@ impl Snapshot {
         match wait.never {}
     }
 
-    pub(crate) fn describe_call(&self, _: &Entry) -> Option<String> {
-        None
+    pub(crate) fn backtrace(&self, _: u32) -> String {
+        String::new()
     }
 
-    pub(crate) fn backtrace(&self, _: u32) -> String {
+    /// Nobody knows who holds a lock here.
+    pub(crate) fn cycles(&self) -> Vec<Vec<u32>> {
+        Vec::new()
+    }
+
+    pub(crate) fn describe_cycle(&self, _: &[u32]) -> String {
         String::new()
     }
 }
 
-/// Nobody knows who holds a lock here.
-pub(crate) mod deadlock {
-    use super::Snapshot;
-
-    pub(crate) type Cycle = Vec<u32>;
-
-    pub(crate) fn cycles(_: &Snapshot) -> Vec<Cycle> {
-        Vec::new()
-    }
-
-    pub(crate) fn describe(_: &Snapshot, _: &Cycle) -> String {
-        String::new()
+impl Entry {
+    pub(crate) fn system_call(&self) -> Option<String> {
+        None
     }
 }

@@ -1,7 +1,11 @@
 //! The figures of all runtimes for others: [`write_prometheus`], `publish_metrics` for the crate metrics, and
 //! `GREENTHREAD_SCHEDTRACE`.
 //!
-//! Names and explanations are those of the table `FIGURES`. The label `runtime` is the number of the runtime, in the
+//! Names and explanations are those of the table [`FIGURES`]: a figure has one name, that of its field in [`Metrics`],
+//! wherever it leaves the program: here, and on the observation socket. A new figure is the counter, a field that the
+//! engine's `metrics_of` fills in, and a row.
+//!
+//! The label `runtime` is the number of the runtime, in the
 //! order of the starts. A runtime that was shut down is left out.
 //!
 //! *Prometheus* reads a text format, version 0.0.4. A family has one `# HELP` and one `# TYPE`, and then the samples of all
@@ -36,7 +40,56 @@ use super::employ;
 use super::measure::metrics_of;
 use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::public::{BlockedPlace, Histogram, Metrics, Mode, ProcessorMetrics};
-use crate::observe::figures::{FIGURES, Figure, Value};
+
+use self::Value::{Counter, Gauge, Times};
+
+/// A row of [`FIGURES`]: a figure's name, what it means, and where it is.
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) value: Value,
+}
+
+pub(super) enum Value {
+    /// It only grows.
+    Counter(fn(&Metrics) -> u64),
+    /// The present state.
+    Gauge(fn(&Metrics) -> u64),
+    /// Histograms; several have labels, which say from where a thread came.
+    Times(&'static [Part]),
+}
+
+type Part = (&'static str, fn(&Metrics) -> &Histogram);
+
+const fn row(name: &'static str, help: &'static str, value: Value) -> Figure {
+    Figure { name, help, value }
+}
+
+#[rustfmt::skip]
+pub(super) const FIGURES: &[Figure] = &[
+    row("switches", "Times that a processor left a green thread.", Counter(|m| m.switches)),
+    row("steals", "Times that a processor took threads from another one.", Counter(|m| m.steals)),
+    row("steal_attempts", "Times that a processor looked for threads at the other ones.", Counter(|m| m.steal_attempts)),
+    row("preemptions", "Times that a thread was interrupted at the end of its time slice.", Counter(|m| m.preemptions)),
+    row("hand_offs", "Times that a processor was taken from a thread that was blocked in the kernel.", Counter(|m| m.hand_offs)),
+    row("parked_calls", "Blocking calls of libc that parked a green thread.", Counter(|m| m.parked_calls)),
+    row("spawns", "Threads that were started.", Counter(|m| m.spawns)),
+    row("wake_ups", "Times that a sleeping kernel thread was woken for work.", Counter(|m| m.wake_ups)),
+    row("live_threads", "Threads that were started and have not ended.", Gauge(|m| m.live_threads as u64)),
+    row("kernel_threads", "Kernel threads for green threads.", Gauge(|m| m.kernel_threads as u64)),
+    row("parked_kernel_threads", "Kernel threads for green threads that are idle.", Gauge(|m| m.parked_kernel_threads as u64)),
+    row("global_queue_len", "Ready threads in the global queue.", Gauge(|m| m.global_queue_len as u64)),
+    row("processors", "Threads that can run at once.", Gauge(|m| m.processors.len() as u64)),
+    row("scheduling_latency", "Time from being ready to running.", Times(&[("", |m| &m.scheduling_latency)])),
+    row("queue_wait", "The same, by where the processor found the thread.", Times(&[
+        ("next_slot", |m| &m.queue_wait.next_slot),
+        ("queue", |m| &m.queue_wait.queue),
+        ("stolen", |m| &m.queue_wait.stolen),
+    ])),
+    row("run_time", "Time that a thread runs at a stretch.", Times(&[("", |m| &m.run_time)])),
+    row("blocked_time", "Time that a blocked thread holds a kernel thread after it has lost its processor.",
+        Times(&[("", |m| &m.blocked_time)])),
+];
 
 const BLOCKED_CALLS: &str = "greenthread_blocked_calls_total";
 const BLOCKED_CALLS_HELP: &str =
@@ -77,13 +130,21 @@ fn family_of(figure: &Figure) -> (String, &'static str) {
 /// ```
 pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
     let runtimes = Backend::all().into_iter();
-    let mut page = Page {
-        runtimes: runtimes.map(|one| (one, metrics_of(one.backend))).collect(),
-        text: String::new(),
+    let runtimes: Vec<(Running, Metrics)> =
+        runtimes.map(|one| (one, metrics_of(one.backend))).collect();
+    let mut text = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, samples: Samples<'_>| {
+        text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (runtime, metrics) in &runtimes {
+            for (end, labels, value) in samples(runtime, metrics) {
+                let labels = format!("runtime=\"{}\"{labels}", runtime.number);
+                text += &format!("{name}{end}{{{labels}}} {value}\n");
+            }
+        }
     };
     for figure in FIGURES {
         let (name, kind) = family_of(figure);
-        page.family(&name, kind, figure.help, &|_, metrics| match figure.value {
+        family(&name, kind, figure.help, &|_, metrics| match figure.value {
             Value::Counter(of) | Value::Gauge(of) => vec![sample("", of(metrics))],
             Value::Times(parts) => {
                 let parts = parts.iter();
@@ -92,9 +153,40 @@ pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
             }
         });
     }
-    page.others();
+    let help = "1, with the mode of the runtime as a label.";
+    family("greenthread_mode", "gauge", help, &|runtime, _| {
+        let is_green = runtime.backend.mode() == Mode::Green;
+        let mode = if is_green { "green" } else { "kernel" };
+        vec![sample(format!(",mode=\"{mode}\""), 1)]
+    });
+    let help = "Ready threads that wait at a processor.";
+    family("greenthread_queue_len", "gauge", help, &|_, metrics| {
+        of_processors(metrics, |one| one.queue_len as u64)
+    });
+    let name = "greenthread_processor_switches_total";
+    let help = "Times that the processor left a green thread; those of retired ones are left out.";
+    family(name, "counter", help, &|_, metrics| {
+        of_processors(metrics, |one| one.switches)
+    });
+    let (name, help) = (BLOCKED_CALLS, BLOCKED_CALLS_HELP);
+    family(name, "counter", help, &|_, metrics| {
+        let label = |name| format!(",call=\"{}\"", escaped(name));
+        let calls = metrics.blocked_calls.iter();
+        let calls = calls.map(|call| sample(label(&call.name), call.count));
+        calls.collect()
+    });
+    let name = "greenthread_blocked_places_total";
+    let help = "The same, by where the threads were spawned: the most frequent places.";
+    family(name, "counter", help, &|_, metrics| {
+        of_places(metrics, |place| place.count)
+    });
+    let name = "greenthread_blocked_places_seconds_total";
+    let help = "For how long such threads held kernel threads, while times were measured.";
+    family(name, "counter", help, &|_, metrics| {
+        of_places(metrics, |place| place.time.as_secs_f64())
+    });
     // One call of `out`, which may be a socket.
-    out.write_all(page.text.as_bytes())?;
+    out.write_all(text.as_bytes())?;
     out.flush()
 }
 
@@ -104,61 +196,6 @@ type Samples<'a> = &'a dyn Fn(&Running, &Metrics) -> Vec<Sample>;
 
 fn sample(labels: impl Into<String>, value: impl Display) -> Sample {
     ("", labels.into(), value.to_string())
-}
-
-struct Page {
-    runtimes: Vec<(Running, Metrics)>,
-    text: String,
-}
-
-impl Page {
-    /// Writes a family with the samples of each runtime.
-    fn family(&mut self, name: &str, kind: &str, help: &str, samples: Samples<'_>) {
-        self.text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (runtime, metrics) in &self.runtimes {
-            for (end, labels, value) in samples(runtime, metrics) {
-                let labels = format!("runtime=\"{}\"{labels}", runtime.number);
-                self.text += &format!("{name}{end}{{{labels}}} {value}\n");
-            }
-        }
-    }
-
-    /// Writes what the table does not have.
-    fn others(&mut self) {
-        let help = "1, with the mode of the runtime as a label.";
-        self.family("greenthread_mode", "gauge", help, &|runtime, _| {
-            let is_green = runtime.backend.mode() == Mode::Green;
-            let mode = if is_green { "green" } else { "kernel" };
-            vec![sample(format!(",mode=\"{mode}\""), 1)]
-        });
-        let help = "Ready threads that wait at a processor.";
-        self.family("greenthread_queue_len", "gauge", help, &|_, metrics| {
-            of_processors(metrics, |one| one.queue_len as u64)
-        });
-        let name = "greenthread_processor_switches_total";
-        let help =
-            "Times that the processor left a green thread; those of retired ones are left out.";
-        self.family(name, "counter", help, &|_, metrics| {
-            of_processors(metrics, |one| one.switches)
-        });
-        let (name, help) = (BLOCKED_CALLS, BLOCKED_CALLS_HELP);
-        self.family(name, "counter", help, &|_, metrics| {
-            let label = |name| format!(",call=\"{}\"", escaped(name));
-            let calls = metrics.blocked_calls.iter();
-            let calls = calls.map(|call| sample(label(&call.name), call.count));
-            calls.collect()
-        });
-        let name = "greenthread_blocked_places_total";
-        let help = "The same, by where the threads were spawned: the most frequent places.";
-        self.family(name, "counter", help, &|_, metrics| {
-            of_places(metrics, |place| place.count)
-        });
-        let name = "greenthread_blocked_places_seconds_total";
-        let help = "For how long such threads held kernel threads, while times were measured.";
-        self.family(name, "counter", help, &|_, metrics| {
-            of_places(metrics, |place| place.time.as_secs_f64())
-        });
-    }
 }
 
 fn of_processors(metrics: &Metrics, figure: fn(&ProcessorMetrics) -> u64) -> Vec<Sample> {
@@ -282,10 +319,9 @@ mod publish {
 
     use metrics::Unit;
 
-    use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, family_of, metrics_of};
+    use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, FIGURES, Value, family_of, metrics_of};
     use crate::engine::facade::Backend;
     use crate::engine::public::{Bucket, Histogram, Metrics};
-    use crate::observe::figures::{FIGURES, Value};
 
     /// What histograms were like when they were published: by the number of the runtime, the name and the part.
     type Published = BTreeMap<(usize, &'static str, &'static str), Histogram>;

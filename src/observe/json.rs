@@ -12,7 +12,7 @@ use std::{
 use super::{
     snapshot::{Entry, Snapshot, Wait},
     symbols::Symbols,
-    text::{self, descriptor_text},
+    text::descriptor_text,
 };
 
 /// The version of the format.
@@ -80,11 +80,11 @@ pub(super) fn thread(entry: &Entry) -> Object {
     Object::default()
         .with("id", entry.id)
         .with("kind", Quoted(kind))
-        .with("state", Quoted(text::state(entry)))
+        .with("state", Quoted(entry.state_word()))
         .with("since_ms", entry.since)
         .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
         .maybe("name", entry.name.as_deref().map(Quoted))
-        .maybe("system_call", text::call(entry).map(Quoted))
+        .maybe("system_call", entry.system_call().map(Quoted))
         .maybe("spawned_at", place.map(Quoted))
 }
 

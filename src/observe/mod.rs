@@ -56,17 +56,16 @@
 // | `dump` | what users see of a snapshot |
 // | `snapshot` | reads all threads, one after the other, while the program runs on |
 // | `unwind`, `modules` | reads a stack; the libraries that this relies on |
-// | `symbols`, `elf` | the names of functions; what the files tell of an address |
+// | `symbols` | the names of functions, by what the files tell of an address |
 // | `text`, `json` | a dump for people, and the words for a wait; JSON, and a dump for tools |
 // | `deadlock` | threads that wait for each other; programs in which all do |
 // | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
 // | `warn` | warnings of what costs threads their time |
-// | `summary` | all threads in a few figures, and which are busy |
-// | `socket` | the socket on which a running program is asked for all that |
+// | `socket` | the socket on which a running program is asked for all that, and for a summary in a few figures |
 // | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three |
 // | `trace`, `measure`, `events` | the schedule of a piece of work; times; what happens, for the crate tracing |
 // | `kept`, `queue` | what is kept of each processor; a queue with many writers and one reader |
-// | `export` | runtimes' figures for Prometheus, the crate metrics, and standard error |
+// | `export` | the table of runtimes' figures; for Prometheus, the crate metrics, and standard error |
 // | `gdb` | a table and a script by which gdb finds green threads |
 // | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
 //
@@ -75,19 +74,12 @@
 #[cfg(green)]
 mod deadlock;
 mod dump;
-#[cfg(green)]
-#[allow(unsafe_code, reason = "a file is mapped")]
-mod elf;
 #[cfg_attr(not(green), allow(dead_code, reason = "no thread loses its processor"))]
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 mod events;
 mod export;
-mod figures;
 #[cfg(green)]
-#[allow(
-    unsafe_code,
-    reason = "a symbol and a section that debuggers know, std's place of a call"
-)]
+#[allow(unsafe_code, reason = "names that debuggers know")]
 mod gdb;
 #[cfg_attr(not(green), allow(dead_code, reason = "dumps are short"))]
 mod json;
@@ -112,16 +104,12 @@ mod snapshot;
 mod socket;
 pub(crate) mod start;
 #[cfg(green)]
-mod summary;
-#[cfg(green)]
+#[allow(unsafe_code, reason = "a file is mapped")]
 mod symbols;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "the address of a socket's peer")]
 mod text;
-#[allow(
-    unsafe_code,
-    reason = "memory for rings, text in words, the end of the process"
-)]
+#[allow(unsafe_code, reason = "memory for rings, text in words")]
 mod trace;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "unwind tables")]
@@ -136,8 +124,6 @@ pub use self::events::publish_events;
 pub use self::export::publish_metrics;
 pub use self::export::write_prometheus;
 pub use self::measure::{is_measuring, measure};
-#[cfg(not(green))]
-use self::snapshot::deadlock;
 pub use self::trace::{Trace, trace};
 
 /// Starts a helper that observes.

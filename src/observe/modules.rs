@@ -42,13 +42,11 @@ struct Module {
 }
 
 /// The two unwind tables, and the addresses to which their contents are relative.
-#[derive(Clone)]
 struct Tables {
     header: (usize, Place),
     frames: (usize, Place),
 }
 
-#[derive(Clone)]
 enum Place {
     Mapped(&'static [u8]),
     Copied(Range<usize>),
@@ -74,7 +72,7 @@ impl Modules {
                 ..Walk::default()
             };
             libraries::visit(|library| walk.visit(library));
-            if walk.modules == walk.list.len() && !walk.is_short {
+            if walk.modules == walk.list.len() && walk.bytes == walk.copies.len() {
                 break;
             }
         }
@@ -124,7 +122,7 @@ impl Modules {
         let tables = self.find(address)?.tables.as_ref()?;
         let mut frames = EhFrame::new(self.bytes(&tables.frames.1), LittleEndian);
         frames.set_address_size(size_of::<usize>() as u8);
-        frames.set_vendor(super::unwind::VENDOR);
+        frames.set_vendor(super::unwind::here::VENDOR);
         Some(View {
             header: EhFrameHdr::new(self.bytes(&tables.header.1), LittleEndian),
             frames,
@@ -149,7 +147,6 @@ struct Walk {
     copies: Vec<u8>,
     modules: usize,
     bytes: usize,
-    is_short: bool,
 }
 
 impl Walk {
@@ -189,7 +186,6 @@ impl Walk {
         self.bytes += bytes.len();
         let start = self.copies.len();
         if bytes.len() > self.copies.capacity() - start {
-            self.is_short = true;
             return Place::Copied(0..0);
         }
         self.copies.extend_from_slice(bytes);

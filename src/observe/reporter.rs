@@ -18,9 +18,9 @@ use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
-use std::time::Duration;
 
 use super::snapshot::{Depth, Snapshot};
+use super::start::Wishes;
 use super::{deadlock, employ, socket, warn};
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::engine::facade::{is_forked_child, program_ignores};
@@ -28,16 +28,6 @@ use crate::engine::inspect::kernel::quiet;
 use crate::engine::inspect::system::{kernel_thread, print};
 use crate::engine::public::OnDeadlock;
 use crate::sys::{clock, signal, variable};
-
-/// What is asked for.
-pub(crate) struct Wishes {
-    pub(crate) on_signal: bool,
-    /// What to do about a deadlock of all threads.
-    pub(crate) by_builder: Option<OnDeadlock>,
-    pub(crate) by_environment: Option<OnDeadlock>,
-    /// The path of a socket on which to answer questions (`socket`).
-    pub(crate) socket: Option<PathBuf>,
-}
 
 /// How long it waits between two looks, and between the two passes of one.
 const REST: u64 = 500_000_000;
@@ -68,8 +58,8 @@ pub(crate) fn set_on_deadlock(action: OnDeadlock) {
     quiet::tell_now();
 }
 
-/// Starts the reporter, once, unless it would have nothing to do.
-pub(crate) fn start(wishes: &Wishes, warnings: Option<Duration>) {
+/// Starts the reporter, once, unless it would have nothing to do; and what else is wished for.
+pub(super) fn start(wishes: &Wishes) {
     static STARTED: Mutex<bool> = Mutex::new(false);
     match (wishes.by_builder, wishes.by_environment) {
         (Some(action), _) => set_on_deadlock(action),
@@ -81,7 +71,7 @@ pub(crate) fn start(wishes: &Wishes, warnings: Option<Duration>) {
     }
     wishes.socket.iter().for_each(|path| socket::start(path));
     static WARNS: Once = Once::new();
-    if let Some(leak) = warnings {
+    if let Some(leak) = wishes.warnings {
         WARNS.call_once(|| warn::start(leak));
     }
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,11 +157,11 @@ fn live() {
 /// Looks for a deadlock of all threads. From now on it is told when threads become quiet.
 fn finds_deadlock(own: i32) -> bool {
     quiet::be_interested();
-    let Ok(digest) = deadlock::all_wait(own) else {
-        return false;
-    };
-    kernel_thread::rest(BETWEEN_PASSES);
-    deadlock::all_wait(own) == Ok(digest)
+    let digest = deadlock::all_wait(own);
+    digest.is_some() && {
+        kernel_thread::rest(BETWEEN_PASSES);
+        deadlock::all_wait(own) == digest
+    }
 }
 
 fn action() -> OnDeadlock {
@@ -188,9 +178,9 @@ fn report() {
     let mut head =
         "greenthread: deadlock: every thread waits for another, and nothing outside can wake one\n"
             .to_owned();
-    for cycle in deadlock::cycles(&snapshot) {
+    for cycle in snapshot.cycles() {
         head += "these wait for each other:\n";
-        head += &deadlock::describe(&snapshot, &cycle);
+        head += &snapshot.describe_cycle(&cycle);
     }
     let _ = write_dump(&snapshot, &head);
     super::events::deadlock(snapshot.threads.len());
@@ -202,32 +192,28 @@ fn report() {
 /// Writes a dump where `GREENTHREAD_DUMP` says: at the end of that file, or to standard error. A file whose name ends
 /// in `.json` gets JSON.
 fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
-    let mut errors = BufWriter::new(io::stderr());
-    let mut file = None;
     let path = variable::read("GREENTHREAD_DUMP").map(PathBuf::from);
-    if let Some(path) = &path {
-        match OpenOptions::new().create(true).append(true).open(path) {
-            Ok(opened) => file = Some(BufWriter::new(opened)),
-            Err(error) => writeln!(errors, "greenthread: GREENTHREAD_DUMP={path:?}: {error}")?,
+    let file = path.as_ref().and_then(|path| {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        if let Err(error) = &file {
+            let text = format!("greenthread: GREENTHREAD_DUMP={path:?}: {error}\n");
+            let _ = io::stderr().write_all(text.as_bytes());
         }
-    }
+        file.ok()
+    });
     let extension = path.as_ref().and_then(|path| path.extension());
-    match file {
-        Some(mut file) if extension.is_some_and(|extension| extension == "json") => {
-            snapshot.write_json(&mut file)?;
-            writeln!(file)?;
-            errors.write_all(head.as_bytes())?;
-            file.flush()?;
-        }
-        Some(mut file) => {
-            file.write_all(head.as_bytes())?;
-            snapshot.write_text(&mut file)?;
-            file.flush()?;
-        }
-        None => {
-            errors.write_all(head.as_bytes())?;
-            snapshot.write_text(&mut errors)?;
-        }
+    let is_json = file.is_some() && extension.is_some_and(|extension| extension == "json");
+    let mut to: BufWriter<Box<dyn Write>> = BufWriter::new(match file {
+        Some(file) => Box::new(file),
+        None => Box::new(io::stderr()),
+    });
+    if is_json {
+        snapshot.write_json(&mut to)?;
+        writeln!(to)?;
+        io::stderr().write_all(head.as_bytes())?;
+    } else {
+        to.write_all(head.as_bytes())?;
+        snapshot.write_text(&mut to)?;
     }
-    errors.flush()
+    to.flush()
 }

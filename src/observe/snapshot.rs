@@ -19,7 +19,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::symbols::{Style, Symbol, Symbols};
+pub(super) use super::dump::Depth;
+use super::symbols::{Symbol, Symbols, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold;
@@ -99,15 +100,6 @@ pub(crate) struct Snapshot {
     unwinder: Option<Unwinder>,
 }
 
-/// What a report is to look at.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// States and waits.
-    Waits,
-    /// Stacks, too.
-    Stacks,
-}
-
 impl Snapshot {
     /// Looks at every thread.
     pub(crate) fn take(depth: Depth) -> Snapshot {
@@ -138,7 +130,7 @@ impl Snapshot {
         match &self.unwinder {
             Some(unwinder) => {
                 let stack = &self.stacks.all[number as usize];
-                symbols.stack(stack, Style::from_environment(), unwinder.modules())
+                symbols.stack(stack, is_full(), &unwinder.modules)
             }
             None => Vec::new(),
         }
@@ -170,16 +162,15 @@ impl Snapshot {
         if !facts.any(|facts| facts.holder.is_some() || facts.target.is_some()) {
             return;
         }
-        let mut by_mark = HashMap::new();
-        let mut by_identity = HashMap::new();
-        for (place, thread) in self.threads.iter().enumerate() {
-            by_mark.insert(thread.mark, place as u32);
-            by_identity.insert(thread.identity, place as u32);
+        // Marks and identities are addresses of different things.
+        let mut places = HashMap::new();
+        for (place, thread) in (0..).zip(&self.threads) {
+            places.insert(thread.mark, place);
+            places.insert(thread.identity, place);
         }
         for wait in self.threads.iter_mut().filter_map(|e| e.wait.as_mut()) {
-            let holder = wait.facts.holder.and_then(|mark| by_mark.get(&mark));
-            let target = wait.facts.target.and_then(|at| by_identity.get(&at));
-            wait.whom = holder.or(target).copied();
+            let wanted = [wait.facts.holder, wait.facts.target].into_iter().flatten();
+            wait.whom = wanted.flat_map(|word| places.get(&word)).next().copied();
         }
     }
 }

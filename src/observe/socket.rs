@@ -4,6 +4,17 @@
 //! makes the socket and sleeps in `accept`. Each client has another one, which reads its requests, writes the answers, and
 //! looks between them which threads run.
 //!
+//! *A summary* has counts, and the few threads that stand out. Each thread is looked at once, and forgotten again unless the
+//! thread is one of the few that have waited longest: the memory does not go with the number of threads. The few are then
+//! looked at anew, as a snapshot of their own, for their names and what they wait for; so one of them may have gone on
+//! meanwhile, and is left out.
+//!
+//! *Which threads are busy* is not counted where threads switch. For green threads the client's kernel thread looks, at
+//! random moments some 20 ms apart, which thread each processor runs: a thread that was seen in a quarter of the looks
+//! has used a quarter of a processor. For kernel threads the system counts CPU time. That takes an entry for each thread
+//! that was seen running since the last question, and one for each kernel thread that waits as green threads do. A
+//! thread that has taken over an ended one's record is another thread: its identity lies elsewhere.
+//!
 //! Invariants:
 //! 1. Only the process' own user and root get an answer. The file's rights say so: it gets the mode of the open socket,
 //!    which is 0600 before it is bound. And the system is asked who the client is.
@@ -17,6 +28,9 @@
 //!    is still the one that was made here. No symlink is followed.
 
 use core::mem::MaybeUninit;
+use core::ptr::from_ref;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -27,17 +41,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
+use super::dump::{STATES, State};
+use super::employ;
 use super::json::{self, Object, Quoted, list};
 use super::snapshot::{self, Depth, Entry, Snapshot};
-use super::summary::{Looks, OfProcessor, Summary};
 use super::symbols::Symbols;
-use super::{deadlock, employ};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
-use crate::engine::inspect::all;
-use crate::engine::inspect::system::observer::Observer;
+use crate::engine::inspect::system::observer::{self, Observer};
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
-use crate::observe::figures::{FIGURES, Value};
+use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
+use crate::engine::inspect::workers::{Activity, Cluster, Processor};
+use crate::engine::inspect::{all, kernel};
+use crate::observe::export::{FIGURES, Value};
 use crate::sys::clock;
 
 /// The version of requests and answers.
@@ -47,8 +63,6 @@ const LONGEST: usize = 4096;
 /// So many threads of each kind are shown, and at most so many.
 const SHOWN: u64 = 20;
 const MOST_SHOWN: u64 = 500;
-/// The longest path, in bytes: what fits into the system's address, and a zero behind it. (`start` asks.)
-pub(crate) const LONGEST_PATH: usize = 107;
 /// How many clients are served at once.
 const CLIENTS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,6 +74,10 @@ const LOOKS_FOR: u64 = 5 * SECOND;
 /// The fewest looks that a summary has, and the time between those.
 const FEWEST_LOOKS: u32 = 5;
 const QUICK_PACE: u64 = 2_000_000;
+/// So many threads that run are asked about at the system for one summary: does the call that they are in block?
+const QUESTIONS: usize = 1000;
+/// So many threads are fetched together.
+const TOGETHER: usize = 32;
 
 static SERVED: AtomicUsize = AtomicUsize::new(0);
 /// The file, the process that has made it, and by which numbers the file is known again.
@@ -360,38 +378,267 @@ impl Client<'_> {
             kernel_thread::rest(QUICK_PACE);
         }
         self.summarized = Some(self.asked);
-        let summary = Summary::take(&runtimes, &mut self.looks, &mut self.observer, show);
-        let (snapshot, counts) = (&summary.snapshot, &summary.counts);
-        let thread = |place: usize| of_thread(snapshot, &snapshot.threads[place]);
-        let waits = counts.waits.iter().map(|(kind, count)| {
-            let what = Quoted(kind.name);
+        let (started, observer) = (clock::now(), &mut self.observer);
+        let mut counts = Counts::default();
+        let longest = counts.count(observer, show);
+        // What is told of each runtime's processors, and the threads that they run.
+        let at_processors = |runtime| self.looks.at_processors(runtime, observer);
+        let processors: Vec<Vec<_>> = runtimes.iter().map(at_processors).collect();
+        let busiest = self.looks.take(show);
+        let busy = busiest.iter().map(|(thread, _)| thread);
+        let running = processors.iter().flatten();
+        let running = running.filter_map(|(_, thread)| thread.as_ref());
+        let mut shown: Vec<Thread> = Vec::new();
+        for thread in busy.chain(&longest).chain(running) {
+            // Each once.
+            if !shown.iter().any(|other| other.record() == thread.record()) {
+                shown.push(*thread);
+            }
+        }
+        let mut snapshot = Snapshot::of(shown.into_iter(), Depth::Waits);
+        snapshot.add_holders();
+        let snapshot = &snapshot;
+        let entry = |thread: &Thread| {
+            let mut all = snapshot.threads.iter();
+            all.find(|entry| entry.thread.record() == thread.record())
+        };
+        let longest = longest.iter().filter_map(entry);
+        let mut longest: Vec<&Entry> = longest
+            .filter(|entry| entry.state() != State::Running)
+            .collect();
+        longest.sort_by_key(|entry| (Reverse(entry.since), entry.id));
+        let took = clock::now() - started;
+        let of_each = runtimes
+            .iter()
+            .zip(processors)
+            .map(|(runtime, processors)| {
+                let processors = processors.into_iter().map(|(told, thread)| {
+                    let thread = thread.as_ref().and_then(entry);
+                    let name = thread.and_then(|entry| entry.name.as_deref());
+                    let cpu = thread.and_then(|entry| entry.cpu);
+                    told.maybe("thread", thread.map(|entry| entry.id))
+                        .maybe("cpu_us", cpu.map(|cpu| cpu / 1_000))
+                        .maybe("name", name.map(Quoted))
+                });
+                of_runtime(runtime).with("processors", list(processors))
+            });
+        let busiest = busiest.iter().filter_map(|(thread, share)| {
+            Some(of_thread(snapshot, entry(thread)?).with("busy", share))
+        });
+        let longest = longest.iter().map(|entry| of_thread(snapshot, entry));
+        let waits = counts.waits.iter().map(|(what, count)| {
+            let what = Quoted(what);
             Object::default().with("what", what).with("count", count)
         });
-        let threads = Object::default()
-            .with("green", counts.green)
-            .with("kernel", counts.kernel)
-            .with("new", counts.new)
-            .with("ready", counts.ready)
-            .with("running", counts.running)
-            .with("blocked", counts.blocked)
-            .with("parked", counts.parked)
-            .with("waits", list(waits));
+        let names = ["green", "kernel"].into_iter().chain(STATES);
+        let numbers = counts.kinds.iter().chain(&counts.states);
+        let threads = names.zip(numbers);
+        let threads = threads.fold(Object::default(), |told, (name, count)| {
+            told.with(name, count)
+        });
+        let threads = threads.with("waits", list(waits));
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy();
-        let of_each = runtimes.iter().zip(&summary.processors);
-        let of_each = of_each.map(|(runtime, all)| of_runtime(runtime, all, snapshot));
-        let busiest = summary.busiest.iter();
-        let busiest = busiest.map(|&(place, busy)| thread(place).with("busy", busy));
-        let longest = summary.longest.iter().map(|&place| thread(place));
         answer("summary")
             .with("process", std::process::id())
             .with("program", Quoted(&program))
             .with("uptime_ms", (clock::now() - self.started) / 1_000_000)
-            .with("took_us", summary.took / 1000)
+            .with("took_us", took / 1000)
             .with("runtimes", list(of_each))
             .with("threads", threads)
             .with("busiest", list(busiest))
             .with("longest", list(longest))
+    }
+}
+
+/// How many threads do what.
+#[derive(Default)]
+struct Counts {
+    /// Green threads and kernel threads.
+    kinds: [u64; 2],
+    /// In each state, as `STATES` names them.
+    states: [u64; STATES.len()],
+    /// What the parked ones wait for.
+    waits: Vec<(&'static str, u64)>,
+}
+
+impl Counts {
+    /// Counts all threads. Returns the `most` that have waited longest.
+    fn count(&mut self, observer: &mut Observer, most: usize) -> Vec<Thread> {
+        // Twice as many at most; then the shorter half goes.
+        let mut longest: Vec<(u32, Thread)> = Vec::new();
+        let cut = |longest: &mut Vec<(u32, Thread)>| {
+            longest.sort_unstable_by_key(|&(since, _)| Reverse(since));
+            longest.truncate(most);
+        };
+        let mut questions = QUESTIONS;
+        let mut all = all();
+        let mut some: Vec<Thread> = Vec::with_capacity(TOGETHER);
+        loop {
+            some.extend(all.by_ref().take(TOGETHER));
+            if some.is_empty() {
+                break;
+            }
+            // Each thread's stack is far from the next one's: they are fetched while others are looked at.
+            some.iter().for_each(|thread| thread.prefetch());
+            for seen in some.drain(..).filter_map(|thread| thread.look()) {
+                let waits = self.add(&seen, observer, &mut questions);
+                // A thread that began to wait just now may be ahead of the clock that was read.
+                let is_ahead = seen.since > u32::MAX - 10_000;
+                if waits && !is_ahead && most > 0 {
+                    longest.push((seen.since, seen.thread));
+                    if longest.len() >= 2 * most {
+                        cut(&mut longest);
+                    }
+                }
+            }
+        }
+        self.waits.sort_by_key(|(_, count)| Reverse(*count));
+        cut(&mut longest);
+        longest.into_iter().map(|(_, thread)| thread).collect()
+    }
+
+    /// Counts a thread. Returns whether the thread waits.
+    fn add(
+        &mut self,
+        seen: &ThreadSnapshot,
+        observer: &mut Observer,
+        questions: &mut usize,
+    ) -> bool {
+        let is_kernel = matches!(seen.thread, Thread::Kernel(_));
+        self.kinds[usize::from(is_kernel)] += 1;
+        let state = match seen.doing {
+            Doing::New => State::New,
+            Doing::Ready => State::Ready,
+            Doing::Parked => State::Parked,
+            Doing::Running(id) => {
+                let asks = *questions > 0;
+                *questions = questions.saturating_sub(1);
+                match asks && is_in_call(observer, id) {
+                    true => State::Blocked,
+                    false => State::Running,
+                }
+            }
+        };
+        self.states[state as usize] += 1;
+        if let (State::Parked, Some(waiting)) = (state, &seen.waiting) {
+            let what = waiting.reason.kind.name;
+            match self.waits.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, count)) => *count += 1,
+                None => self.waits.push((what, 1)),
+            }
+        }
+        state != State::Running
+    }
+}
+
+fn is_in_call(observer: &mut Observer, kernel_thread: i32) -> bool {
+    matches!(observer.doing(kernel_thread), observer::Doing::Call(_))
+}
+
+/// The processors of a runtime that are in use; kernel threads have none.
+fn processors_of(runtime: &Running) -> impl Iterator<Item = &'static Processor> {
+    let cluster = match runtime.backend {
+        Backend::Green(cluster) => Some(cluster),
+        Backend::Kernel(_) => None,
+    };
+    let all = cluster.into_iter().flat_map(Cluster::processors);
+    all.filter(|processor| !processor.is_retired())
+}
+
+/// Looks since the last question.
+#[derive(Default)]
+struct Looks {
+    count: u32,
+    /// In how many of them a thread ran: by its record, and where its identity lies.
+    by_thread: HashMap<(usize, usize), (Thread, u32)>,
+    /// In how many of them a processor ran a thread: by its address.
+    by_processor: HashMap<usize, u32>,
+    /// The CPU time of each kernel thread at the last question, and when that was.
+    cpu_times: HashMap<usize, u64>,
+    asked_at: u64,
+}
+
+impl Looks {
+    /// Looks once.
+    fn look(&mut self, runtimes: &[Running], observer: &mut Observer) {
+        self.count += 1;
+        for processor in runtimes.iter().flat_map(processors_of) {
+            // In a call, the thread's processor may not have been taken yet.
+            if let Activity::Running(green, id) = processor.activity()
+                && !is_in_call(observer, id)
+            {
+                let seen = Thread::Green(green);
+                let key = (seen.record(), seen.identity().addr());
+                self.by_thread.entry(key).or_insert((seen, 0)).1 += 1;
+                let place = from_ref(processor).addr();
+                *self.by_processor.entry(place).or_insert(0) += 1;
+            }
+        }
+    }
+
+    /// What is told of each processor of a runtime now, but for the thread that it runs; and that thread.
+    fn at_processors(
+        &self,
+        runtime: &Running,
+        observer: &mut Observer,
+    ) -> Vec<(Object, Option<Thread>)> {
+        let of = |processor: &'static Processor| {
+            let (state, thread) = match processor.activity() {
+                Activity::Idle => ("idle", None),
+                Activity::Scheduling => ("scheduling", None),
+                Activity::Running(green, id) if is_in_call(observer, id) => {
+                    ("blocked", Some(Thread::Green(green)))
+                }
+                Activity::Running(green, _) => ("running", Some(Thread::Green(green))),
+            };
+            let ran = self.by_processor.get(&from_ref(processor).addr());
+            // In thousandths of the looks.
+            let busy = ran.copied().unwrap_or(0) * 1000 / self.count.max(1);
+            let queue = processor.cluster().policy.len(Some(processor.index));
+            let told = Object::default()
+                .with("index", processor.index)
+                .with("state", Quoted(state))
+                .with("busy", busy)
+                .with("queue", queue)
+                .with("switches", processor.switches.get());
+            (told, thread)
+        };
+        processors_of(runtime).map(of).collect()
+    }
+
+    /// The `most` busiest threads since the last question, the busiest first, and how busy they were, in thousandths of a
+    /// processor. The count of looks begins anew.
+    fn take(&mut self, most: usize) -> Vec<(Thread, u32)> {
+        let count = core::mem::take(&mut self.count).max(1);
+        self.by_processor.clear();
+        let seen = self.by_thread.drain();
+        let seen = seen.filter(|(key, (thread, _))| thread.identity().addr() == key.1);
+        let mut shares: Vec<_> = seen
+            .map(|(_, (thread, ran))| (thread, ran * 1000 / count))
+            .collect();
+        self.add_kernel_threads(&mut shares);
+        shares.sort_by_key(|&(_, share)| Reverse(share));
+        shares.truncate(most);
+        shares
+    }
+
+    fn add_kernel_threads(&mut self, shares: &mut Vec<(Thread, u32)>) {
+        let now = clock::now();
+        let passed = now.saturating_sub(self.asked_at).max(1);
+        self.asked_at = now;
+        let before = core::mem::take(&mut self.cpu_times);
+        for thread in kernel::all().filter(|kernel| !kernel.is_helper()) {
+            let cpu = clock::cpu_time(kernel_thread::cpu_clock(thread.thread()));
+            let thread = Thread::Kernel(thread);
+            let before = before.get(&thread.record());
+            let used = before.map_or(0, |&before| cpu.saturating_sub(before));
+            let share = (used.saturating_mul(1000) / passed).min(1000) as u32;
+            self.cpu_times.insert(thread.record(), cpu);
+            if share > 0 {
+                shares.push((thread, share));
+            }
+        }
     }
 }
 
@@ -475,7 +722,7 @@ fn error(reason: String) -> Object {
     version.with("error", Quoted(reason))
 }
 
-fn of_runtime(runtime: &Running, processors: &[OfProcessor], snapshot: &Snapshot) -> Object {
+fn of_runtime(runtime: &Running) -> Object {
     let (mode, policy) = match runtime.backend {
         Backend::Green(_) => ("green", Some(runtime.policy)),
         Backend::Kernel(_) => ("kernel", None),
@@ -501,22 +748,7 @@ fn of_runtime(runtime: &Running, processors: &[OfProcessor], snapshot: &Snapshot
         let told = Object::default().with("name", name);
         told.with("count", call.count)
     });
-    let processors = processors.iter().map(|processor| {
-        let thread = processor.thread.map(|place| &snapshot.threads[place]);
-        let name = thread.and_then(|entry| entry.name.as_deref());
-        let cpu = thread.and_then(|entry| entry.cpu);
-        Object::default()
-            .with("index", processor.index)
-            .with("state", Quoted(processor.state))
-            .with("busy", processor.busy)
-            .with("queue", processor.queue)
-            .with("switches", processor.switches)
-            .maybe("thread", thread.map(|entry| entry.id))
-            .maybe("cpu_us", cpu.map(|cpu| cpu / 1_000))
-            .maybe("name", name.map(Quoted))
-    });
     told.with("blocked_calls", list(calls))
-        .with("processors", list(processors))
 }
 
 fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
@@ -552,7 +784,7 @@ fn thread(id: u64) -> Object {
 fn deadlocks() -> Object {
     let snapshot = Snapshot::take(Depth::Waits);
     let thread = |&place: &u32| of_thread(&snapshot, &snapshot.threads[place as usize]);
-    let cycles = deadlock::cycles(&snapshot);
+    let cycles = snapshot.cycles();
     let cycles = cycles.iter().map(|cycle| list(cycle.iter().map(thread)));
     answer("deadlocks").with("deadlocks", list(cycles))
 }

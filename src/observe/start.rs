@@ -5,18 +5,13 @@
 
 use std::io;
 use std::path::Path;
-#[cfg(green)]
-use std::path::PathBuf;
 use std::time::Duration;
-
-use super::trace::session as trace;
-use super::{export, measure};
 #[cfg(green)]
-use super::{
-    gdb,
-    reporter::{self, Wishes},
-    socket::LONGEST_PATH,
-};
+use std::{ops::RangeInclusive, path::PathBuf};
+
+use super::{export, measure, trace};
+#[cfg(green)]
+use super::{gdb, reporter};
 use crate::engine::facade::{Backend, one_of, read_variable as read};
 use crate::engine::public::OnDeadlock;
 
@@ -27,9 +22,75 @@ pub(crate) struct Plan {
     schedtrace: Option<Duration>,
     #[cfg(green)]
     wishes: Wishes,
-    #[cfg(green)]
-    /// Warnings are wanted; and a thread that nobody can wake is warned of when it has waited for so long.
-    warnings: Option<Duration>,
+}
+
+/// What is asked of the reporter and of the helpers that it starts.
+#[cfg(green)]
+pub(super) struct Wishes {
+    pub(super) on_signal: bool,
+    /// What to do about a deadlock of all threads.
+    pub(super) by_builder: Option<OnDeadlock>,
+    pub(super) by_environment: Option<OnDeadlock>,
+    /// The path of a socket on which to answer questions (`socket`).
+    pub(super) socket: Option<PathBuf>,
+    /// Warnings are wanted; and a thread that nobody can wake is warned of when the thread has waited for so long.
+    pub(super) warnings: Option<Duration>,
+}
+
+/// The longest path of a socket, in bytes: what fits into the system's address, and a zero behind it.
+#[cfg(green)]
+const PATH: RangeInclusive<usize> = 1..=107;
+
+/// One of these words.
+fn choice<T, const COUNT: usize>(
+    name: &str,
+    accepted: &str,
+    words: [(&str, T); COUNT],
+) -> io::Result<Option<T>> {
+    read(name, accepted, |text| one_of(text, words))
+}
+
+/// A number from 1 to `most`.
+fn up_to(most: u64) -> impl Fn(&str) -> Option<u64> {
+    move |text| {
+        text.parse()
+            .ok()
+            .filter(|number| (1..=most).contains(number))
+    }
+}
+
+const ON_OR_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
+
+#[cfg(green)]
+impl Wishes {
+    fn read(by_builder: Option<OnDeadlock>) -> io::Result<Wishes> {
+        let actions = [
+            ("report", OnDeadlock::Report),
+            ("abort", OnDeadlock::Abort),
+            ("off", OnDeadlock::Ignore),
+        ];
+        let accepted = format!(
+            "unix: and the path of a socket, of 1 to {} bytes",
+            PATH.end()
+        );
+        let socket = |text: &str| {
+            let path = text.strip_prefix("unix:")?;
+            PATH.contains(&path.len()).then(|| path.into())
+        };
+        let on_signal = choice("GREENTHREAD_SIGQUIT", "on or off", ON_OR_OFF)?;
+        let by_environment = choice("GREENTHREAD_DEADLOCK", "report, abort or off", actions)?;
+        let socket = read("GREENTHREAD_OBSERVE", &accepted, socket)?;
+        let accepted = "seconds, from 1 to 86400";
+        let leak = read("GREENTHREAD_WARN_LEAK", accepted, up_to(86_400))?.unwrap_or(120);
+        let warns = [("0", None), ("1", Some(Duration::from_secs(leak)))];
+        Ok(Wishes {
+            on_signal: on_signal.unwrap_or(true),
+            by_builder,
+            by_environment,
+            socket,
+            warnings: choice("GREENTHREAD_WARN", "0 or 1", warns)?.flatten(),
+        })
+    }
 }
 
 impl Plan {
@@ -38,34 +99,17 @@ impl Plan {
     pub(crate) fn read(on_deadlock: Option<OnDeadlock>) -> io::Result<Plan> {
         #[cfg(not(green))]
         say_unobserved();
-        let on_or_off = |name| {
-            let known = [("on", true), ("off", false)];
-            read(name, "on or off", |text| one_of(text, known))
-        };
-        let up_to = |most| move |text: &str| text.parse().ok().filter(|n| (1..=most).contains(n));
         let accepted = "a path that ends in .html or .json";
         let path = |path: &str| trace::writer(Path::new(path)).map(|_| path.to_string());
         let millis = "a number of milliseconds from 1 to 3600000 (an hour)";
         let millis = read("GREENTHREAD_SCHEDTRACE", millis, up_to(3_600_000))?;
+        let measures = choice("GREENTHREAD_METRICS", "on or off", ON_OR_OFF)?;
         Ok(Plan {
             trace: read("GREENTHREAD_TRACE", accepted, path)?,
-            measures: on_or_off("GREENTHREAD_METRICS")?.unwrap_or(false),
+            measures: measures.unwrap_or(false),
             schedtrace: millis.map(Duration::from_millis),
             #[cfg(green)]
-            wishes: Wishes {
-                on_signal: on_or_off("GREENTHREAD_SIGQUIT")?.unwrap_or(true),
-                by_builder: on_deadlock,
-                by_environment: deadlock()?,
-                socket: socket()?,
-            },
-            #[cfg(green)]
-            warnings: {
-                let accepted = "seconds, from 1 to 86400";
-                let leak = read("GREENTHREAD_WARN_LEAK", accepted, up_to(86_400))?;
-                let known = |text: &str| one_of(text, [("0", false), ("1", true)]);
-                let are_wanted = read("GREENTHREAD_WARN", "0 or 1", known)?.unwrap_or(false);
-                are_wanted.then_some(Duration::from_secs(leak.unwrap_or(120)))
-            },
+            wishes: Wishes::read(on_deadlock)?,
         })
     }
 
@@ -85,37 +129,12 @@ impl Plan {
     pub(crate) fn watch(self, backend: Backend) -> io::Result<()> {
         #[cfg(green)]
         {
-            backend
-                .preemption_signal()
-                .into_iter()
-                .for_each(gdb::prepare);
-            reporter::start(&self.wishes, self.warnings);
+            let signal = backend.preemption_signal();
+            signal.into_iter().for_each(gdb::prepare);
+            reporter::start(&self.wishes);
         }
         self.schedtrace.map_or(Ok(()), export::begin_schedtrace)
     }
-}
-
-/// What to do about a deadlock.
-#[cfg(green)]
-fn deadlock() -> io::Result<Option<OnDeadlock>> {
-    let known = [
-        ("report", OnDeadlock::Report),
-        ("abort", OnDeadlock::Abort),
-        ("off", OnDeadlock::Ignore),
-    ];
-    let accepted = "report, abort or off";
-    read("GREENTHREAD_DEADLOCK", accepted, |text| one_of(text, known))
-}
-
-/// The path of the socket on which the process is to answer questions about its threads.
-#[cfg(green)]
-fn socket() -> io::Result<Option<PathBuf>> {
-    let accepted = format!("unix: and the path of a socket, of 1 to {LONGEST_PATH} bytes");
-    read("GREENTHREAD_OBSERVE", &accepted, |text| {
-        let path = text.strip_prefix("unix:")?;
-        let fits = (1..=LONGEST_PATH).contains(&path.len());
-        fits.then(|| path.into())
-    })
 }
 
 /// Says, once, that there is no such socket here.

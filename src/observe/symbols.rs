@@ -6,37 +6,29 @@
 //! which a function stands, if that is known, or else by the function's path. (Debug information that is
 //! only line tables has names without paths of inlined functions.)
 //!
-//! To find a name (`elf`) allocates, and maps the program's file; where that may not be done, `Modules::raw` still
-//! tells the module and the address in it.
+//! What a name is found by is in the files of the program and of its libraries ([`DebugInfo`]): by their debug information,
+//! the function at an address and those that were inlined into it, with their places in the source; by the table of symbols,
+//! the function alone. The table has the function's path, too, which debug information has not if it is only line tables.
+//!
+//! A file is mapped when it is first asked, and stays mapped as long as the value: for one dump. (Its pages are the
+//! kernel's. What is parsed stays, too: some hundred KiB for a program of the size of the tests.) Debug information counts if
+//! it is in that file itself, and not compressed. Where nothing may be allocated or mapped, `Modules::raw` still tells the
+//! module and the address in it.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::elf::DebugInfo;
-use super::modules::Modules;
+use addr2line::{Context, Frame, Location};
+use gimli::{Dwarf, LittleEndian};
+
+use super::modules::{Bytes, Modules};
+use crate::engine::inspect::system::elf::Elf;
 use crate::sys::variable;
 
-/// How much of a stack is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
-    Short,
-    Full,
-}
-
-impl Style {
-    /// As `RUST_BACKTRACE` asks for it.
-    pub(crate) fn from_environment() -> Style {
-        Style::of(variable::read("RUST_BACKTRACE").as_deref())
-    }
-
-    fn of(variable: Option<&OsStr>) -> Style {
-        match variable {
-            Some(value) if value == "full" => Style::Full,
-            _ => Style::Short,
-        }
-    }
+/// Whether `RUST_BACKTRACE` asks for all of a stack.
+pub(crate) fn is_full() -> bool {
+    variable::read("RUST_BACKTRACE").is_some_and(|value| value == "full")
 }
 
 /// A function in which an instruction lies, and where.
@@ -80,20 +72,20 @@ impl Symbols {
         &self.known[&address]
     }
 
-    /// Returns the frames of a whole stack.
+    /// Returns the frames of a whole stack: all of them if it `is_full`, or those of the short form.
     pub(crate) fn stack(
         &mut self,
         addresses: &[usize],
-        style: Style,
+        is_full: bool,
         modules: &Modules,
     ) -> Vec<Symbol> {
         let mut frames = Vec::with_capacity(addresses.len());
         for &address in addresses {
             frames.extend_from_slice(self.of(address, modules));
         }
-        match style {
-            Style::Full => frames,
-            Style::Short => short(&frames).to_vec(),
+        match is_full {
+            true => frames,
+            false => short(&frames).to_vec(),
         }
     }
 
@@ -149,6 +141,75 @@ fn shorten(file: &Path, folder: Option<&Path>) -> String {
             format!("/rustc/{}/{rest}", &hash[..HASH])
         }
         _ => whole.into_owned(),
+    }
+}
+
+/// The files that were asked so far, by what is added to the addresses in them; `None`: there is no such file.
+#[derive(Default)]
+struct DebugInfo(Vec<(usize, Option<Module>)>);
+
+struct Module {
+    /// Dropped before what it refers to: `elf`.
+    lines: Option<Context<Bytes<'static>>>,
+    elf: Elf,
+}
+
+impl DebugInfo {
+    /// Gives out the functions at an address, the innermost first: the name, as the file has it, and the place in it.
+    fn of(
+        &mut self,
+        address: usize,
+        modules: &Modules,
+        mut out: impl FnMut(&[u8], Option<Location<'_>>),
+    ) {
+        let Some((path, bias)) = modules.file(address) else {
+            return;
+        };
+        let known = self.0.iter().position(|(known, _)| *known == bias);
+        let index = known.unwrap_or_else(|| {
+            self.0.push((bias, Elf::open(path).map(Module::new)));
+            self.0.len() - 1
+        });
+        let Some(Module { lines, elf }) = &self.0[index].1 else {
+            return;
+        };
+        let address = address.wrapping_sub(bias);
+        let mut outermost = None;
+        if let Some(lines) = lines
+            && let Ok(mut frames) = lines.find_frames(address as u64).skip_all_loads()
+        {
+            while let Ok(Some(frame)) = frames.next() {
+                let inner = outermost.replace(frame);
+                if let Some(Frame {
+                    function: Some(function),
+                    location,
+                    ..
+                }) = inner
+                {
+                    out(function.name.slice(), location);
+                }
+            }
+        }
+        let (function, place) =
+            outermost.map_or((None, None), |frame| (frame.function, frame.location));
+        let name = function.map(|function| function.name.slice());
+        // One of Rust is mangled then.
+        let with_path = name.filter(|name| name.starts_with(b"_"));
+        if let Some(name) = with_path.or_else(|| elf.function_at(address)).or(name) {
+            out(name, place);
+        }
+    }
+}
+
+impl Module {
+    fn new(elf: Elf) -> Module {
+        let section = |id: gimli::SectionId| {
+            let bytes: *const [u8] = elf.section(id.name().as_bytes()).unwrap_or_default();
+            // SAFETY: of the mapping, which is there until `elf` is dropped, after `lines`.
+            Ok::<_, gimli::Error>(Bytes::new(unsafe { &*bytes }, LittleEndian))
+        };
+        let lines = Dwarf::load(section).and_then(Context::from_dwarf).ok();
+        Module { lines, elf }
     }
 }
 
@@ -376,18 +437,12 @@ mod tests {
 
     #[test]
     fn the_whole_stack_is_shown_on_request() {
-        let of = |value: &str| Style::of(Some(OsStr::new(value)));
-        assert_eq!(
-            (of("full"), of("1"), of("0")),
-            (Style::Full, Style::Short, Style::Short)
-        );
-        assert_eq!(Style::of(None), Style::Short);
         let (mut symbols, modules) = (Symbols::new(), Modules::load());
         let engine = crate::__preemption_is_off as fn() -> bool as usize + 1;
-        let short = symbols.stack(&[3, engine], Style::Short, &modules);
-        let full = symbols.stack(&[3, engine], Style::Full, &modules);
+        let short = symbols.stack(&[3, engine], false, &modules);
+        let full = symbols.stack(&[3, engine], true, &modules);
         assert!(full.len() >= 2 && short.len() <= full.len());
-        assert!(short == full || Style::from_environment() == Style::Full || short[0] == full[0]);
+        assert!(short == full || is_full() || short[0] == full[0]);
     }
 
     #[test]

@@ -34,16 +34,15 @@ impl Snapshot {
     fn write_summary(&self, to: &mut dyn Write) -> io::Result<()> {
         let green = self.threads.iter().filter(|entry| entry.is_green).count();
         let kernel = self.threads.len() - green;
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let (one, other) = (plural(green), plural(kernel));
+        let (process, at) = (std::process::id(), humantime(self.at));
         writeln!(
             to,
-            "greenthread: {} and {} of process {}, at {}",
-            count(green, "green thread"),
-            count(kernel, "kernel thread"),
-            std::process::id(),
-            humantime(self.at),
+            "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}"
         )?;
         let of = |word: &str| {
-            let is = |entry: &&Entry| entry.is_green && state(entry) == word;
+            let is = |entry: &&Entry| entry.is_green && entry.state_word() == word;
             self.threads.iter().filter(is).count()
         };
         let states = ["running", "blocked", "ready", "new", "parked"];
@@ -58,7 +57,7 @@ impl Snapshot {
         for entry in &self.threads {
             let kind = entry.wait.as_ref().map(|wait| wait.kind.name.as_ptr());
             let spawned_at = entry.spawned_at.map(core::ptr::from_ref);
-            let state = state(entry);
+            let state = entry.state_word();
             let key = (state, kind, spawned_at, entry.stack, entry.is_green);
             let place = *places.entry(key).or_insert_with(|| {
                 groups.push(Vec::new());
@@ -92,7 +91,7 @@ impl Snapshot {
                 to,
                 "  and {} more; all are {} for {} to {}",
                 group.len() - NAMED,
-                state(first),
+                first.state_word(),
                 time(shortest.unwrap_or(0)),
                 time(longest.unwrap_or(0)),
             )?;
@@ -106,11 +105,11 @@ impl Snapshot {
     /// The state of a thread, and its wait.
     pub(super) fn doing(&self, entry: &Entry) -> String {
         let since = time(u64::from(entry.since));
-        let mut text = format!("{} for {since}", state(entry));
+        let mut text = format!("{} for {since}", entry.state_word());
         if let Some(cpu) = entry.cpu {
             text += &format!(", with {} of CPU time", time(cpu / 1_000_000));
         }
-        if let Some(call) = call(entry) {
+        if let Some(call) = entry.system_call() {
             text += &format!(" in the system call {call}");
         }
         match &entry.wait {
@@ -154,11 +153,6 @@ impl Snapshot {
         text
     }
 
-    /// The name of the system call that the thread is blocked in.
-    pub(crate) fn describe_call(&self, entry: &Entry) -> Option<String> {
-        call(entry)
-    }
-
     /// A stack as text.
     pub(crate) fn backtrace(&self, number: u32) -> String {
         let mut text = Vec::new();
@@ -185,10 +179,10 @@ impl Snapshot {
     }
 }
 
-fn count(number: usize, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
+impl Entry {
+    /// The name of the system call that the thread is blocked in.
+    pub(super) fn system_call(&self) -> Option<String> {
+        self.call.map(syscalls::name)
     }
 }
 
@@ -226,22 +220,6 @@ impl fmt::Display for Named<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// The word for a state.
-pub(super) fn state(entry: &Entry) -> &'static str {
-    match entry.doing {
-        Doing::New => "new",
-        Doing::Ready => "ready",
-        Doing::Running(_) if entry.call.is_some() => "blocked",
-        Doing::Running(_) => "running",
-        Doing::Parked => "parked",
-    }
-}
-
-/// The name of the system call that the thread is blocked in.
-pub(super) fn call(entry: &Entry) -> Option<String> {
-    entry.call.map(syscalls::name)
 }
 
 /// A time, to two digits or so.

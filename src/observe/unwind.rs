@@ -11,94 +11,74 @@
 //! 2. The stack pointer only grows from frame to frame, but for a signal's, whose handler may run on
 //!    another stack. There are at most [`FRAMES`] frames, so all stacks come to an end.
 //! 3. Nearly all frames need the stack pointer and the frame pointer only, and rules for those are kept by
-//!    address (`cfi::Rule`). Where a frame's rule needs more, the tables are asked, at some hundred times
+//!    address ([`Rule`]). Where a frame's rule needs more, the tables are asked, at some hundred times
 //!    the cost; if it needs a register that was not followed on the way, the stack is read once more from the
 //!    top, with all registers.
-//!
 //! 4. Reading a stack allocates nothing and takes no lock. Making an unwinder does both.
+//!
+//! A rule of the tables holds for some bytes of code. The rule says how the *canonical frame address* (CFA: the caller's
+//! stack pointer) is computed, and where the caller's registers are saved, mostly at a distance from the CFA.
+//! [`Unwinder::short_rule`] returns the short form that nearly all rules have, to be kept; [`Unwinder::below`] computes a
+//! rule of any form, with all registers.
 //!
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
 //! frame as a return address, cannot compute rules that read memory (glibc's `__restore_rt`, functions that
 //! align their stack), keeps 509 rules, and brings a second version of `gimli`.
 
-mod cfi;
-mod registers;
 #[cfg(test)]
 #[allow(unsafe_code, reason = "stacks to read")]
 pub(crate) mod tests;
 
-use super::modules::Modules;
+use gimli::{
+    CfaRule, EhFrame, Encoding, Evaluation, EvaluationResult, EvaluationStorage, Expression,
+    Location, Piece, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,
+    UnwindSection, UnwindTableRow, Value,
+};
+
+use super::modules::{Bytes, Modules};
 use crate::engine::inspect::system::plain_address;
-use cfi::{Rule, Tables};
-use registers::HERE;
-pub(crate) use registers::Registers;
+use crate::sys::word;
 
 /// The most frames that are read of a stack.
 pub(crate) const FRAMES: usize = 256;
 
-/// Whose extensions the tables have.
-pub(super) const VENDOR: gimli::Vendor = HERE.vendor;
-
 /// How many rules are kept, a power of two.
 const RULES: usize = 4096;
 
-/// How a stack came to its end.
+/// Why there is no frame below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// At the bottom.
+    /// This was the last one, at the bottom.
     Bottom,
     /// There are more than [`FRAMES`] frames.
     Cut,
-    /// What lies below is not known: there is no rule, or it could not be read, or makes no sense.
+    /// What lies below is not known: there is no rule, or the memory cannot be read, or the rule makes no sense here.
     Lost,
-}
-
-/// Why there is no frame below.
-enum Trouble {
-    /// This was the last one.
-    Bottom,
     /// The rule needs a register that is not known.
     Unknown,
-    /// The memory cannot be read, or the rule makes no sense here.
-    Lost,
 }
 
 /// Returns the word at an address, if that is one of the thread's stack.
-type Read<'a> = &'a mut dyn FnMut(usize) -> Result<usize, Trouble>;
+type Read<'a> = &'a mut dyn FnMut(usize) -> Result<usize, End>;
 
 /// Reads stacks. It knows the libraries that were loaded when it was made.
 pub(crate) struct Unwinder {
-    tables: Tables,
-    rules: Box<[Kept]>,
+    /// The program and its libraries.
+    pub(super) modules: Modules,
+    context: Box<UnwindContext<usize, InPlace>>,
+    /// Rules, and the address that each is for; 0 if there is none.
+    rules: Box<[(usize, Rule)]>,
     frames: Box<[usize; FRAMES]>,
-}
-
-/// A rule, and the address it is for; 0 if there is none.
-#[derive(Clone, Copy)]
-struct Kept {
-    address: usize,
-    rule: Rule,
-}
-
-impl Kept {
-    const NONE: Kept = Kept {
-        address: 0,
-        rule: Rule::Untold,
-    };
 }
 
 impl Unwinder {
     pub(crate) fn new() -> Unwinder {
         Unwinder {
-            tables: Tables::new(Modules::load()),
-            rules: vec![Kept::NONE; RULES].into(),
+            modules: Modules::load(),
+            context: Box::new(UnwindContext::new_in()),
+            rules: vec![(0, Rule::Untold); RULES].into(),
             frames: Box::new([0; FRAMES]),
         }
-    }
-
-    /// The program and its libraries.
-    pub(crate) fn modules(&self) -> &Modules {
-        &self.tables.modules
     }
 
     /// Gives out the frames of a thread, from the innermost on, as addresses in the way of return
@@ -111,47 +91,37 @@ impl Unwinder {
         out: &mut impl FnMut(usize),
     ) -> End {
         let mut read = |address: usize| match address.is_multiple_of(align_of::<usize>()) {
-            true => read(address).ok_or(Trouble::Lost),
-            false => Err(Trouble::Lost),
+            true => read(address).ok_or(End::Lost),
+            false => Err(End::Lost),
         };
         let (mut count, mut end) = self.walk(registers, false, &mut read);
-        if let Err(Trouble::Unknown) = end {
+        if end == End::Unknown {
             (count, end) = self.walk(registers, true, &mut read);
         }
         self.frames[..count].iter().copied().for_each(out);
-        match end {
-            Ok(()) => End::Cut,
-            Err(Trouble::Bottom) => End::Bottom,
-            Err(Trouble::Unknown | Trouble::Lost) => End::Lost,
-        }
+        end
     }
 
     /// Fills `frames`. Returns how many there are, and what has ended them.
-    fn walk(
-        &mut self,
-        mut at: Registers,
-        with_all: bool,
-        read: Read<'_>,
-    ) -> (usize, Result<(), Trouble>) {
+    fn walk(&mut self, mut at: Registers, with_all: bool, read: Read<'_>) -> (usize, End) {
         for count in 0..FRAMES {
             self.frames[count] = at.pc.wrapping_add(usize::from(at.is_exact));
-            let below = self.step(&mut at, with_all, read);
-            if below.is_err() {
-                return (count + 1, below);
+            if let Err(end) = self.step(&mut at, with_all, read) {
+                return (count + 1, end);
             }
             if at.pc == 0 {
-                return (count + 1, Err(Trouble::Bottom));
+                return (count + 1, End::Bottom);
             }
         }
-        (FRAMES, Ok(()))
+        (FRAMES, End::Cut)
     }
 
     /// Goes to the frame below.
     #[inline]
-    fn step(&mut self, at: &mut Registers, with_all: bool, read: Read<'_>) -> Result<(), Trouble> {
+    fn step(&mut self, at: &mut Registers, with_all: bool, read: Read<'_>) -> Result<(), End> {
         let address = at.pc.wrapping_sub(usize::from(!at.is_exact));
         let (base, cfa, bp_at, pc_at) = match self.rule(address) {
-            Rule::End => return Err(Trouble::Bottom),
+            Rule::End => return Err(End::Bottom),
             Rule::Signal => return step_by_record(at, read),
             Rule::Untold => return self.step_by_custom(at, read),
             Rule::FromSp { cfa, bp_at, pc_at } if !with_all => (at.sp(), cfa, bp_at, pc_at),
@@ -162,14 +132,14 @@ impl Unwinder {
         // A function that has not saved the return address may have no frame yet.
         let is_leaf = pc_at == Rule::SAME;
         if cfa < at.sp() || cfa == at.sp() && !is_leaf {
-            return Err(Trouble::Lost);
+            return Err(End::Lost);
         }
         let bp = match bp_at {
             Rule::SAME => at.bp(),
             bp_at => read(cfa.wrapping_add_signed(bp_at as isize))?,
         };
         let pc = match is_leaf {
-            true => at.link().ok_or(Trouble::Lost)?,
+            true => at.link().ok_or(End::Lost)?,
             false => read(cfa.wrapping_add_signed(pc_at as isize))?,
         };
         at.go_down(pc, cfa, bp);
@@ -180,11 +150,10 @@ impl Unwinder {
     fn rule(&mut self, address: usize) -> Rule {
         // Fibonacci hashing: the upper bits of the product depend on all of the address.
         let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - RULES.ilog2());
-        if self.rules[hash].address != address {
-            let rule = self.tables.rule(address);
-            self.rules[hash] = Kept { address, rule };
+        if self.rules[hash].0 != address {
+            self.rules[hash] = (address, self.short_rule(address));
         }
-        self.rules[hash].rule
+        self.rules[hash].1
     }
 
     #[cold]
@@ -193,12 +162,12 @@ impl Unwinder {
         at: &mut Registers,
         address: usize,
         read: Read<'_>,
-    ) -> Result<(), Trouble> {
-        let below = self.tables.below(address, at, read)?;
+    ) -> Result<(), End> {
+        let below = self.below(address, at, read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // Only a signal's frame is exact.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
-            return Err(Trouble::Lost);
+            return Err(End::Lost);
         }
         *at = below;
         Ok(())
@@ -207,10 +176,10 @@ impl Unwinder {
     /// Without a rule, by what is usual: a function that was just called has the address to return to in the
     /// link register, or on top of the stack; any other keeps a frame pointer. Only an address of code is believed.
     #[cold]
-    fn step_by_custom(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), Trouble> {
+    fn step_by_custom(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), End> {
         const WORD: usize = size_of::<usize>();
         let (sp, bp) = (at.sp(), at.bp());
-        let modules = &self.tables.modules;
+        let modules = &self.modules;
         let is_code = |&pc: &usize| modules.has_code(pc);
         let mut code_at = |address| read(address).ok().map(plain_address).filter(is_code);
         let just_called = match at.link() {
@@ -223,20 +192,410 @@ impl Unwinder {
             return Ok(());
         }
         if bp < sp {
-            return Err(Trouble::Lost);
+            return Err(End::Lost);
         }
-        let pc = code_at(bp.wrapping_add(WORD)).ok_or(Trouble::Lost)?;
+        let pc = code_at(bp.wrapping_add(WORD)).ok_or(End::Lost)?;
         at.go_down(pc, bp.wrapping_add(2 * WORD), read(bp)?);
         Ok(())
+    }
+
+    /// Returns the short form of the rule for the instruction at `address`.
+    fn short_rule(&mut self, address: usize) -> Rule {
+        if self.is_below_a_handler(address) {
+            return Rule::Signal;
+        }
+        self.with_row(address, |row| row.short())
+            .unwrap_or(Rule::Untold)
+    }
+
+    /// Whether a signal's handler returns to the address behind this one.
+    fn is_below_a_handler(&self, address: usize) -> bool {
+        let Some((code, _)) = here::SIGNAL else {
+            return false;
+        };
+        let first = address.wrapping_add(1);
+        first.is_multiple_of(4)
+            && self.modules.has_code(first)
+            && (code.iter().zip(0..))
+                .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
+    }
+
+    /// Returns the registers of the caller.
+    fn below(
+        &mut self,
+        address: usize,
+        registers: &Registers,
+        read: Read<'_>,
+    ) -> Result<Registers, End> {
+        self.with_row(address, |row| row.caller(registers, read))
+            .unwrap_or(Err(End::Lost))
+    }
+
+    fn with_row<T>(&mut self, address: usize, then: impl FnOnce(Row<'_>) -> T) -> Option<T> {
+        let view = self.modules.tables(address)?;
+        let header = view
+            .header
+            .parse(&view.bases, size_of::<usize>() as u8)
+            .ok()?;
+        let entry = header
+            .table()?
+            .fde_for_address(
+                &view.frames,
+                &view.bases,
+                address as u64,
+                EhFrame::cie_from_offset,
+            )
+            .ok()?;
+        let row = entry
+            .unwind_info_for_address(&view.frames, &view.bases, &mut self.context, address as u64)
+            .ok()?;
+        Some(then(Row {
+            row,
+            section: &view.frames,
+            encoding: entry.cie().encoding(),
+            return_address: entry.cie().return_address_register(),
+            is_signal: entry.is_signal_trampoline(),
+        }))
     }
 }
 
 /// From the code below a signal's handler, by the kernel's record.
 #[cold]
-fn step_by_record(at: &mut Registers, read: Read<'_>) -> Result<(), Trouble> {
-    let signal = HERE.signal.as_ref().ok_or(Trouble::Lost)?;
-    let start = at.sp().wrapping_add(signal.registers_at);
+fn step_by_record(at: &mut Registers, read: Read<'_>) -> Result<(), End> {
+    let (_, registers_at) = here::SIGNAL.ok_or(End::Lost)?;
+    let start = at.sp().wrapping_add(registers_at);
     let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
     *at = Registers::interrupted(&mut register)?;
     Ok(())
 }
+
+/// What the unwind tables of x86-64 and its calling convention say of registers. rbx, rbp, r12 to r15 are preserved. The
+/// return address has a column of its own.
+#[cfg(target_arch = "x86_64")]
+pub(super) mod here {
+    /// How many registers are followed: the numbers below this one.
+    pub(super) const COUNT: usize = 16;
+    pub(super) const SP: usize = 7;
+    /// The frame pointer.
+    pub(super) const BP: usize = 6;
+    const RBX: usize = 3;
+    /// The column of the return address, but for interrupted code.
+    pub(super) const RETURN_ADDRESS: usize = 16;
+    /// The register in which a call leaves the return address; where there is none, it lies on the stack.
+    pub(super) const LINK: Option<u16> = None;
+    /// The registers that a function returns with as it was called, a bit each.
+    pub(super) const PRESERVED: u64 = 1 << RBX | 1 << BP | 0b1111 << 12;
+    /// The fourth register that a signal's frame gives out.
+    pub(super) const FOURTH_OF_SIGNAL: usize = RBX;
+    /// What `arch::switch` saves, in words from the stack pointer: the address at which to go on, the frame pointer,
+    /// another register; and how many words it saves in all.
+    pub(super) const SAVED_PC: usize = 0;
+    pub(super) const SAVED_BP: usize = 2;
+    pub(super) const SAVED_OTHER: (usize, usize) = (RBX, 1);
+    pub(super) const SAVED: usize = 3;
+    /// Where the tables do not tell enough of the code to which a signal's handler returns: that code, whose stack pointer
+    /// is at the kernel's record of the interrupted thread; and where that record has all general registers in the order
+    /// of their numbers, the stack pointer, and the program counter.
+    pub(super) const SIGNAL: Option<([u32; 2], usize)> = None;
+    /// Whose extensions the tables have.
+    pub(in crate::observe) const VENDOR: gimli::Vendor = gimli::Vendor::Default;
+}
+
+/// The same for aarch64. x19 to x29 are preserved. The return address is in x30, until the function saves it. Column 32 is
+/// the program counter, which the frame of an interruption has besides.
+#[cfg(target_arch = "aarch64")]
+pub(super) mod here {
+    pub(super) const COUNT: usize = 33;
+    pub(super) const SP: usize = 31;
+    pub(super) const BP: usize = 29;
+    pub(super) const RETURN_ADDRESS: usize = 30;
+    pub(super) const LINK: Option<u16> = Some(30);
+    pub(super) const PRESERVED: u64 = 0b111_1111_1111 << 19;
+    pub(super) const FOURTH_OF_SIGNAL: usize = 30;
+    pub(super) const SAVED_PC: usize = 2;
+    pub(super) const SAVED_BP: usize = 1;
+    pub(super) const SAVED_OTHER: (usize, usize) = (19, 0);
+    pub(super) const SAVED: usize = 4;
+    pub(super) const SIGNAL: Option<([u32; 2], usize)> = Some((
+        [0xd280_1168, 0xd400_0001], // mov x8, #139; svc #0: rt_sigreturn
+        size_of::<libc::siginfo_t>() + core::mem::offset_of!(libc::ucontext_t, uc_mcontext.regs),
+    ));
+    pub(in crate::observe) const VENDOR: gimli::Vendor = gimli::Vendor::AArch64;
+}
+
+/// The registers of one frame, so far as they are known.
+#[derive(Clone, Copy)]
+pub(crate) struct Registers {
+    pc: usize,
+    /// `pc` is the next instruction's address, and not a return address.
+    is_exact: bool,
+    /// By their numbers in the tables.
+    values: [usize; here::COUNT],
+    /// A bit each.
+    known: u64,
+}
+
+impl Registers {
+    /// Of an interrupted thread of which these three are known.
+    #[inline]
+    pub(crate) fn new(pc: usize, sp: usize, bp: usize) -> Registers {
+        let mut new = Registers::at(pc, sp);
+        new.set(here::BP, bp);
+        new
+    }
+
+    /// Of an interrupted thread of which no more is known than these two.
+    fn at(pc: usize, sp: usize) -> Registers {
+        let (pc, values) = (plain_address(pc), [0; here::COUNT]);
+        let mut new = Registers {
+            pc,
+            is_exact: true,
+            values,
+            known: 0,
+        };
+        new.set(here::SP, sp);
+        new
+    }
+
+    /// Of a thread that a signal has interrupted, as `arch::Frame` gives them out.
+    pub(crate) fn of_signal([pc, sp, bp, fourth]: [usize; 4]) -> Registers {
+        let mut new = Registers::new(pc, sp, bp);
+        new.set(here::FOURTH_OF_SIGNAL, fourth);
+        new
+    }
+
+    /// Of a thread that has left its stack by a switch (`arch::switch`) and left off at `sp`, where that
+    /// has saved the address at which to go on and two registers.
+    pub(crate) fn of_switch(
+        sp: usize,
+        mut read: impl FnMut(usize) -> Option<usize>,
+    ) -> Option<Registers> {
+        const WORD: usize = size_of::<usize>();
+        let mut saved = |word: usize| read(sp.wrapping_add(word * WORD));
+        let (pc, bp) = (saved(here::SAVED_PC)?, saved(here::SAVED_BP)?);
+        let mut new = Registers::new(pc, sp.wrapping_add(here::SAVED * WORD), bp);
+        let (other, other_at) = here::SAVED_OTHER;
+        new.set(other, saved(other_at)?);
+        Some(new)
+    }
+
+    /// Of a thread that a signal has interrupted, whose registers `read` reads, in the order of their numbers.
+    /// The program counter comes last.
+    fn interrupted(read: &mut dyn FnMut(usize) -> Result<usize, End>) -> Result<Registers, End> {
+        let mut new = Registers::at(read(here::SP + 1)?, read(here::SP)?);
+        for number in 0..here::SP {
+            new.set(number, read(number)?);
+        }
+        Ok(new)
+    }
+
+    /// Goes to a caller of which nothing else is known.
+    #[inline]
+    fn go_down(&mut self, pc: usize, sp: usize, bp: usize) {
+        self.pc = plain_address(pc);
+        self.is_exact = false;
+        self.known = 0;
+        self.set(here::SP, sp);
+        self.set(here::BP, bp);
+    }
+
+    #[inline]
+    fn sp(&self) -> usize {
+        self.values[here::SP]
+    }
+
+    /// The frame pointer; 0 if it is not known.
+    #[inline]
+    fn bp(&self) -> usize {
+        self.values[here::BP]
+    }
+
+    /// The link register, if there is one and it is known.
+    #[inline]
+    fn link(&self) -> Option<usize> {
+        let link = Register(here::LINK?);
+        self.get(link).ok().map(plain_address)
+    }
+
+    fn get(&self, register: Register) -> Result<usize, End> {
+        let number = register.0 as usize;
+        let is_pc = number == here::RETURN_ADDRESS && here::LINK.is_none();
+        match self.known.checked_shr(number as u32) {
+            _ if is_pc => Ok(self.pc),
+            Some(bits) if bits & 1 != 0 => Ok(self.values[number]),
+            _ => Err(End::Unknown),
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, number: usize, value: usize) {
+        self.values[number] = value;
+        self.known |= 1 << number;
+    }
+}
+
+/// The short form of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// The CFA lies at this distance from the stack pointer; the caller's frame pointer is saved at this
+    /// distance from the CFA, or is the [`SAME`](Rule::SAME); so is the return address, or is still in the
+    /// link register.
+    FromSp { cfa: i32, bp_at: i32, pc_at: i32 },
+    /// The same, from the frame pointer.
+    FromBp { cfa: i32, bp_at: i32, pc_at: i32 },
+    /// There is no caller.
+    End,
+    /// There is a rule of another form.
+    Complicated,
+    /// The kernel's record of an interrupted thread lies at the stack pointer.
+    Signal,
+    /// There is no rule.
+    Untold,
+}
+
+impl Rule {
+    const SAME: i32 = i32::MIN;
+}
+
+/// Has space for whatever compilers write, and allocates nothing.
+struct InPlace;
+
+impl UnwindContextStorage<usize> for InPlace {
+    type Rules = [(Register, RegisterRule<usize>); 64];
+    type Stack = [UnwindTableRow<usize, Self>; 8];
+}
+
+impl<'a> EvaluationStorage<Bytes<'a>> for InPlace {
+    type Stack = [Value; 16];
+    type ExpressionStack = [(Bytes<'a>, Bytes<'a>); 4];
+    type Result = [Piece<Bytes<'a>>; 1];
+}
+
+/// One rule as it stands in the tables.
+struct Row<'a> {
+    row: &'a UnwindTableRow<usize, InPlace>,
+    section: &'a EhFrame<Bytes<'a>>,
+    encoding: Encoding,
+    return_address: Register,
+    is_signal: bool,
+}
+
+impl Row<'_> {
+    fn short(&self) -> Rule {
+        let saved_at = |register: Register| match self.row.register(register) {
+            None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => Some(Rule::SAME),
+            Some(RegisterRule::Offset(at)) => i32::try_from(at).ok(),
+            Some(_) => None,
+        };
+        let bp_at = saved_at(Register(here::BP as u16));
+        match self.row.register(self.return_address) {
+            Some(RegisterRule::Undefined) => return Rule::End,
+            None if here::LINK.is_none() => return Rule::End,
+            _ if self.is_signal => return Rule::Complicated,
+            _ => {}
+        }
+        match (self.row.cfa(), bp_at, saved_at(self.return_address)) {
+            (&CfaRule::RegisterAndOffset { register, offset }, Some(bp_at), Some(pc_at)) => {
+                match (usize::from(register.0), i32::try_from(offset)) {
+                    (here::SP, Ok(cfa)) => Rule::FromSp { cfa, bp_at, pc_at },
+                    (here::BP, Ok(cfa)) => Rule::FromBp { cfa, bp_at, pc_at },
+                    _ => Rule::Complicated,
+                }
+            }
+            _ => Rule::Complicated,
+        }
+    }
+
+    fn caller(&self, registers: &Registers, read: Read<'_>) -> Result<Registers, End> {
+        let cfa = match self.row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => registers
+                .get(*register)?
+                .wrapping_add_signed(*offset as isize),
+            CfaRule::Expression(expression) => self.evaluate(expression, None, registers, read)?,
+        };
+        let pc = self.register(self.return_address, cfa, registers, read)?;
+        let mut caller = Registers::at(pc, cfa);
+        caller.is_exact = self.is_signal;
+        for number in 0..here::COUNT {
+            let register = Register(number as u16);
+            let is_told = self.row.register(register).is_some();
+            let is_same = here::PRESERVED >> number & 1 != 0 && number != here::SP;
+            // The caller has used the register of the return address for this call. One that is not known need not be
+            // needed.
+            if (is_told || is_same)
+                && register != self.return_address
+                && let Ok(value) = self.register(register, cfa, registers, read)
+            {
+                caller.set(number, value);
+            }
+        }
+        Ok(caller)
+    }
+
+    fn register(
+        &self,
+        register: Register,
+        cfa: usize,
+        registers: &Registers,
+        read: Read<'_>,
+    ) -> Result<usize, End> {
+        match self.row.register(register) {
+            None | Some(RegisterRule::SameValue) => registers.get(register),
+            Some(RegisterRule::Offset(at)) => read(cfa.wrapping_add_signed(at as isize)),
+            Some(RegisterRule::ValOffset(at)) => Ok(cfa.wrapping_add_signed(at as isize)),
+            Some(RegisterRule::Register(other)) => registers.get(other),
+            Some(RegisterRule::Expression(expression)) => {
+                let at = self.evaluate(&expression, Some(cfa), registers, read)?;
+                read(at)
+            }
+            Some(RegisterRule::ValExpression(expression)) => {
+                self.evaluate(&expression, Some(cfa), registers, read)
+            }
+            Some(_) => Err(End::Lost),
+        }
+    }
+
+    fn evaluate(
+        &self,
+        expression: &UnwindExpression<usize>,
+        first: Option<usize>,
+        registers: &Registers,
+        read: Read<'_>,
+    ) -> Result<usize, End> {
+        let Expression(code) = expression.get(self.section).map_err(|_| End::Lost)?;
+        let mut evaluation = Evaluation::<_, InPlace>::new_in(code, self.encoding);
+        evaluation.set_max_iterations(FUEL);
+        if let Some(first) = first {
+            evaluation.set_initial_value(first as u64);
+        }
+        let mut state = evaluation.evaluate();
+        loop {
+            state = match state.map_err(|_| End::Lost)? {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = registers.get(register)? as u64;
+                    evaluation.resume_with_register(Value::Generic(value))
+                }
+                EvaluationResult::RequiresMemory { address, size, .. }
+                    if usize::from(size) == size_of::<usize>() =>
+                {
+                    let value = read(address as usize)? as u64;
+                    evaluation.resume_with_memory(Value::Generic(value))
+                }
+                _ => return Err(End::Lost),
+            };
+        }
+        match evaluation.as_result() {
+            [
+                Piece {
+                    location: Location::Address { address },
+                    ..
+                },
+            ] => Ok(*address as usize),
+            _ => Err(End::Lost),
+        }
+    }
+}
+
+/// The most steps that an expression may take.
+const FUEL: u32 = 256;

@@ -18,9 +18,9 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use super::employ;
 use super::snapshot::{Depth, Entry, Snapshot};
-use super::text::{Named, call};
-use super::{deadlock, employ};
+use super::text::Named;
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};
@@ -45,15 +45,6 @@ const LONGEST_PATH: usize = 100;
 /// How long one kind of warning about one place is not repeated.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// A kind of warning.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Blocks,
-    Hogs,
-    HoldsLock,
-    Leaks,
-}
-
 /// What samples have seen of one thread.
 #[derive(Default)]
 struct Tally {
@@ -63,9 +54,9 @@ struct Tally {
     wanted: u32,
 }
 
-/// The last warning of each kind about each place of a spawn.
+/// When each kind of warning was last given about each place of a spawn.
 #[derive(Default)]
-struct Said(HashMap<(Kind, usize), Instant>);
+struct Said(HashMap<(&'static str, usize), Instant>);
 
 /// Starts the kernel thread that warns. It warns of a thread that no other can reach once that has waited for `leak`.
 pub(crate) fn start(leak: Duration) {
@@ -125,19 +116,20 @@ impl Said {
             return;
         };
         let (kind, text) = if blocks {
-            let now = call(entry).map_or("in system calls".into(), |call| format!("now in {call}"));
+            let call = entry.system_call();
+            let now = call.map_or("in system calls".into(), |call| format!("now in {call}"));
             let text = format!(
                 "blocks its kernel thread and has not said so: in {} of {SAMPLES} samples, {now}; \
                  greenthread::blocking says so",
                 tally.blocked,
             );
-            (Kind::Blocks, text)
+            ("blocks", text)
         } else {
             let text = format!(
                 "keeps a processor while others wait: it ran in {} of {SAMPLES} samples",
                 tally.running,
             );
-            (Kind::Hogs, text)
+            ("hogs", text)
         };
         self.say(kind, &snapshot, entry, &text);
     }
@@ -159,13 +151,13 @@ impl Said {
             if waits && holder.since >= LONG {
                 let doing = snapshot.doing(holder);
                 let text = format!("holds a lock for which {count} wait, and is itself {doing}");
-                self.say(Kind::HoldsLock, snapshot, holder, &text);
+                self.say("holds a lock", snapshot, holder, &text);
             }
         }
     }
 
     fn find_leaks(&mut self, snapshot: &Snapshot, leak: Duration) {
-        let in_cycle: HashSet<u32> = deadlock::cycles(snapshot).into_iter().flatten().collect();
+        let in_cycle: HashSet<u32> = snapshot.cycles().into_iter().flatten().collect();
         for (place, entry) in (0..).zip(&snapshot.threads) {
             // Nobody knows who needs the program's own kernel threads.
             let is_ours = entry.spawned_at.is_some();
@@ -183,12 +175,12 @@ impl Said {
                 continue;
             };
             let text = format!("has leaked: {why}, and it is {}", snapshot.doing(entry));
-            self.say(Kind::Leaks, snapshot, entry, &text);
+            self.say("leaks", snapshot, entry, &text);
         }
     }
 
     /// Prints a warning with a backtrace, unless there was one like it a while ago.
-    fn say(&mut self, kind: Kind, snapshot: &Snapshot, entry: &Entry, text: &str) {
+    fn say(&mut self, kind: &'static str, snapshot: &Snapshot, entry: &Entry, text: &str) {
         let place = entry.spawned_at.map(core::ptr::from_ref);
         let key = (kind, place.map_or(0, <*const _>::addr));
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! [`Metrics`]: figures about a runtime. `observe::figures` has the table by which they leave the program.
+//! [`Metrics`]: figures about a runtime. `observe::export` has the table by which they leave the program.
 //!
 //! A [`Histogram`] has buckets with a scale on which two binary digits follow the leading one, so a bucket is at most a
 //! quarter as wide as its upper bound:

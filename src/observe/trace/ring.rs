@@ -311,6 +311,8 @@ struct Copied {
     words: Vec<u64>,
     /// There was no room for some of its words.
     is_cut: bool,
+    /// Where the ring was when the trace was about to be over, and the thread that the processor ran, or 0.
+    at_end: (u64, u32),
 }
 
 /// The rings of all processors.
@@ -341,23 +343,22 @@ impl Copies {
         }
     }
 
-    /// Where each ring is, and which thread its processor runs, 0 if it runs none that is known: a hint.
-    pub(super) fn running(&self) -> Vec<(u64, u32)> {
-        let running = |copied: &Copied| {
+    /// The trace is about to be over: notes where each ring is, and which thread its processor runs, if that is known: a
+    /// hint.
+    pub(super) fn end(&mut self) {
+        for copied in &mut self.0 {
             let words = copied.processor.running();
             let number = words.map_or(0, |[numbered, _]| introduced(numbered.load(Relaxed)));
-            (copied.ring.head(), number)
-        };
-        self.0.iter().map(running).collect()
+            copied.at_end = (copied.ring.head(), number);
+        }
     }
 
-    /// The trace is over. `at_end`: what `running` told when it ended.
-    pub(super) fn finish(self, at_end: Vec<(u64, u32)>) -> Vec<Reel> {
-        let mut at_end = at_end.into_iter();
+    /// What all rings have recorded. The trace is over.
+    pub(super) fn finish(self) -> Vec<Reel> {
         let finish = |copied: Copied| {
             copied.ring.forget();
             // Without an event since, the thread has not stopped.
-            let (head, running) = at_end.next().unwrap_or((0, 0));
+            let (head, running) = copied.at_end;
             let is_known = copied.next == head && !copied.is_cut;
             Reel {
                 runtime: copied.processor.runtime(),
@@ -382,6 +383,7 @@ impl Copied {
             next,
             words: Vec::new(),
             is_cut: false,
+            at_end: (0, 0),
         }
     }
 

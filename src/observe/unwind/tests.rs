@@ -11,7 +11,7 @@ pub(crate) mod stepped;
 
 use super::*;
 use crate::engine::inspect::system as arch;
-use crate::observe::symbols::{Style, Symbols};
+use crate::observe::symbols::Symbols;
 use core::arch::{asm, naked_asm};
 use core::cell::Cell;
 
@@ -128,12 +128,12 @@ pub(super) fn registers_here() -> Registers {
 
 /// The last parts of the functions' paths, without generic arguments.
 pub(super) fn names(frames: &[usize]) -> Vec<String> {
-    named(frames, Style::Full)
+    named(frames, true)
 }
 
-pub(super) fn named(frames: &[usize], style: Style) -> Vec<String> {
+pub(super) fn named(frames: &[usize], is_full: bool) -> Vec<String> {
     let modules = Modules::load();
-    let symbols = Symbols::new().stack(frames, style, &modules);
+    let symbols = Symbols::new().stack(frames, is_full, &modules);
     symbols
         .iter()
         .map(|symbol| last(&symbol.function))

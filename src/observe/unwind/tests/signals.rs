@@ -199,7 +199,7 @@ fn a_preempted_thread_has_its_functions() {
         "call_at_bottom",
     ];
     assert_in_order(&full, &expected);
-    let shown = named(&frames, Style::Short);
+    let shown = named(&frames, false);
     // It may have been preempted in a function that it calls.
     assert!(
         shown.iter().any(|name| name == "computes"),
@@ -222,7 +222,7 @@ fn search(local: usize) -> Option<Vec<usize>> {
     let mut saved = (bounds.bottom.next_multiple_of(8)..local).step_by(8);
     saved.find_map(|sp| {
         let registers = Registers::of_switch(sp, |address| bounds.read(address))?;
-        if !unwinder.modules().has_code(registers.pc) {
+        if !unwinder.modules.has_code(registers.pc) {
             return None;
         }
         let mut frames = Vec::new();

@@ -199,7 +199,7 @@ pub(crate) fn step(work: fn()) -> (usize, usize) {
     // SAFETY: as above.
     let observer = unsafe { (*OBSERVER.0.get()).take() }.unwrap();
     if let Some((kind, last, now)) = observer.wrong {
-        let offset = |pc: &usize| (pc - 1, observer.unwinder.modules().raw(pc - 1));
+        let offset = |pc: &usize| (pc - 1, observer.unwinder.modules.raw(pc - 1));
         panic!(
             "{kind} after {} steps:\n{:#x?}\n{:#?}\nafter\n{:#x?}\n{:#?}",
             observer.steps,
