@@ -122,8 +122,8 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
         blocked_calls: {
             let places = cluster.blocked_calls.used();
             blocked_calls(places.map(|place| {
-                let time = Duration::from_nanos(place.nanos());
-                (place.call(), place.spawned_at(), place.count(), time)
+                let time = Duration::from_nanos(place.nanos.get());
+                (place.call(), place.spawned_at(), place.count.get(), time)
             }))
         },
         spawns: sum(|p| &p.counts.spawned) + cluster.live_count.outside.spawned.get(),

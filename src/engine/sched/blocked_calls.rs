@@ -17,17 +17,17 @@ use core::panic::Location;
 
 use super::Worker;
 use crate::engine::atomic::{
-    AtomicI64, AtomicU64,
+    AtomicI64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::sched::{Green, Identity};
+use crate::engine::sched::{Counter, Green, Identity};
 use crate::engine::sys::observer::Doing;
 use crate::engine::sys::statics::AtomicStatic;
 use crate::engine::sys::word;
 
 /// Numbers of system calls are below this, on all kernels so far.
-const NUMBERS: usize = 512;
+const NUMBERS: i64 = 512;
 /// How many other places there can be.
 const PLACES: usize = 256;
 /// In the place of a call's number: the entry is free.
@@ -38,25 +38,25 @@ pub(crate) struct BlockedCalls(Box<[Place]>);
 
 /// How often threads were blocked in one call, which were spawned at one place, and for how long, if that was measured.
 pub(crate) struct Place {
+    /// The number of the call.
     call: AtomicI64,
     spawned_at: AtomicStatic<Location<'static>>,
-    count: AtomicU64,
-    nanos: AtomicU64,
+    /// How many threads have lost their processors here.
+    pub(crate) count: Counter,
+    /// For how long they held kernel threads here.
+    pub(crate) nanos: Counter,
 }
 
 impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
-        let place = |number| Place {
-            call: AtomicI64::new(if number < NUMBERS {
-                number as i64
-            } else {
-                FREE
-            }),
+        let place = |call| Place {
+            call: AtomicI64::new(call),
             spawned_at: AtomicStatic::none(),
-            count: AtomicU64::new(0),
-            nanos: AtomicU64::new(0),
+            count: Counter::new(),
+            nanos: Counter::new(),
         };
-        BlockedCalls((0..NUMBERS + PLACES).map(place).collect())
+        let calls = (0..NUMBERS).chain([FREE; PLACES]);
+        BlockedCalls(calls.map(place).collect())
     }
 
     /// The place of `green`, which is blocked on `worker` and `doing` this. The monitor's.
@@ -69,7 +69,7 @@ impl BlockedCalls {
         let Doing::Call(call) = doing else {
             return None;
         };
-        let (calls, places) = self.0.split_at(NUMBERS);
+        let (calls, places) = self.0.split_at(NUMBERS as usize);
         let of_call = calls.get(usize::try_from(call.number).ok()?)?;
         let Some(at) = spawned_at(worker, green) else {
             return Some(of_call);
@@ -93,36 +93,17 @@ impl BlockedCalls {
         // Acquire: partner: Release in `find`.
         self.0
             .iter()
-            .filter(|place| place.call.load(Acquire) != FREE && place.count() != 0)
+            .filter(|place| place.call.load(Acquire) != FREE && place.count.get() != 0)
     }
 }
 
 impl Place {
-    /// The number of the call.
     pub(crate) fn call(&self) -> i64 {
         self.call.load(Relaxed)
     }
 
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
         self.spawned_at.load(Relaxed)
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Relaxed)
-    }
-
-    pub(crate) fn nanos(&self) -> u64 {
-        self.nanos.load(Relaxed)
-    }
-
-    /// A thread has lost its processor here.
-    pub(super) fn add(&self) {
-        self.count.fetch_add(1, Relaxed);
-    }
-
-    /// Adds the time for which a thread held a kernel thread here.
-    pub(crate) fn add_time(&self, nanos: u64) {
-        self.nanos.fetch_add(nanos, Relaxed);
     }
 }
 

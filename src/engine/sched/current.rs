@@ -66,7 +66,7 @@
 use core::marker::PhantomData;
 
 use crate::engine::atomic::{
-    AtomicBool, AtomicIsize, AtomicU32, Cell,
+    AtomicIsize, AtomicU32, Cell,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence, const_fn,
 };
@@ -538,7 +538,7 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
 
 /// Runs `f`, which blocks the kernel thread.
 pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.announced, f)
+    saying(Green::ANNOUNCED, f)
 }
 
 /// Runs `f`, whose system calls may block but seldom do, at little more than their cost.
@@ -547,34 +547,34 @@ pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 /// for longer than its time slice. The monitor does not signal it meanwhile, so a call that a
 /// signal would end early does all its work.
 pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.in_call, f)
+    saying(Green::MAY_BLOCK, f)
 }
 
 /// Runs `f`, whose calls of libc are libc's: they block the kernel thread.
 pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.unhooked, f)
+    saying(Green::UNHOOKED, f)
 }
 
-/// Runs `f` with one of the thread's flags set.
+/// Runs `f`, whose calls are as `flag` says.
 #[inline(always)]
-fn with_flag<T>(flag: fn(&Green) -> &AtomicBool, f: impl FnOnce() -> T) -> T {
-    struct Set(fn(&Green) -> &AtomicBool, bool);
-    impl Drop for Set {
+fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
+    /// What the thread has said before.
+    struct Before(u8);
+    impl Drop for Before {
         #[inline(always)]
         fn drop(&mut self) {
             if let Some(green) = green() {
-                (self.0)(green).store(self.1, Relaxed);
+                green.calls.store(self.0, Relaxed);
                 // The thread gives way if its slice is over. If its processor is gone, the thread takes
                 // that back, or takes an idle one, or queues for one.
                 drop(enter());
             }
         }
     }
-    let green = green();
-    // Only the thread itself writes the flag.
-    let _set = Set(flag, green.is_some_and(|green| flag(green).load(Relaxed)));
-    if let Some(green) = green {
-        flag(green).store(true, Relaxed);
+    let mut before = Before(0);
+    if let Some(green) = green() {
+        before.0 = green.calls.load(Relaxed);
+        green.calls.store(before.0 | flag, Relaxed);
     }
     f()
 }
@@ -591,9 +591,7 @@ pub(crate) fn is_hooked() -> bool {
     !is_forked_child()
         && green().is_some_and(|green| {
             green.off.load(Relaxed) == 0
-                && !green.unhooked.load(Relaxed)
-                && !green.in_call.load(Relaxed)
-                && !green.announced.load(Relaxed)
+                && green.calls.load(Relaxed) == 0
                 && green.bounds().is_some_and(|stack| stack.holds(here))
         })
 }

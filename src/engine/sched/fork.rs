@@ -134,7 +134,7 @@ extern "C" fn in_child() {
         // the kernel kills us at a context switch.
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
-        let own = green.worker().own_thread_pointer();
+        let own = green.worker().own_thread_pointer.get();
         let start = own.wrapping_offset(*offset) as usize;
         let arguments = [start, *size as usize, UNREGISTER, SIGNATURE];
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.

@@ -12,13 +12,11 @@ use crate::engine::atomic::{AtomicU64, Ordering};
 pub(crate) struct Identity {
     /// The identifier; 0 until a caller first asks for it, which rarely happens.
     id: AtomicU64,
-    name: Option<Box<Name>>,
+    /// Boxed twice, a name takes one word: most threads have none.
+    name: Option<Box<Box<str>>>,
     /// The place in the program that spawned the thread; none if that was not this crate's doing.
     spawned_at: Option<&'static Location<'static>>,
 }
-
-/// A name. Boxed, it takes one word in its owner: most threads have none.
-struct Name(Box<str>);
 
 thread_local! {
     /// Of a kernel thread: see [`Identity::own`]. It has no destructor: the destructors of other thread-locals may ask.
@@ -51,13 +49,13 @@ impl Identity {
         spawned_at.map(|at| core::ptr::from_ref(at).expose_provenance());
         Identity {
             id: AtomicU64::new(0),
-            name: name.map(|name| Box::new(Name(name))),
+            name: name.map(Box::new),
             spawned_at,
         }
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(|name| &*name.0)
+        self.name.as_ref().map(|name| &***name)
     }
 
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {

@@ -462,7 +462,7 @@ impl Cluster {
             Some(turn) => worker.parker.sleep_collecting(turn, watched),
             None => {
                 let until = watched.unwrap_or(NEVER).min(retire_at);
-                let slept = worker.sleep((until != NEVER).then_some(until));
+                let slept = worker.parker.sleep((until != NEVER).then_some(until));
                 (slept, Fifo::new())
             }
         };
@@ -578,7 +578,8 @@ impl Cluster {
     /// The worker, which is to end, waits until its kernel thread has no children.
     pub(super) fn linger(&self, worker: &'static Worker) {
         while !self.stopping.load(SeqCst) && kernel_thread::has_children() {
-            worker.sleep(Some(clock::now() + IDLE_BEFORE_RETIREMENT));
+            let look_again = clock::now() + IDLE_BEFORE_RETIREMENT;
+            worker.parker.sleep(Some(look_again));
         }
     }
 }

@@ -327,7 +327,7 @@ impl Monitor {
                 if self.take(processor, worker, green, Lost::Blocked(place))
                     && let Some(place) = place
                 {
-                    place.add();
+                    place.count.add_shared(1);
                 }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
@@ -402,7 +402,7 @@ impl Monitor {
     }
 
     fn is_blocked(&mut self, worker: &Worker, green: &Green, seen: &mut Seen) -> bool {
-        if green.announced.load(Ordering::Relaxed) {
+        if green.says(Green::ANNOUNCED) {
             return true;
         }
         let cpu = worker.cpu_time();
@@ -429,16 +429,12 @@ impl Monitor {
         if !green.calls_itself.load(Ordering::Relaxed) && over.insists(self.now, cpu) {
             // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
             // finds.
-            let _is_sent = self.send(worker, green, seen.moved_at == self.now);
+            let has_moved = seen.moved_at == self.now;
+            let _is_sent = preempt::send(worker, green, self.now, has_moved, &mut self.observer);
             self.look_by(self.now + RETRY);
         } else {
             let _is_taken = self.take(processor, worker, green, Lost::Computing);
         }
-    }
-
-    /// Sends the preemption signal. False: it was not sent.
-    fn send(&mut self, worker: &'static Worker, green: &'static Green, has_moved: bool) -> bool {
-        preempt::send(worker, green, self.now, has_moved, &mut self.observer)
     }
 
     /// Takes the processor away from `worker`, whose thread goes on without. False: it was too late.
@@ -532,7 +528,9 @@ impl Monitor {
             }
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
-            if worker.rest.is_over(worker, cpu) && self.send(worker, green, has_moved) {
+            if worker.rest.is_over(worker, cpu)
+                && preempt::send(worker, green, self.now, has_moved, &mut self.observer)
+            {
                 green.calls_itself.store(false, Ordering::Relaxed);
                 self.event = true;
             }

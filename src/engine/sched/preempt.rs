@@ -101,18 +101,16 @@ pub(crate) fn send(
         if is_blocked == Some(true) {
             note_own_call(green, &observer.doing(thread));
         }
-        !green.in_call.load(Ordering::Relaxed) && !is_blocked.unwrap_or(!has_moved)
+        !green.says(Green::MAY_BLOCK) && !is_blocked.unwrap_or(!has_moved)
     })
 }
 
 /// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: nobody repeats such a call, if
 /// a signal cuts it short.
 pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
-    let is_announced =
-        || green.announced.load(Ordering::Relaxed) || green.in_call.load(Ordering::Relaxed);
     if let Doing::Call(call) = doing
         && !in_libc(call.program_counter)
-        && !is_announced()
+        && !green.says(Green::ANNOUNCED | Green::MAY_BLOCK)
     {
         green.calls_itself.store(true, Ordering::Relaxed);
     }

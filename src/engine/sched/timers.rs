@@ -262,8 +262,6 @@ pub(crate) struct Entry {
     queued: Cell<bool>,
 }
 
-impl Entry {}
-
 /// Makes a root the first child of `parent`.
 fn adopt(parent: &'static Green, root: &'static Green) {
     let rest = parent.timer.child.replace(Some(root));

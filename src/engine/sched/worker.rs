@@ -59,7 +59,8 @@ pub(crate) struct Worker {
     /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
     /// [`tls::no_cache`] if it has none.
     pub(crate) tcache: Cell<usize>,
-    own_thread_pointer: Cell<*mut u8>,
+    /// The thread pointer of the kernel thread itself.
+    pub(super) own_thread_pointer: Cell<*mut u8>,
     has_native_tls: Cell<bool>,
 
     pub(crate) base_mask: Cell<Mask>,
@@ -303,10 +304,6 @@ impl Worker {
         clock::cpu_time(kernel_thread::user_clock(self.thread()))
     }
 
-    pub(crate) fn own_thread_pointer(&self) -> *mut u8 {
-        self.own_thread_pointer.get()
-    }
-
     /// The thread pointer is now a green thread's.
     #[inline(always)]
     pub(crate) fn use_thread_tls(&self) {
@@ -327,13 +324,8 @@ impl Worker {
         self.cluster.is(cluster, Ordering::Relaxed)
     }
 
-    /// See [`Parker::sleep`].
-    pub(super) fn sleep(&self, deadline: Option<u64>) -> Slept {
-        self.parker.sleep(deadline)
-    }
-
     /// Blocks until the thread that has chosen this worker wakes it.
     pub(super) fn sleep_until_woken(&self) {
-        while self.sleep(None) != Slept::Woken {}
+        while self.parker.sleep(None) != Slept::Woken {}
     }
 }
