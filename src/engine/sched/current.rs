@@ -66,16 +66,13 @@
 use core::marker::PhantomData;
 
 use crate::engine::atomic::{
-    AtomicIsize, AtomicU32, Cell,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    AtomicIsize, Cell,
+    Ordering::{Relaxed, Release, SeqCst},
     compiler_fence, const_fn,
 };
-use crate::engine::sched::switch::Action;
-use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork};
-use crate::engine::sys::lock::entry_fence;
-use crate::engine::sys::perturb;
+use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::{lock::entry_fence, perturb};
 use crate::engine::{arch, tls};
 
 // ==== hiding ====
@@ -313,24 +310,6 @@ pub(crate) fn begin(owner: Option<&'static Green>) {
     if let Some(own) = own() {
         own.hiding.belong_to(owner);
     }
-}
-
-/// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there.
-static IS_PARENT: AtomicStatic<AtomicU32> = AtomicStatic::none();
-
-/// From now on `word`, whose page the kernel clears in every forked child, tells whether this is one.
-pub(super) fn tell_child_by(word: &'static AtomicU32) {
-    word.store(1, Relaxed);
-    // Release: the word; partner: Acquire in `is_forked_child`.
-    IS_PARENT.store(Some(word), Release);
-}
-
-/// Whether this process was forked from one with a runtime.
-#[inline]
-pub(crate) fn is_forked_child() -> bool {
-    // Acquire: the word; partner: Release in `tell_child_by`.
-    let word = IS_PARENT.load(Acquire);
-    word.is_some_and(|word| word.load(Relaxed) == 0) && fork::begin_as_child()
 }
 
 /// Notes whether this kernel thread of the runtime holds a processor.
@@ -588,7 +567,7 @@ fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
 pub(crate) fn is_hooked() -> bool {
     let here = 0_u8;
     let here = (&raw const here).addr();
-    !is_forked_child()
+    !fork::is_child()
         && green().is_some_and(|green| {
             green.off.load(Relaxed) == 0
                 && green.calls.load(Relaxed) == 0

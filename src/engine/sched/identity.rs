@@ -45,7 +45,7 @@ impl Identity {
         name: Option<Box<str>>,
         spawned_at: Option<&'static Location<'static>>,
     ) -> Identity {
-        // It is made a reference again from its address (`sched::blocked_calls`).
+        // It is made a reference again from its address (`sched::monitor`).
         spawned_at.map(|at| core::ptr::from_ref(at).expose_provenance());
         Identity {
             id: AtomicU64::new(0),

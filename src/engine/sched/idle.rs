@@ -79,11 +79,10 @@ use crate::engine::atomic::{
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
 use crate::engine::sched::list::{Fifo, Lifo};
-use crate::engine::sched::parker::Slept;
-use crate::engine::sched::run::stop_searching;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
-    Cluster, Owned, Processor, RunLoop, Worker, current, io, ready_globally, timers,
+    Cluster, Owned, Processor, RunLoop, Worker, current, io, parker::Slept, ready_globally,
+    run::stop_searching, timers,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};

@@ -8,7 +8,7 @@
 
 use core::cell::Cell;
 
-use super::Green;
+use crate::engine::sched::Green;
 
 /// A list of green threads, used by its owner only.
 #[derive(Default)]

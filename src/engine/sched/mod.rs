@@ -42,7 +42,6 @@
 //! | the turn at events | a worker that does not get it sleeps on its futex (`io`) |
 //! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
-mod blocked_calls;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
@@ -71,10 +70,10 @@ pub(crate) mod unload;
 mod user_policy;
 pub(crate) mod worker;
 
-pub(crate) use self::blocked_calls::Place as BlockedPlace;
 pub(crate) use self::cluster::{Cluster, Config, Counter, Ideas};
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;
+pub(crate) use self::monitor::Place as BlockedPlace;
 pub(crate) use self::processor::{Owned, Processor, RunLoop};
 pub(crate) use self::run::{ready, ready_from, ready_globally};
 pub(crate) use self::thread::{Green, ThreadFlags};

@@ -20,10 +20,10 @@
 use core::cell::Cell;
 use std::io;
 
-use super::list::{Lifo, Linked};
-use super::{Green, current};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::sched::list::{Lifo, Linked};
+use crate::engine::sched::{Green, current};
 use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::statics::AtomicStatic;
 

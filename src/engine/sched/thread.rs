@@ -50,15 +50,13 @@ use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence,
 };
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::list::Links;
-use crate::engine::sched::park::Parking;
-use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
-use crate::engine::sched::{Cluster, Identity, Processor, Worker, cpu_time, current, fork, timers};
+use crate::engine::sched::{
+    Cluster, Identity, Processor, Worker, cpu_time, current, fork, list::Links, park::Parking,
+    start::ThreadStack, timers,
+};
 use crate::engine::sys::sanitizer::{self, Fiber};
-use crate::engine::sys::signal::Mask;
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{die, word};
+use crate::engine::sys::{die, signal::Mask, statics::AtomicStatic, word};
 use crate::engine::{stack, tls};
 
 #[derive(Default)]

@@ -19,14 +19,12 @@ use std::io;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::list::{Lifo, Linked};
-use crate::engine::sched::monitor::Rest;
 use crate::engine::sched::parker::{Parker, Slept};
-use crate::engine::sched::processor::Ownership;
-use crate::engine::sched::{Cluster, Green, Processor, preempt};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sched::{
+    Cluster, Green, Processor, monitor::Rest, preempt, processor::Ownership,
+};
 use crate::engine::sys::signal::{self, Mask};
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{clock, kernel_thread, mm, sanitizer};
+use crate::engine::sys::{clock, kernel_thread, lock::Lock, mm, sanitizer, statics::AtomicStatic};
 use crate::engine::tls;
 
 /// How many workers a process can have at once.
@@ -122,11 +120,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Worker> {
 pub(crate) fn clusters() -> impl Iterator<Item = &'static Cluster> {
     // Acquire: pairs with the Release in `new`.
     all().filter_map(|worker| worker.cluster.load(Ordering::Acquire))
-}
-
-/// Whether a processor of any cluster is awake.
-pub(crate) fn any_is_awake() -> bool {
-    clusters().any(|cluster| cluster.idle.awake() != 0)
 }
 
 impl Worker {
