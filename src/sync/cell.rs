@@ -45,9 +45,9 @@ unsafe impl<T: ?Sized + Send> Sync for MutexCell<T> {}
 impl<T: ?Sized> UnwindSafe for MutexCell<T> {}
 impl<T: ?Sized> RefUnwindSafe for MutexCell<T> {}
 
-/// A guard that gives access to the data of a [`Mutex`] and unlocks the mutex when it is dropped.
+/// A guard that gives access to the data of a [`Mutex`](super::Mutex) and unlocks the mutex when it is dropped.
 ///
-/// It is made by [`Mutex::lock`] and its variants, and dereferences to the data. It cannot be sent
+/// It is made by [`Mutex::lock`](super::Mutex::lock) and its variants, and dereferences to the data. It cannot be sent
 /// to another thread.
 ///
 /// # Examples

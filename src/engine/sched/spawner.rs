@@ -46,6 +46,8 @@ pub(crate) struct Spawner {
     is_called: AtomicBool,
     /// The spawner was asked to look at the stacks that the processors have left, and has not yet.
     is_asked: AtomicBool,
+    /// Whether the last attempt to make a worker was refused.
+    pub(super) is_refused: AtomicBool,
     /// The error with which no preemption signal could be sent; 0: none.
     no_signals: AtomicU32,
 }
@@ -59,6 +61,7 @@ impl Spawner {
             parker: Parker::new(),
             is_called: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
             no_signals: AtomicU32::new(0),
         }
     }
@@ -101,7 +104,6 @@ pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
-    let mut was_refused = false;
     let mut looks = Looks::new();
     let mut failures = 0;
     let mut quota_at = clock::now() + QUOTA / 2;
@@ -132,10 +134,10 @@ fn work(cluster: &'static Cluster) {
         if is_needed {
             let refusal = spawn_worker(cluster).err();
             asks_again = refusal.is_some();
+            let was_refused = spawner.is_refused.swap(asks_again, Ordering::Relaxed);
             if let (Some(refusal), true) = (refusal, was_refused) {
                 report_shortage(cluster, refusal);
             }
-            was_refused = asks_again;
         }
     }
 }
