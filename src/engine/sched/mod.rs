@@ -14,7 +14,7 @@
 //! | `resize`, `user_policy` | more processors, or fewer; a policy that a user wrote |
 //! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `io` | a driver as the scheduler sees it; which thread collects its events, and when |
-//! | `preempt`, `monitor` | ending a time slice from outside; the monitor, which also helps when there can be no more kernel threads |
+//! | `preempt`, `monitor` | ending a time slice from outside; the monitor, which also helps when there can be no more kernel threads, and counts the calls that block |
 //! | `handlers` | the program's signal handlers, and what they leave to the monitor; user ids change in every kernel thread |
 //! | `cpu_time` | a thread's CPU time, once somebody asks for it |
 //! | `spawner` | makes kernel threads ahead of need, and returns unused stacks; the crate's own kernel threads |
