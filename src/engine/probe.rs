@@ -106,10 +106,10 @@ mod threads {
     use core::ptr::from_ref;
 
     use super::{Acquire, Identity, PICKS, Relaxed, observer, word};
-    use crate::engine::atomic::{AtomicU64, AtomicUsize};
+    use crate::engine::atomic::AtomicU64;
     pub(crate) use crate::engine::sched::BlockedPlace;
     use crate::engine::sched::current::Entered;
-    use crate::engine::sched::switch::Action;
+    pub(crate) use crate::engine::sched::switch::Action;
     use crate::engine::sched::{self, Green, Owned, Worker, current};
     use crate::engine::sys::clock;
 
@@ -139,7 +139,7 @@ mod threads {
         ended(thread: Thread<'_>);
         readied(by: Actor<'_>, thread: Thread<'_>, why: Readied);
         picked(processor: Processor<'_>, thread: Thread<'_>, from: Pick);
-        stopped(processor: Option<Processor<'_>>, stopped: Stopped<'_>);
+        stopped(processor: Option<Processor<'_>>, thread: Thread<'_>, action: Action);
         /// The processor of the worker with these words is about to be taken.
         blocks(worker: Words, how: Lost);
         /// The processor was taken, or was not: the words of the worker, and of the thread that it runs.
@@ -224,7 +224,7 @@ mod threads {
             };
             Actor {
                 thread: thread.map(Thread),
-                processor: processor.map(Processor),
+                processor,
             }
         }
     }
@@ -262,72 +262,36 @@ mod threads {
     }
 
     /// A processor, during an event: nobody else may use what is kept for it.
-    pub(crate) struct Processor<'a>(Owned<'a>);
+    pub(crate) type Processor<'a> = Owned<'a>;
 
-    impl Processor<'_> {
-        /// The observer's word in the processor's record, which serves no other processor.
-        #[inline(always)]
-        pub(crate) fn word(&self) -> &'static AtomicUsize {
-            &self.0.shared().observed
-        }
-
-        #[inline(always)]
-        pub(crate) fn seen(&self) -> Seen {
-            Seen(self.0.shared())
-        }
-    }
-
-    /// A processor as any thread sees it at any time.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Seen(&'static sched::Processor);
-
-    impl Seen {
+    impl sched::Processor {
         /// By this its runtime is known.
-        pub(crate) fn runtime(self) -> usize {
-            from_ref(self.0.cluster()).addr()
-        }
-
-        /// Its index in its runtime.
-        pub(crate) fn index(self) -> usize {
-            self.0.index
+        pub(crate) fn runtime(&self) -> usize {
+            from_ref(self.cluster()).addr()
         }
 
         /// Whether its runtime was shut down.
-        pub(crate) fn is_closed(self) -> bool {
-            self.0.cluster().stopping.load(Relaxed)
+        pub(crate) fn is_closed(&self) -> bool {
+            self.cluster().stopping.load(Relaxed)
         }
 
         /// The words of the thread that it runs. A hint.
-        pub(crate) fn running(self) -> Option<Words> {
+        pub(crate) fn running(&self) -> Option<Words> {
             // Acquire: to reach the worker; partner: Release in `give_to`.
-            let green = self.0.worker.load(Acquire)?.running()?;
+            let green = self.worker.load(Acquire)?.running()?;
             Some(&green.observed)
         }
 
         /// The first processor of the calling green thread's runtime.
         #[cfg(test)]
-        pub(crate) fn first_here() -> Option<Seen> {
-            current::green().map(|green| Seen(green.cluster().processor(0)))
+        pub(crate) fn first_here() -> Option<&'static sched::Processor> {
+            current::green().map(|green| green.cluster().processor(0))
         }
     }
 
-    /// A thread that has left its stack.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Stopped<'a>(Thread<'a>, Action);
-
-    impl<'a> Stopped<'a> {
-        #[inline(always)]
-        pub(crate) fn thread(self) -> Thread<'a> {
-            self.0
-        }
-
-        #[inline(always)]
-        pub(crate) fn has_yielded(self) -> bool {
-            matches!(self.1, Action::Yield)
-        }
-
-        pub(crate) fn why(self) -> Stop<'a> {
-            let Stopped(Thread(green), action) = self;
+    impl<'a> Stop<'a> {
+        /// Why `thread` has left its stack, with this action.
+        pub(crate) fn of(Thread(green): Thread<'a>, action: Action) -> Stop<'a> {
             match action {
                 Action::Yield => Stop::Yielded,
                 Action::Preempt => Stop::Preempted,
@@ -374,7 +338,7 @@ mod threads {
             Pick::Stolen | Pick::Found => !0,
         };
         if word() & wanted != 0 {
-            told::picked(Processor(processor.lend()), Thread(thread), from);
+            told::picked(processor.lend(), Thread(thread), from);
         }
     }
 
@@ -382,7 +346,7 @@ mod threads {
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
         if word() != 0 {
-            told::stopped(processor.map(Processor), Stopped(Thread(thread), action));
+            told::stopped(processor, Thread(thread), action);
         }
     }
 
@@ -399,7 +363,7 @@ mod threads {
         }
         let mut taken = take();
         if is_told {
-            let processor = taken.as_mut().map(|taken| Processor(taken.lend()));
+            let processor = taken.as_mut().map(Owned::lend);
             told::blocked(processor, &worker.observed, &thread.observed, how);
         }
         taken
@@ -409,14 +373,14 @@ mod threads {
     pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Worker) {
         if word() != 0 {
             let running = worker.running().map(Thread);
-            told::worker_has(Processor(processor.lend()), &worker.observed, running);
+            told::worker_has(processor.lend(), &worker.observed, running);
         }
     }
 
     #[inline]
     pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
         if word() != 0 {
-            told::worker_idle(Processor(processor.lend()));
+            told::worker_idle(processor.lend());
         }
     }
 }

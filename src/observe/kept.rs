@@ -10,12 +10,13 @@ use core::ptr;
 use super::measure::Measures;
 use super::trace::ring::Ring;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::engine::probe::{Processor, Seen};
+use crate::engine::inspect::workers;
+use crate::engine::probe::Processor;
 use crate::sys::{mm, statics::AtomicStatic};
 
 /// The entry of one processor. Zero bytes are a value of every field but `processor`.
 pub(super) struct Kept {
-    pub(super) processor: Seen,
+    pub(super) processor: &'static workers::Processor,
     before: AtomicStatic<Kept>,
     pub(super) measures: Measures,
     /// There is one from the first event of a trace on.
@@ -40,7 +41,7 @@ impl Kept {
     /// The entry of `processor`. The first call makes the entry. `None`: there is no memory.
     #[inline]
     pub(super) fn of(processor: &Processor<'_>) -> Option<&'static Kept> {
-        match ptr::with_exposed_provenance::<Kept>(processor.word().load(Relaxed)) {
+        match ptr::with_exposed_provenance::<Kept>(processor.observed.load(Relaxed)) {
             kept if kept.is_null() => Kept::make(processor),
             // SAFETY: `make` alone writes the word, and the entry that it leads to stays.
             kept => Some(unsafe { &*kept }),
@@ -54,10 +55,12 @@ impl Kept {
         // SAFETY: the memory is new, large enough and aligned to a page, and stays. The processor is written before there is a
         // reference; in the other fields zero bytes are numbers, and addresses that are null.
         let kept = unsafe {
-            (&raw mut (*memory).processor).write(processor.seen());
+            (&raw mut (*memory).processor).write(processor.shared());
             &*memory.cast_const()
         };
-        processor.word().store(memory.expose_provenance(), Relaxed);
+        processor
+            .observed
+            .store(memory.expose_provenance(), Relaxed);
         let mut before = LAST.load(Relaxed);
         loop {
             kept.before.store(before, Relaxed);

@@ -95,7 +95,7 @@ mod gather {
 
     use crate::arch::ticks;
     use crate::atomic::{AtomicU64, Ordering::Relaxed};
-    use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Stopped, Thread, Words};
+    use crate::engine::probe::{Action, BlockedPlace, Lost, Pick, Processor, Thread, Words};
     use crate::engine::public::{Histogram, Metrics};
     use crate::observe::kept::{self, Kept};
     use crate::sys::{clock, kernel_thread};
@@ -210,13 +210,17 @@ mod gather {
         }
     }
 
-    pub(in crate::observe) fn stopped(processor: Option<&Processor<'_>>, stopped: Stopped<'_>) {
-        let (thread, now) = (stopped.thread(), ticks());
+    pub(in crate::observe) fn stopped(
+        processor: Option<&Processor<'_>>,
+        thread: Thread<'_>,
+        action: Action,
+    ) {
+        let now = ticks();
         match processor {
             Some(processor) => run_ends(processor, now, now),
             None => came_back(thread.worker(), thread.runtime(), now),
         }
-        if let Stop::Yielded | Stop::Preempted = stopped.why() {
+        if let Action::Yield | Action::Preempt = action {
             thread.words()[1].store(now, Relaxed);
         }
     }
@@ -254,7 +258,7 @@ mod gather {
     /// A worker, whose thread runs without a processor, gets this one.
     pub(in crate::observe) fn resumed(processor: &Processor<'_>, worker: Words) {
         let now = ticks();
-        came_back(worker, processor.seen().runtime(), now);
+        came_back(worker, processor.runtime(), now);
         if let Some(kept) = Kept::of(processor) {
             kept.measures.began.store(now, Relaxed);
         }
@@ -271,7 +275,7 @@ mod gather {
             if place != SOMEWHERE {
                 let place = ptr::with_exposed_provenance::<BlockedPlace>(place as usize);
                 // SAFETY: `blocks` alone writes the word, and this is the address of a static place.
-                unsafe { &*place }.add_time(held);
+                unsafe { &*place }.nanos.add_shared(held);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::trace::record;
 use super::{measure, trace::ring};
 use crate::engine::probe::{self, Kernel, Observer};
 #[cfg(green)]
-use crate::engine::probe::{Lost, OfThreads, Stop};
+use crate::engine::probe::{Action, Lost, OfThreads};
 
 /// The probe tells the picks of every switch only if this bit is set.
 pub(super) const MEASURE: u32 = probe::PICKS;
@@ -50,17 +50,17 @@ static OBSERVER: Observer = Observer {
                 measure::picked(&processor, thread, from);
             }
         },
-        stopped: |processor, stopped| {
+        stopped: |processor, thread, action| {
             if listens(MEASURE) {
-                measure::stopped(processor.as_ref(), stopped);
+                measure::stopped(processor.as_ref(), thread, action);
             }
             if listens(EVENTS)
-                && let Stop::Preempted = stopped.why()
+                && let Action::Preempt = action
             {
-                events::of_thread(events::PREEMPTED, stopped.thread().identity());
+                events::of_thread(events::PREEMPTED, thread.identity());
             }
             if listens(TRACE) {
-                ring::stopped(processor.as_ref(), stopped);
+                ring::stopped(processor.as_ref(), thread, action);
             }
         },
         blocks: |worker, how| {

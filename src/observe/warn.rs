@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use super::employ;
 use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::Named;
-use crate::atomic::Ordering::Relaxed;
+use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::observer::{self, Observer};
 use crate::engine::inspect::threads::{Doing, Thread};
@@ -96,7 +96,7 @@ fn sample(tallies: &mut HashMap<usize, Tally>, observer: &mut Observer) {
         if !blocks || !worker.is_running(green) {
             tally.running += 1;
             tally.wanted += u32::from(green.cluster().has_work());
-        } else if !green.announced.load(Relaxed) && !green.in_call.load(Relaxed) {
+        } else if !green.says(Green::ANNOUNCED | Green::MAY_BLOCK) {
             tally.blocked += 1;
         }
     }

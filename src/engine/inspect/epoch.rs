@@ -21,8 +21,7 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use crate::engine::sys::kernel_thread;
-use crate::engine::sys::lock::entry_fence;
+use crate::engine::sys::{kernel_thread, lock::entry_fence};
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// This process was forked.

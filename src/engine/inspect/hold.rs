@@ -31,9 +31,8 @@ use crate::engine::atomic::{
     AtomicI32, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::engine::sys::observer::Observer;
 use crate::engine::sys::signal::{self, Payload};
-use crate::engine::sys::{clock, futex, kernel_thread};
+use crate::engine::sys::{clock, futex, kernel_thread, observer::Observer};
 
 /// The addressee of a payload that asks for this: no worker.
 pub(crate) const WHO: u32 = u32::MAX - 2;

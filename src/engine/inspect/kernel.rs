@@ -39,8 +39,7 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::sched::park::Parking;
-use crate::engine::sched::{Identity, current};
+use crate::engine::sched::{Identity, current, park::Parking};
 use crate::engine::sys::{clock, kernel_thread, sanitizer};
 
 /// How many threads can have a record.

@@ -43,11 +43,8 @@ pub(crate) mod system {
 /// Types whose layout a debugger has to know.
 #[cfg(green)]
 pub(crate) mod layout {
-    pub(crate) use crate::engine::sched::Worker;
     pub(crate) use crate::engine::sched::park::{ParkState, Parking, Waiter};
-    pub(crate) use crate::engine::sched::records;
-    pub(crate) use crate::engine::sched::records::Roster;
-    pub(crate) use crate::engine::sched::start::ThreadStack;
-    pub(crate) use crate::engine::sched::switch::Bounds;
-    pub(crate) use crate::engine::sched::{Green, Identity, ThreadFlags};
+    pub(crate) use crate::engine::sched::records::{self, Roster};
+    pub(crate) use crate::engine::sched::{Green, Identity, ThreadFlags, Worker};
+    pub(crate) use crate::engine::sched::{start::ThreadStack, switch::Bounds};
 }

@@ -23,8 +23,7 @@ use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::Facts;
 use crate::engine::sched::park::{ParkState, Parking, Waiter};
-use crate::engine::sched::switch::Bounds;
-use crate::engine::sched::{Green, Identity, ThreadFlags, Worker};
+use crate::engine::sched::{Green, Identity, ThreadFlags, Worker, switch::Bounds};
 use crate::engine::sys::word;
 
 /// What a thread does.

@@ -6,9 +6,8 @@
 use super::kernel;
 use super::threads::Thread;
 use crate::engine::atomic::Ordering::Acquire;
-use crate::engine::sched::thread::SystemName;
 pub(crate) use crate::engine::sched::{Cluster, Processor, Worker};
-use crate::engine::sched::{Green, cpu_time, fork, handlers, records, worker};
+use crate::engine::sched::{Green, cpu_time, fork, handlers, records, thread::SystemName, worker};
 use crate::engine::sys::handler;
 
 /// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
@@ -22,7 +21,8 @@ pub(crate) fn all() -> impl Iterator<Item = Thread> {
 /// Whether something other than a thread that is seen may wake one: a processor is awake, or a signal's handler
 /// may run.
 pub(crate) fn may_be_woken() -> bool {
-    worker::any_is_awake() || handlers::exist() || handler::is_used()
+    let is_awake = |cluster: &Cluster| cluster.idle.awake() != 0;
+    worker::clusters().any(is_awake) || handlers::exist() || handler::is_used()
 }
 
 /// All green threads that run, or are blocked in the kernel, with the workers that run them.

@@ -106,8 +106,8 @@ impl Cluster {
             blocked_calls: {
                 let places = self.blocked_calls.used();
                 blocked_calls(places.map(|place| {
-                    let time = Duration::from_nanos(place.nanos());
-                    (place.call(), place.spawned_at(), place.count(), time)
+                    let time = Duration::from_nanos(place.nanos.get());
+                    (place.call(), place.spawned_at(), place.count.get(), time)
                 }))
             },
             spawns: sum(|p| &p.counts.spawned) + self.live_count.outside.spawned.get(),

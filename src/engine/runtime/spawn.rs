@@ -157,7 +157,7 @@ fn leave(green: &'static Green, thread: Thread) {
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);
     // Release: who reads memory that is used again sees that the thread has ended; partner: the Acquire
-    // fence in `spawned_at` (`sched::blocked_calls`).
+    // fence in `spawned_at` (`sched::monitor`).
     fence(Ordering::Release);
     // No code asks for the current thread any more.
     epoch::leave(thread, true);

@@ -55,18 +55,13 @@ use crate::engine::atomic::{
 };
 use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::policy::{Ideas, Policy};
-use crate::engine::sched::blocked_calls::BlockedCalls;
-use crate::engine::sched::handlers::DeferredWakes;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
-use crate::engine::sched::park::Waiter;
-use crate::engine::sched::parker::Parker;
-use crate::engine::sched::resize::Size;
-use crate::engine::sched::user_policy::UserPolicy;
-use crate::engine::sched::{Owned, Processor, current, io, monitor, spawner, worker};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sched::{
+    Owned, Processor, current, handlers::DeferredWakes, io, monitor, monitor::BlockedCalls,
+    park::Waiter, parker::Parker, resize::Size, spawner, user_policy::UserPolicy, worker,
+};
 use crate::engine::sys::signal::{self, Mask};
-use crate::engine::sys::statics::Table;
-use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
+use crate::engine::sys::{clock, kernel_thread, lock::Lock, perturb, sanitizer, statics::Table};
 
 // ==== the cluster ====
 

@@ -29,11 +29,9 @@
 
 use core::cell::Cell;
 
-use super::{fork, locked};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::start::ThreadStack;
-use crate::engine::sched::{Green, ThreadFlags, current};
+use crate::engine::sched::{Green, ThreadFlags, current, fork, locked, start::ThreadStack};
 use crate::engine::sys::{call, clock, kernel_thread};
 use crate::engine::{stack, tls};
 

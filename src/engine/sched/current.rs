@@ -66,16 +66,13 @@
 use core::marker::PhantomData;
 
 use crate::engine::atomic::{
-    AtomicBool, AtomicIsize, AtomicU32, Cell,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    AtomicIsize, Cell,
+    Ordering::{Relaxed, Release, SeqCst},
     compiler_fence, const_fn,
 };
-use crate::engine::sched::switch::Action;
-use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork};
-use crate::engine::sys::lock::entry_fence;
-use crate::engine::sys::perturb;
+use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::{lock::entry_fence, perturb};
 use crate::engine::{arch, tls};
 
 // ==== hiding ====
@@ -315,24 +312,6 @@ pub(crate) fn begin(owner: Option<&'static Green>) {
     }
 }
 
-/// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there.
-static IS_PARENT: AtomicStatic<AtomicU32> = AtomicStatic::none();
-
-/// From now on `word`, whose page the kernel clears in every forked child, tells whether this is one.
-pub(super) fn tell_child_by(word: &'static AtomicU32) {
-    word.store(1, Relaxed);
-    // Release: the word; partner: Acquire in `is_forked_child`.
-    IS_PARENT.store(Some(word), Release);
-}
-
-/// Whether this process was forked from one with a runtime.
-#[inline]
-pub(crate) fn is_forked_child() -> bool {
-    // Acquire: the word; partner: Release in `tell_child_by`.
-    let word = IS_PARENT.load(Acquire);
-    word.is_some_and(|word| word.load(Relaxed) == 0) && fork::begin_as_child()
-}
-
 /// Notes whether this kernel thread of the runtime holds a processor.
 #[inline(never)]
 pub(crate) fn set_scheduling(on: bool) {
@@ -538,7 +517,7 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
 
 /// Runs `f`, which blocks the kernel thread.
 pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.announced, f)
+    saying(Green::ANNOUNCED, f)
 }
 
 /// Runs `f`, whose system calls may block but seldom do, at little more than their cost.
@@ -547,34 +526,34 @@ pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 /// for longer than its time slice. The monitor does not signal it meanwhile, so a call that a
 /// signal would end early does all its work.
 pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.in_call, f)
+    saying(Green::MAY_BLOCK, f)
 }
 
 /// Runs `f`, whose calls of libc are libc's: they block the kernel thread.
 pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.unhooked, f)
+    saying(Green::UNHOOKED, f)
 }
 
-/// Runs `f` with one of the thread's flags set.
+/// Runs `f`, whose calls are as `flag` says.
 #[inline(always)]
-fn with_flag<T>(flag: fn(&Green) -> &AtomicBool, f: impl FnOnce() -> T) -> T {
-    struct Set(fn(&Green) -> &AtomicBool, bool);
-    impl Drop for Set {
+fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
+    /// What the thread has said before.
+    struct Before(u8);
+    impl Drop for Before {
         #[inline(always)]
         fn drop(&mut self) {
             if let Some(green) = green() {
-                (self.0)(green).store(self.1, Relaxed);
+                green.calls.store(self.0, Relaxed);
                 // The thread gives way if its slice is over. If its processor is gone, the thread takes
                 // that back, or takes an idle one, or queues for one.
                 drop(enter());
             }
         }
     }
-    let green = green();
-    // Only the thread itself writes the flag.
-    let _set = Set(flag, green.is_some_and(|green| flag(green).load(Relaxed)));
-    if let Some(green) = green {
-        flag(green).store(true, Relaxed);
+    let mut before = Before(0);
+    if let Some(green) = green() {
+        before.0 = green.calls.load(Relaxed);
+        green.calls.store(before.0 | flag, Relaxed);
     }
     f()
 }
@@ -588,12 +567,10 @@ fn with_flag<T>(flag: fn(&Green) -> &AtomicBool, f: impl FnOnce() -> T) -> T {
 pub(crate) fn is_hooked() -> bool {
     let here = 0_u8;
     let here = (&raw const here).addr();
-    !is_forked_child()
+    !fork::is_child()
         && green().is_some_and(|green| {
             green.off.load(Relaxed) == 0
-                && !green.unhooked.load(Relaxed)
-                && !green.in_call.load(Relaxed)
-                && !green.announced.load(Relaxed)
+                && green.calls.load(Relaxed) == 0
                 && green.bounds().is_some_and(|stack| stack.holds(here))
         })
 }

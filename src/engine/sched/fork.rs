@@ -27,9 +27,10 @@ use crate::engine::inspect::{epoch, hold, kernel};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
 
-pub(crate) use crate::engine::sched::current::is_forked_child as is_child;
-use crate::engine::sys::{self, libraries, mm};
+use crate::engine::sys::{self, libraries, mm, statics::AtomicStatic};
 
+/// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there.
+static IS_PARENT: AtomicStatic<AtomicU32> = AtomicStatic::none();
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,
 /// and its bytes.
@@ -85,7 +86,10 @@ pub(crate) fn register() {
         });
         if let Some(page) = page {
             // SAFETY: the page is ours, and stays for good.
-            current::tell_child_by(unsafe { &*(page as *const AtomicU32) });
+            let word = unsafe { &*(page as *const AtomicU32) };
+            word.store(1, Ordering::Relaxed);
+            // Release: the word; partner: Acquire in `is_child`.
+            IS_PARENT.store(Some(word), Ordering::Release);
         }
         // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
         unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
@@ -134,7 +138,7 @@ extern "C" fn in_child() {
         // the kernel kills us at a context switch.
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
-        let own = green.worker().own_thread_pointer();
+        let own = green.worker().own_thread_pointer.get();
         let start = own.wrapping_offset(*offset) as usize;
         let arguments = [start, *size as usize, UNREGISTER, SIGNATURE];
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
@@ -144,9 +148,17 @@ extern "C" fn in_child() {
     Identity::set_own(green.identity.load(Ordering::Relaxed));
 }
 
+/// Whether this process was forked from one with a runtime.
+#[inline]
+pub(crate) fn is_child() -> bool {
+    // Acquire: the word; partner: Release in `register`.
+    let word = IS_PARENT.load(Ordering::Acquire);
+    word.is_some_and(|word| word.load(Ordering::Relaxed) == 0) && begin_as_child()
+}
+
 /// This is a forked child: the first question after that comes here. Returns true.
 #[cold]
-pub(super) fn begin_as_child() -> bool {
+fn begin_as_child() -> bool {
     if !FORKED.load(Ordering::Relaxed) {
         in_child();
     }

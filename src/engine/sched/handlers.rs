@@ -363,7 +363,7 @@ unsafe extern "C-unwind" fn under_own_thread_pointer(
     // running elsewhere by now. So the worker is found by its kernel thread; the signal is rare.
     let here = worker::all().find(|worker| worker.thread() == id);
     let interrupted = arch::thread_pointer();
-    let own = here.map_or(interrupted, |worker| worker.own_thread_pointer());
+    let own = here.map_or(interrupted, |worker| worker.own_thread_pointer.get());
     // SAFETY: libc's handler, with its arguments, under the control block that it expects. This function touches no
     // thread-local itself, and puts back the thread pointer that it found.
     unsafe {

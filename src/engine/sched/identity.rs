@@ -12,13 +12,11 @@ use crate::engine::atomic::{AtomicU64, Ordering};
 pub(crate) struct Identity {
     /// The identifier; 0 until a caller first asks for it, which rarely happens.
     id: AtomicU64,
-    name: Option<Box<Name>>,
+    /// Boxed twice, a name takes one word: most threads have none.
+    name: Option<Box<Box<str>>>,
     /// The place in the program that spawned the thread; none if that was not this crate's doing.
     spawned_at: Option<&'static Location<'static>>,
 }
-
-/// A name. Boxed, it takes one word in its owner: most threads have none.
-struct Name(Box<str>);
 
 thread_local! {
     /// Of a kernel thread: see [`Identity::own`]. It has no destructor: the destructors of other thread-locals may ask.
@@ -47,17 +45,17 @@ impl Identity {
         name: Option<Box<str>>,
         spawned_at: Option<&'static Location<'static>>,
     ) -> Identity {
-        // It is made a reference again from its address (`sched::blocked_calls`).
+        // It is made a reference again from its address (`sched::monitor`).
         spawned_at.map(|at| core::ptr::from_ref(at).expose_provenance());
         Identity {
             id: AtomicU64::new(0),
-            name: name.map(|name| Box::new(Name(name))),
+            name: name.map(Box::new),
             spawned_at,
         }
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(|name| &*name.0)
+        self.name.as_ref().map(|name| &***name)
     }
 
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {

@@ -79,11 +79,10 @@ use crate::engine::atomic::{
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
 use crate::engine::sched::list::{Fifo, Lifo};
-use crate::engine::sched::parker::Slept;
-use crate::engine::sched::run::stop_searching;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
-    Cluster, Owned, Processor, RunLoop, Worker, current, io, ready_globally, timers,
+    Cluster, Owned, Processor, RunLoop, Worker, current, io, parker::Slept, ready_globally,
+    run::stop_searching, timers,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
@@ -462,7 +461,7 @@ impl Cluster {
             Some(turn) => worker.parker.sleep_collecting(turn, watched),
             None => {
                 let until = watched.unwrap_or(NEVER).min(retire_at);
-                let slept = worker.sleep((until != NEVER).then_some(until));
+                let slept = worker.parker.sleep((until != NEVER).then_some(until));
                 (slept, Fifo::new())
             }
         };
@@ -578,7 +577,8 @@ impl Cluster {
     /// The worker, which is to end, waits until its kernel thread has no children.
     pub(super) fn linger(&self, worker: &'static Worker) {
         while !self.stopping.load(SeqCst) && kernel_thread::has_children() {
-            worker.sleep(Some(clock::now() + IDLE_BEFORE_RETIREMENT));
+            let look_again = clock::now() + IDLE_BEFORE_RETIREMENT;
+            worker.parker.sleep(Some(look_again));
         }
     }
 }

@@ -62,12 +62,10 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, Readied as Why};
-use crate::engine::sched::list::Fifo;
 pub(crate) use crate::engine::sched::tuning::BATCH;
 use crate::engine::sched::tuning::{APART, HELP_AFTER, LATE, LENT, LONGEST_TICK, SPIN};
-use crate::engine::sched::{Cluster, Owned, RunLoop, ready_globally};
-use crate::engine::sys::clock::NEVER;
-use crate::engine::sys::{clock, kernel_thread, perturb};
+use crate::engine::sched::{Cluster, Owned, RunLoop, list::Fifo, ready_globally};
+use crate::engine::sys::{clock, clock::NEVER, kernel_thread, perturb};
 
 // ==== the turn ====
 

@@ -8,7 +8,7 @@
 
 use core::cell::Cell;
 
-use super::Green;
+use crate::engine::sched::Green;
 
 /// A list of green threads, used by its owner only.
 #[derive(Default)]
@@ -122,7 +122,7 @@ impl Fifo {
     }
 }
 
-/// A record that can be in a [`Lifo`].
+/// A record that can be in a [`Lifo`]. Its link is not used elsewhere meanwhile.
 pub(super) trait Linked: 'static {
     /// The link to the record below.
     fn below(&self) -> &Cell<Option<&'static Self>>;
@@ -138,6 +138,14 @@ impl<T: Linked> Lifo<T> {
         Lifo {
             top: Cell::new(None),
             len: 0,
+        }
+    }
+
+    /// The stack of `len` records that begins with `top`.
+    pub(super) fn from_top(top: &'static T, len: usize) -> Lifo<T> {
+        Lifo {
+            top: Cell::new(Some(top)),
+            len,
         }
     }
 
@@ -201,15 +209,6 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Sets the record's link in another list. The record is in no queue.
-    pub(crate) fn set_link(&self, link: Option<&'static Green>) {
-        self.child.set(link);
-    }
-
-    pub(crate) fn take_link(&self) -> Option<&'static Green> {
-        self.child.take()
-    }
-
     /// Notes the time when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
     pub(crate) fn set_stamp(&self, stamp: u64) {
         self.rank.set((0, stamp));

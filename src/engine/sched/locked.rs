@@ -8,14 +8,13 @@
 //! along the thread's changes to it: names, affinity, namespaces. A thread whose call makes such a change
 //! is locked for good before the call ([`for_good`]).
 
-use super::idle::Rested;
-use super::run::{complete, ready_again};
-use super::switch::Action;
-use super::{Owned, RunLoop, Worker, current};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::Readied;
 use crate::engine::probe;
-use crate::engine::sched::{Green, ThreadFlags};
+use crate::engine::sched::run::{complete, ready_again};
+use crate::engine::sched::{
+    Green, Owned, RunLoop, ThreadFlags, Worker, current, idle::Rested, switch::Action,
+};
 use crate::engine::sys::{kernel_thread, perturb, signal};
 
 /// A thread that has been locked so often stays locked: its count can be no higher, or the thread was locked for good.
@@ -114,13 +113,6 @@ pub(super) fn keeps_mask(worker: &'static Worker, green: &Green) -> bool {
         green.flags.remove(ThreadFlags::LOCKED);
     }
     has_signal
-}
-
-pub(super) fn is_bound_here(worker: &'static Worker, green: &'static Green) -> bool {
-    green
-        .locked_to
-        .get()
-        .is_some_and(|bound| core::ptr::eq(bound, worker))
 }
 
 /// `green` is locked to another worker: that one gets this processor and runs it; this worker

@@ -14,7 +14,7 @@
 //! | `resize`, `user_policy` | more processors, or fewer; a policy that a user wrote |
 //! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `io` | a driver as the scheduler sees it; which thread collects its events, and when |
-//! | `preempt`, `monitor` | ending a time slice from outside; the monitor, which also helps when there can be no more kernel threads |
+//! | `preempt`, `monitor` | ending a time slice from outside; the monitor, which also helps when there can be no more kernel threads, and counts the calls that block |
 //! | `handlers` | the program's signal handlers, and what they leave to the monitor; user ids change in every kernel thread |
 //! | `cpu_time` | a thread's CPU time, once somebody asks for it |
 //! | `spawner` | makes kernel threads ahead of need, and returns unused stacks; the crate's own kernel threads |
@@ -42,7 +42,6 @@
 //! | the turn at events | a worker that does not get it sleeps on its futex (`io`) |
 //! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
-mod blocked_calls;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
@@ -71,10 +70,10 @@ pub(crate) mod unload;
 mod user_policy;
 pub(crate) mod worker;
 
-pub(crate) use self::blocked_calls::Place as BlockedPlace;
 pub(crate) use self::cluster::{Cluster, Config, Counter};
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;
+pub(crate) use self::monitor::Place as BlockedPlace;
 pub(crate) use self::processor::{Owned, Processor, RunLoop};
 pub(crate) use self::run::{ready, ready_from, ready_globally};
 pub(crate) use self::thread::{Green, ThreadFlags};

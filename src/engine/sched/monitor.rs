@@ -75,8 +75,27 @@
 //! processors: the others are spare, and take a processor at once when the next thread blocks.
 //!
 //! The spawner reports a shortage.
+//!
+//! # Blocked calls
+//!
+//! A table counts the system calls in which threads were blocked when the monitor took their processors: by places, and a
+//! place is a call and where its thread was spawned. A user who reads the counts sees which calls still hold kernel
+//! threads, and whose they are.
+//!
+//! The monitor alone writes the table; the kernel threads that were blocked add times, while times are measured
+//! (`observe::measure`). The table is never cleared. The table has an entry for each call, for threads spawned at places
+//! that are not known, or that the rest of the table, where places are hashed, has no entry left for.
+//!
+//! *Whose call it is.* The monitor does not own the thread, which may go on and end at any moment. So the monitor reads
+//! the address of the thread's identity, then the word there, which may be freed memory (`sys::word`), and then
+//! the first address again. A thread that ends clears that address before it frees; if the address is the same, and
+//! the worker has switched to no thread meanwhile (`tick`), the word was the place of the thread's spawn.
+//!
+//! Ordering: a place's number is stored with Release when its other half is there; readers load it with Acquire.
 
-use crate::engine::atomic::{AtomicU64, Ordering};
+use core::panic::Location;
+
+use crate::engine::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use crate::engine::inspect::kernel::quiet;
 use crate::engine::probe::{self, Lost};
 use crate::engine::sched::tuning::{
@@ -84,11 +103,12 @@ use crate::engine::sched::tuning::{
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
 };
 use crate::engine::sched::{
-    Cluster, Green, Owned, Processor, ThreadFlags, Worker, io, preempt, timers, worker,
+    Cluster, Counter, Green, Identity, Owned, Processor, ThreadFlags, Worker, io, preempt, timers,
+    worker,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{kernel_thread, perturb};
+use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic, word};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
 const PROBES: usize = 64;
@@ -330,7 +350,7 @@ impl Monitor {
                 if self.take(processor, worker, green, Lost::Blocked(place))
                     && let Some(place) = place
                 {
-                    place.add();
+                    place.count.add_shared(1);
                 }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
@@ -405,7 +425,7 @@ impl Monitor {
     }
 
     fn is_blocked(&mut self, worker: &Worker, green: &Green, seen: &mut Seen) -> bool {
-        if green.announced.load(Ordering::Relaxed) {
+        if green.says(Green::ANNOUNCED) {
             return true;
         }
         let cpu = worker.cpu_time();
@@ -432,16 +452,12 @@ impl Monitor {
         if !green.calls_itself.load(Ordering::Relaxed) && over.insists(self.now, cpu) {
             // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
             // finds.
-            let _is_sent = self.send(worker, green, seen.moved_at == self.now);
+            let has_moved = seen.moved_at == self.now;
+            let _is_sent = preempt::send(worker, green, self.now, has_moved, &mut self.observer);
             self.look_by(self.now + RETRY);
         } else {
             let _is_taken = self.take(processor, worker, green, Lost::Computing);
         }
-    }
-
-    /// Sends the preemption signal. False: it was not sent.
-    fn send(&mut self, worker: &'static Worker, green: &'static Green, has_moved: bool) -> bool {
-        preempt::send(worker, green, self.now, has_moved, &mut self.observer)
     }
 
     /// Takes the processor away from `worker`, whose thread goes on without. False: it was too late.
@@ -535,7 +551,9 @@ impl Monitor {
             }
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
-            if worker.rest.is_over(worker, cpu) && self.send(worker, green, has_moved) {
+            if worker.rest.is_over(worker, cpu)
+                && preempt::send(worker, green, self.now, has_moved, &mut self.observer)
+            {
                 green.calls_itself.store(false, Ordering::Relaxed);
                 self.event = true;
             }
@@ -585,6 +603,114 @@ pub(super) fn is_short(cluster: &Cluster) -> bool {
     cluster.idle.sleeping() != 0
         && (cluster.has_work() || timers::any_due(cluster))
         && cluster.spare_count() == 0
+}
+
+// ==== blocked calls ====
+
+/// Numbers of system calls are below this, on all kernels so far.
+const NUMBERS: i64 = 512;
+/// How many other places there can be.
+const PLACES: usize = 256;
+/// In the place of a call's number: the entry is free.
+const FREE: i64 = -1;
+
+/// The table: an entry for each call, and then the places.
+pub(crate) struct BlockedCalls(Box<[Place]>);
+
+/// How often threads were blocked in one call, which were spawned at one place, and for how long, if that was measured.
+pub(crate) struct Place {
+    /// The number of the call.
+    call: AtomicI64,
+    spawned_at: AtomicStatic<Location<'static>>,
+    /// How many threads have lost their processors here.
+    pub(crate) count: Counter,
+    /// For how long they held kernel threads here.
+    pub(crate) nanos: Counter,
+}
+
+impl BlockedCalls {
+    pub(crate) fn new() -> BlockedCalls {
+        let place = |call| Place {
+            call: AtomicI64::new(call),
+            spawned_at: AtomicStatic::none(),
+            count: Counter::new(),
+            nanos: Counter::new(),
+        };
+        let calls = (0..NUMBERS).chain([FREE; PLACES]);
+        BlockedCalls(calls.map(place).collect())
+    }
+
+    /// The place of `green`, which is blocked on `worker` and `doing` this. The monitor's.
+    pub(super) fn find(
+        &self,
+        doing: &Doing,
+        worker: &'static Worker,
+        green: &'static Green,
+    ) -> Option<&Place> {
+        let Doing::Call(call) = doing else {
+            return None;
+        };
+        let (calls, places) = self.0.split_at(NUMBERS as usize);
+        let of_call = calls.get(usize::try_from(call.number).ok()?)?;
+        let Some(at) = spawned_at(worker, green) else {
+            return Some(of_call);
+        };
+        let address = core::ptr::from_ref(at).addr();
+        let first = (address >> 3).wrapping_add(call.number as usize * 31);
+        let mut entries = (0..PLACES).map(|step| &places[first.wrapping_add(step) % PLACES]);
+        let found = entries.find(|entry| {
+            if entry.call.load(Ordering::Relaxed) == FREE {
+                entry.spawned_at.store(Some(at), Ordering::Relaxed);
+                // Release: partner: Acquire in `used`.
+                entry.call.store(call.number, Ordering::Release);
+            }
+            entry.call.load(Ordering::Relaxed) == call.number
+                && entry.spawned_at.is(at, Ordering::Relaxed)
+        });
+        Some(found.unwrap_or(of_call))
+    }
+
+    /// The places where threads were blocked.
+    pub(crate) fn used(&self) -> impl Iterator<Item = &Place> {
+        // Acquire: partner: Release in `find`.
+        self.0
+            .iter()
+            .filter(|place| place.call.load(Ordering::Acquire) != FREE && place.count.get() != 0)
+    }
+}
+
+impl Place {
+    pub(crate) fn call(&self) -> i64 {
+        self.call.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
+        self.spawned_at.load(Ordering::Relaxed)
+    }
+}
+
+/// Where `green` was spawned, which `worker` was seen to run; see the header.
+fn spawned_at(
+    worker: &'static Worker,
+    green: &'static Green,
+) -> Option<&'static Location<'static>> {
+    let tick = worker.tick.load(Ordering::Acquire);
+    let identity = green.identity.load(Ordering::Acquire).addr();
+    if identity == 0 {
+        return None;
+    }
+    let address = word::read(identity.checked_add(Identity::PLACE)?)?;
+    // Acquire: the looks below come after the read.
+    fence(Ordering::Acquire);
+    let same = worker.is_running(green)
+        && worker.tick.load(Ordering::Relaxed) == tick
+        && green.identity.load(Ordering::Relaxed).addr() == identity;
+    if !same {
+        return None;
+    }
+    let location = core::ptr::with_exposed_provenance::<Location<'static>>(address);
+    // SAFETY: the thread has lived all the while, so the word is its identity's: null, or a location, which is static.
+    unsafe { location.as_ref() }
 }
 
 #[cfg(test)]

@@ -68,11 +68,8 @@ use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::WaitReason;
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
-use crate::engine::sched::switch::Action;
-use crate::engine::sched::{Green, ready, timers};
-use crate::engine::sys::futex;
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{clock, perturb, sanitizer};
+use crate::engine::sched::{Green, ready, switch::Action, timers};
+use crate::engine::sys::{clock, futex, perturb, sanitizer, statics::AtomicStatic};
 
 // ==== the waiter ====
 

@@ -47,9 +47,8 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     const_fn, fence,
 };
-use crate::engine::sched::Cluster;
 use crate::engine::sched::io::{self, Turn};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::{Cluster, list::Fifo};
 use crate::engine::sys::{clock, futex, perturb};
 
 /// Nobody has woken or poked the owner.

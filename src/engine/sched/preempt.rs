@@ -47,14 +47,12 @@ use std::io;
 use std::sync::OnceLock;
 
 use crate::engine::arch::Frame;
-use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicU64, Ordering};
 use crate::engine::inspect::hold;
-use crate::engine::sched::switch::Bounds;
-use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, worker};
-use crate::engine::sys::kernel_thread;
+use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, switch::Bounds, worker};
 use crate::engine::sys::observer::{Doing, Observer, SystemCall};
 use crate::engine::sys::signal::{self, Mask, Payload};
-use crate::engine::sys::{clock, libraries, sanitizer};
+use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer};
 
 /// A signal that is declined takes less CPU time than this, in nanoseconds.
 pub(super) const HANDLING: u64 = 100_000;
@@ -67,7 +65,6 @@ struct Text {
 }
 
 static TEXT: OnceLock<Text> = OnceLock::new();
-static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler. It allocates. Once per signal is enough; more calls do no harm. (Observers hold threads by the
 /// signal in a process that preempts nobody, too: the signal is not reserved there.)
@@ -76,7 +73,6 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
         libc: libc_text(),
         leaves: leaf_functions(),
     });
-    PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
     #[cfg(not(tsan))]
     signal::handle(signal, on_signal)?;
     #[cfg(tsan)]
@@ -101,18 +97,16 @@ pub(crate) fn send(
         if is_blocked == Some(true) {
             note_own_call(green, &observer.doing(thread));
         }
-        !green.in_call.load(Ordering::Relaxed) && !is_blocked.unwrap_or(!has_moved)
+        !green.says(Green::MAY_BLOCK) && !is_blocked.unwrap_or(!has_moved)
     })
 }
 
 /// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: nobody repeats such a call, if
 /// a signal cuts it short.
 pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
-    let is_announced =
-        || green.announced.load(Ordering::Relaxed) || green.in_call.load(Ordering::Relaxed);
     if let Doing::Call(call) = doing
         && !in_libc(call.program_counter)
-        && !is_announced()
+        && !green.says(Green::ANNOUNCED | Green::MAY_BLOCK)
     {
         green.calls_itself.store(true, Ordering::Relaxed);
     }
@@ -146,7 +140,7 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
         // The question took a while: is it still the same thread?
         && worker.tick.load(Ordering::Relaxed) == tick
         && worker.expect_signal(thread, || {
-            let process = PROCESS.load(Ordering::Relaxed) as i32;
+            let process = std::process::id() as i32;
             let signal = worker.cluster().config.signal;
             let sent = signal::queue(0, process, thread, signal, payload);
             if let Err(number) = sent

@@ -119,15 +119,11 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::{Counter, Counts};
-use crate::engine::sched::io::Held;
-use crate::engine::sched::list::Linked;
-use crate::engine::sched::records::Records;
-use crate::engine::sched::start::ThreadStack;
-use crate::engine::sched::{Cluster, Worker, current, monitor, timers};
-use crate::engine::sys::clock::NEVER;
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{perturb, topology};
+use crate::engine::sched::{
+    Cluster, Worker, current, io::Held, list::Linked, monitor, records::Records,
+    start::ThreadStack, timers,
+};
+use crate::engine::sys::{clock::NEVER, lock::Lock, perturb, statics::AtomicStatic, topology};
 use crate::engine::{arch, probe, stack};
 
 // ==== the processor ====

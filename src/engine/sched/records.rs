@@ -14,13 +14,16 @@
 //! Every record stands in the roster, too, in use or not: reports go through it without a lock.
 //!
 //! Invariant: a free record is in one batch, linked by `next`; a batch belongs to a processor or is
-//! in the common stack; full batches are linked by their first records' `heap`.
+//! in the common stack; the first record of a batch that is put aside has the batch's length and its link to the next
+//! batch in `heap`.
 
+use core::cell::Cell;
 use std::io;
 
-use super::{Green, current};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::sched::list::{Lifo, Linked};
+use crate::engine::sched::{Green, current};
 use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::statics::AtomicStatic;
 
@@ -35,21 +38,11 @@ static FREE: Lock<Batches> = Lock::new(Batches::NONE);
 static ANY_FREE: AtomicBool = AtomicBool::new(false);
 
 /// Records, linked by `next`.
-#[derive(Default)]
-struct Batch(Option<&'static Green>);
+type Batch = Lifo<Green>;
 
-impl Batch {
-    fn push(&mut self, green: &'static Green) {
-        green.next.set(self.0.replace(green));
-    }
-
-    fn pop(&mut self) -> Option<&'static Green> {
-        let green = self.0?;
-        self.0 = green.next.take();
-        if let Some(next) = self.0 {
-            arch::prefetch(core::ptr::from_ref(next).cast());
-        }
-        Some(green)
+impl Linked for Green {
+    fn below(&self) -> &Cell<Option<&'static Green>> {
+        &self.next
     }
 }
 
@@ -66,29 +59,30 @@ impl Batches {
     const NONE: Batches = Batches { top: None, len: 0 };
 
     fn push(&mut self, batch: Batch) {
-        if let Some(first) = batch.0 {
-            first.heap.set_link(self.top.replace(first));
+        if let Some(first) = batch.iter().next() {
+            first.heap.child.set(self.top.replace(first));
+            first.heap.rank.set((0, batch.len() as u64));
             self.len += 1;
         }
     }
 
     fn pop(&mut self) -> Option<Batch> {
         let first = self.top?;
-        self.top = first.heap.take_link();
+        self.top = first.heap.child.take();
         self.len -= 1;
-        Some(Batch(Some(first)))
+        Some(Lifo::from_top(first, first.heap.rank.get().1 as usize))
     }
 }
 
 /// Takes a batch out of the common stack; an empty one if there is none.
 fn take() -> Batch {
     if !ANY_FREE.load(Ordering::Relaxed) {
-        return Batch::default();
+        return Lifo::new();
     }
     let mut free = FREE.lock();
     let batch = free.pop();
     ANY_FREE.store(free.len != 0, Ordering::Relaxed);
-    batch.unwrap_or_default()
+    batch.unwrap_or(Lifo::new())
 }
 
 /// Puts batches into the common stack.
@@ -100,16 +94,13 @@ fn give(mut free: Guard<'_, Batches>, batches: impl IntoIterator<Item = Batch>) 
 /// A processor's free records.
 pub(crate) struct Records {
     batch: Batch,
-    /// The number of records in `batch`, or more, if the batch was not full when it came.
-    len: usize,
     full: Batches,
 }
 
 impl Records {
     pub(crate) const fn new() -> Records {
         Records {
-            batch: Batch(None),
-            len: 0,
+            batch: Lifo::new(),
             full: Batches::NONE,
         }
     }
@@ -117,22 +108,23 @@ impl Records {
     /// Returns a record for a new thread, if one is free.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<&'static Green> {
-        if self.batch.0.is_none() {
+        if self.batch.len() == 0 {
             self.refill();
         }
-        let green = self.batch.pop()?;
-        self.len -= 1;
-        Some(green)
+        let green = self.batch.pop();
+        if let Some(next) = self.batch.iter().next() {
+            arch::prefetch(core::ptr::from_ref(next).cast());
+        }
+        green
     }
 
     /// Keeps the record of an ended thread.
     #[inline]
     pub(crate) fn push(&mut self, green: &'static Green) {
-        if self.len == BATCH {
+        if self.batch.len() == BATCH {
             self.put_full_aside();
         }
         self.batch.push(green);
-        self.len += 1;
     }
 
     /// Gives all records to the common stack.
@@ -145,8 +137,6 @@ impl Records {
     #[cold]
     fn refill(&mut self) {
         self.batch = self.full.pop().unwrap_or_else(take);
-        // This is an upper bound: a batch from the common stack may be smaller.
-        self.len = self.batch.0.map_or(0, |_| BATCH);
     }
 
     #[cold]
@@ -157,8 +147,8 @@ impl Records {
         {
             give(free, core::iter::from_fn(|| self.full.pop()).take(KEPT / 2));
         }
-        self.full.push(core::mem::take(&mut self.batch));
-        self.len = 0;
+        let batch = core::mem::replace(&mut self.batch, Lifo::new());
+        self.full.push(batch);
     }
 }
 
@@ -178,7 +168,7 @@ pub(crate) fn create() -> io::Result<&'static Green> {
 
 /// Takes back a record that no processor keeps. The caller has preemption off.
 pub(crate) fn release(green: &'static Green) {
-    let mut single = Batch::default();
+    let mut single = Lifo::new();
     single.push(green);
     give(FREE.lock(), [single]);
 }
@@ -242,7 +232,7 @@ fn make() -> io::Result<&'static Green> {
     let piece = &made.leak()[0];
     piece.enlist();
     let [green, others @ ..] = &piece.records;
-    let mut batch = Batch::default();
+    let mut batch = Lifo::new();
     others.iter().for_each(|green| batch.push(green));
     let _off = current::preemption_off();
     give(FREE.lock(), [batch]);
@@ -258,12 +248,12 @@ mod tests {
         let green = create().unwrap();
         let _off = current::preemption_off();
         let mut records = Records::new();
-        let mut others = Batch::default();
+        let mut others = Lifo::new();
         while let Some(other) = records.pop() {
             others.push(other);
         }
         records.push(green);
-        assert_eq!((records.len, records.full.len), (1, 0));
+        assert_eq!((records.batch.len(), records.full.len), (1, 0));
         records.drain();
         give(FREE.lock(), [others]);
     }

@@ -53,8 +53,7 @@ use std::sync::Mutex;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
-use crate::engine::sched::park::Waiter;
-use crate::engine::sched::{Cluster, Owned, Processor, current};
+use crate::engine::sched::{Cluster, Owned, Processor, current, park::Waiter};
 use crate::engine::sys::{die, kernel_thread, perturb};
 
 /// More processors than any computer has.

@@ -13,16 +13,16 @@
 //! 1. The fast path touches no thread-local: invariant 3 of the folder.
 //! 2. A searcher ends by [`stop_searching`] or by resting, once (`idle.md`).
 
-use super::idle::Rested;
-use super::locked::{hand_to_its_worker, is_bound_here, stay};
-use super::park::Parking;
-use super::switch::{self, Action};
-use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
-use super::{Cluster, Green, Owned, RunLoop, ThreadFlags, Worker};
-use super::{current, enter, fork, handlers, io, start, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::probe::{self, By, Pick, Readied as Why};
+use crate::engine::sched::locked::{hand_to_its_worker, stay};
+use crate::engine::sched::switch::{self, Action};
+use crate::engine::sched::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
+use crate::engine::sched::{
+    Cluster, Green, Owned, RunLoop, ThreadFlags, Worker, current, enter, fork, handlers,
+    idle::Rested, io, park::Parking, start, timers,
+};
 use crate::engine::sys::{clock, perturb, sanitizer, topology};
 
 /// The life of a worker: rest until there is a processor, then find work and run it.
@@ -45,7 +45,10 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
     loop {
         let (green, inherits_slice) = (next.thread.into_green(), next.inherits_slice);
         if green.flags.any() {
-            if green.flags.has(ThreadFlags::LOCKED) && !is_bound_here(worker, green) {
+            let is_elsewhere = |bound: &Worker| !core::ptr::eq(bound, worker);
+            if green.flags.has(ThreadFlags::LOCKED)
+                && green.locked_to.get().is_none_or(is_elsewhere)
+            {
                 return hand_to_its_worker(run, green);
             }
             let waits_for_stack = green.flags.has(ThreadFlags::NEW);

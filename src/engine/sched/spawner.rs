@@ -29,10 +29,11 @@ use std::io::{self, Write};
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::inspect::kernel::{KernelThread, quiet};
-use crate::engine::sched::parker::Parker;
-use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
-use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, monitor, start, switch, worker};
+use crate::engine::sched::{
+    Cluster, Owned, RunLoop, Worker, monitor, parker::Parker, start, start::ThreadStack, switch,
+    worker,
+};
 use crate::engine::stack::List;
 use crate::engine::stack::reclaim::{self, Looks};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
@@ -51,24 +52,8 @@ pub(crate) struct Spawner {
     no_signals: AtomicU32,
 }
 
-/// Why there can be no worker.
-pub(crate) enum Refusal {
-    /// There are as many as there may be.
-    Limit(usize),
-    /// The system says so, by this error number.
-    System(i32),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Limit(limit) => write!(f, "the limit of {limit} kernel threads is reached"),
-            Refusal::System(number) => {
-                write!(f, "the system refuses more kernel threads (error {number})")
-            }
-        }
-    }
-}
+/// In the place of an error number of the system's: there are as many workers as there may be.
+const AT_LIMIT: i32 = 0;
 
 impl Spawner {
     pub(crate) const fn new() -> Spawner {
@@ -109,10 +94,8 @@ impl Spawner {
 
 /// Starts the first worker, and the spawner.
 pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
-    spawn_worker(cluster).map_err(|refusal| match refusal {
-        Refusal::Limit(_) => io::Error::other(refusal.to_string()),
-        Refusal::System(number) => io::Error::from_raw_os_error(number),
-    })?;
+    // There is no worker yet, so the limit is not reached.
+    spawn_worker(cluster).map_err(io::Error::from_raw_os_error)?;
     cluster.employ("gt-spawner", work)
 }
 
@@ -180,20 +163,23 @@ pub(super) fn leave_stacks(cluster: &Cluster) {
     }
 }
 
-/// Makes one worker, without the program's allocator.
-fn spawn_worker(cluster: &'static Cluster) -> Result<(), Refusal> {
+/// How many workers there may be now. Bound workers come on top: if they were all that there may be, no worker would run
+/// other threads.
+fn limit(cluster: &Cluster) -> usize {
+    cluster.config.max_kernel_threads + cluster.bound.load(Ordering::Relaxed)
+}
+
+/// Makes one worker, without the program's allocator. The error is the system's number, or [`AT_LIMIT`].
+fn spawn_worker(cluster: &'static Cluster) -> Result<(), i32> {
     let _unseen = sanitizer::unseen();
-    // Bound workers come on top: if they were all that there may be, no worker would run other
-    // threads.
-    let bound = cluster.bound.load(Ordering::Relaxed);
-    let limit = cluster.config.max_kernel_threads + bound;
+    let limit = limit(cluster);
     let counted = cluster
         .workers
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
             (n < limit).then_some(n + 1)
         });
     if counted.is_err() {
-        return Err(Refusal::Limit(limit));
+        return Err(AT_LIMIT);
     }
     let made = Worker::new(cluster).and_then(|worker| {
         let argument = core::ptr::from_ref(worker).cast_mut().cast();
@@ -201,9 +187,8 @@ fn spawn_worker(cluster: &'static Cluster) -> Result<(), Refusal> {
         // unwinds.
         unsafe { bare(live, argument) }.inspect_err(|_| worker.end())
     });
-    made.map_err(|number| {
+    made.inspect_err(|_| {
         cluster.workers.fetch_sub(1, Ordering::Relaxed);
-        Refusal::System(number)
     })
 }
 
@@ -286,10 +271,11 @@ pub(super) unsafe fn bare(
 
 // ==== reports ====
 
-/// Reports, once, that there has been a shortage for a while, for the reason `why`.
-fn report_shortage(cluster: &Cluster, why: Refusal) {
+/// Reports, once, that there has been a shortage for a while: the system refuses workers by this error number, or there
+/// are as many as there may be.
+fn report_shortage(cluster: &Cluster, number: i32) {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
-    if monitor::is_short(cluster) {
+    let report = |why: fmt::Arguments<'_>| {
         say_once(
             &IS_MADE,
             format_args!(
@@ -300,6 +286,16 @@ fn report_shortage(cluster: &Cluster, why: Refusal) {
                  -u and the cgroup's pids.max\n"
             ),
         );
+    };
+    let limit = limit(cluster);
+    match number {
+        _ if !monitor::is_short(cluster) => {}
+        AT_LIMIT => report(format_args!(
+            "the limit of {limit} kernel threads is reached"
+        )),
+        _ => report(format_args!(
+            "the system refuses more kernel threads (error {number})"
+        )),
     }
 }
 

@@ -37,17 +37,16 @@
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::io::{self, Write};
 
-use super::idle::Rested;
-use super::thread::SystemName;
-use super::{Cluster, Identity, Owned, RunLoop, Worker, current, enter, ready_globally};
 use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::sched::switch::{Bounds, spare_cache};
 use crate::engine::sched::tuning::{PAUSE, SAY_SO};
-use crate::engine::sched::{Green, records};
+use crate::engine::sched::{
+    Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter, idle::Rested, ready_globally,
+    records, thread::SystemName,
+};
 use crate::engine::stack::{self, Slot, reclaim::Stays};
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{kernel_thread, perturb, sanitizer};
+use crate::engine::sys::{kernel_thread, perturb, sanitizer, statics::AtomicStatic};
 use crate::engine::tls;
 
 // ==== a thread's stack ====

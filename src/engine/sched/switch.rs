@@ -39,10 +39,10 @@ use core::cell::Cell;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
-use crate::engine::sched::tuning::POOL;
-use crate::engine::sched::{Green, RunLoop, ThreadFlags, Worker, cpu_time, handlers, locked};
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::{clock, sanitizer, signal};
+use crate::engine::sched::{
+    Green, RunLoop, ThreadFlags, Worker, cpu_time, handlers, locked, tuning::POOL,
+};
+use crate::engine::sys::{clock, lock::Lock, sanitizer, signal};
 use crate::engine::tls;
 
 // ==== the context ====

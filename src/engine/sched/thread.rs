@@ -46,17 +46,17 @@ use core::cell::Cell;
 use core::mem::offset_of;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::engine::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence,
+};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::list::Links;
-use crate::engine::sched::park::Parking;
-use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
-use crate::engine::sched::{Cluster, Identity, Processor, Worker, cpu_time, current, fork, timers};
+use crate::engine::sched::{
+    Cluster, Identity, Processor, Worker, cpu_time, current, fork, list::Links, park::Parking,
+    start::ThreadStack, timers,
+};
 use crate::engine::sys::sanitizer::{self, Fiber};
-use crate::engine::sys::signal::Mask;
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{die, word};
+use crate::engine::sys::{die, signal::Mask, statics::AtomicStatic, word};
 use crate::engine::{stack, tls};
 
 #[derive(Default)]
@@ -74,16 +74,12 @@ pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
     /// The thread took the last stack that its processor had at hand, or there was none.
     pub(crate) took_last: Cell<bool>,
-    /// The thread has announced that it blocks; the monitor reads this.
-    pub(crate) announced: AtomicBool,
-    /// The thread is in a call that may block (`current::may_block`); the monitor does not signal
-    /// it.
-    pub(crate) in_call: AtomicBool,
+    /// What the thread has said of the calls that it makes now: [`Green::ANNOUNCED`] and the like. Only the thread
+    /// writes this, and the monitor reads it.
+    pub(crate) calls: AtomicU8,
     /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
     /// signal (`preempt`, `monitor`). A monitor writes and reads it, at any time.
     pub(crate) calls_itself: AtomicBool,
-    /// The thread's calls of libc are libc's (`current::unhooked`).
-    pub(crate) unhooked: AtomicBool,
     /// The number of times that the thread is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
     /// For reports: how often the thread has left its stack, and when it last did ([`Since`]).
@@ -209,6 +205,18 @@ impl Green {
     pub(crate) const PARKING: usize = offset_of!(Green, parking);
     pub(crate) const STACK: usize = offset_of!(Green, stack);
     pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::OWN;
+
+    /// The thread's call blocks (`current::blocking`).
+    pub(crate) const ANNOUNCED: u8 = 1;
+    /// The thread's call may block (`current::may_block`): the monitor does not signal the thread.
+    pub(crate) const MAY_BLOCK: u8 = 2;
+    /// The thread's calls of libc are libc's (`current::unhooked`).
+    pub(crate) const UNHOOKED: u8 = 4;
+
+    /// Whether the thread has said one of these of the calls that it makes now.
+    pub(crate) fn says(&self, flags: u8) -> bool {
+        self.calls.load(Ordering::Relaxed) & flags != 0
+    }
 
     pub(super) fn new() -> Green {
         Green {

@@ -61,9 +61,8 @@ use core::ptr;
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, Readied as Why};
-use crate::engine::sched::list::Fifo;
 use crate::engine::sched::tuning::{LOOK_AT_TIMERS, PACE};
-use crate::engine::sched::{Cluster, Green, Owned, Processor, current};
+use crate::engine::sched::{Cluster, Green, Owned, Processor, current, list::Fifo};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{perturb, sanitizer};
 
@@ -238,7 +237,7 @@ pub(crate) fn earliest(cluster: &Cluster) -> u64 {
 fn publish(home: &Processor, heap: &Heap) {
     perturb::point("timers: publishing");
     home.next_deadline
-        .store(heap.next_deadline().unwrap_or(NEVER), Ordering::Relaxed);
+        .store(heap.next_deadline(), Ordering::Relaxed);
 }
 
 type Link = Option<&'static Green>;
@@ -261,8 +260,6 @@ pub(crate) struct Entry {
     rank: Cell<u8>,
     queued: Cell<bool>,
 }
-
-impl Entry {}
 
 /// Makes a root the first child of `parent`.
 fn adopt(parent: &'static Green, root: &'static Green) {
@@ -302,7 +299,7 @@ pub(crate) struct Heap {
     inserted: u64,
 }
 
-/// The `first` of an empty heap: after every key.
+/// The `first` of an empty heap: after every key, with the deadline [`NEVER`].
 const NONE: (Key, usize) = (u128::MAX, 0);
 
 impl Heap {
@@ -355,15 +352,15 @@ impl Heap {
 
     /// Takes out the thread that is due first, if it is due at `now`.
     fn pop_due(&mut self, now: u64) -> Link {
-        let due = self.next_deadline()? <= now;
-        let (_, first) = self.roots[self.first.1].filter(|_| due)?;
+        let is_due = self.next_deadline() <= now;
+        let (_, first) = self.roots[self.first.1].filter(|_| is_due)?;
         self.remove(first);
         Some(first)
     }
 
-    /// The earliest deadline.
-    fn next_deadline(&self) -> Option<u64> {
-        (self.occupied != 0).then_some((self.first.0 >> 64) as u64)
+    /// The earliest deadline; [`NEVER`] if the heap is empty.
+    fn next_deadline(&self) -> u64 {
+        (self.first.0 >> 64) as u64
     }
 
     /// Adds a tree: links it with the tree of its rank, as long as there is one.
@@ -490,7 +487,7 @@ mod tests {
                 }
                 assert_eq!(
                     heap.next_deadline(),
-                    model.first_key_value().map(|(key, _)| key.0)
+                    model.first_key_value().map_or(NEVER, |(key, _)| key.0)
                 );
                 if step % 64 == 0 {
                     check(&heap, model.len());
@@ -506,7 +503,7 @@ mod tests {
         own.iter().for_each(|record| heap.insert(record, 7));
         assert!(heap.pop_due(6).is_none());
         assert!(own.iter().all(|record| is(heap.pop_due(7), Some(record))));
-        assert!(heap.pop_due(u64::MAX).is_none() && heap.next_deadline().is_none());
+        assert!(heap.pop_due(u64::MAX).is_none() && heap.next_deadline() == NEVER);
     }
 
     #[test]

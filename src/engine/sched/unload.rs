@@ -39,9 +39,8 @@ use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::inspect::epoch::ReadSection;
-use crate::engine::sched::start::ThreadStack;
 use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
-use crate::engine::sched::{fork, handlers, spawner};
+use crate::engine::sched::{fork, handlers, spawner, start::ThreadStack};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{arch, stack, tls};
 

@@ -75,7 +75,7 @@ impl UserPolicy {
     fn call_from<R>(&self, green: &Green, call: impl FnOnce(&dyn Policy) -> R) -> R {
         // SAFETY: with preemption off the thread stays on this kernel thread; the code between the
         // two writes was written for any thread, and finds the kernel thread's thread-locals.
-        unsafe { arch::set_thread_pointer(green.worker().own_thread_pointer()) };
+        unsafe { arch::set_thread_pointer(green.worker().own_thread_pointer.get()) };
         // Here and below, for the compiler: nothing of the call moves past a change of the pointer.
         compiler_fence(Ordering::SeqCst);
         let result = self.call(call);

@@ -19,14 +19,12 @@ use std::io;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::list::{Lifo, Linked};
-use crate::engine::sched::monitor::Rest;
 use crate::engine::sched::parker::{Parker, Slept};
-use crate::engine::sched::processor::Ownership;
-use crate::engine::sched::{Cluster, Green, Processor, preempt};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sched::{
+    Cluster, Green, Processor, monitor::Rest, preempt, processor::Ownership,
+};
 use crate::engine::sys::signal::{self, Mask};
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{clock, kernel_thread, mm, sanitizer};
+use crate::engine::sys::{clock, kernel_thread, lock::Lock, mm, sanitizer, statics::AtomicStatic};
 use crate::engine::tls;
 
 /// How many workers a process can have at once.
@@ -59,7 +57,8 @@ pub(crate) struct Worker {
     /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
     /// [`tls::no_cache`] if it has none.
     pub(crate) tcache: Cell<usize>,
-    own_thread_pointer: Cell<*mut u8>,
+    /// The thread pointer of the kernel thread itself.
+    pub(super) own_thread_pointer: Cell<*mut u8>,
     has_native_tls: Cell<bool>,
 
     pub(crate) base_mask: Cell<Mask>,
@@ -121,11 +120,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Worker> {
 pub(crate) fn clusters() -> impl Iterator<Item = &'static Cluster> {
     // Acquire: pairs with the Release in `new`.
     all().filter_map(|worker| worker.cluster.load(Ordering::Acquire))
-}
-
-/// Whether a processor of any cluster is awake.
-pub(crate) fn any_is_awake() -> bool {
-    clusters().any(|cluster| cluster.idle.awake() != 0)
 }
 
 impl Worker {
@@ -303,10 +297,6 @@ impl Worker {
         clock::cpu_time(kernel_thread::user_clock(self.thread()))
     }
 
-    pub(crate) fn own_thread_pointer(&self) -> *mut u8 {
-        self.own_thread_pointer.get()
-    }
-
     /// The thread pointer is now a green thread's.
     #[inline(always)]
     pub(crate) fn use_thread_tls(&self) {
@@ -327,13 +317,8 @@ impl Worker {
         self.cluster.is(cluster, Ordering::Relaxed)
     }
 
-    /// See [`Parker::sleep`].
-    pub(super) fn sleep(&self, deadline: Option<u64>) -> Slept {
-        self.parker.sleep(deadline)
-    }
-
     /// Blocks until the thread that has chosen this worker wakes it.
     pub(super) fn sleep_until_woken(&self) {
-        while self.sleep(None) != Slept::Woken {}
+        while self.parker.sleep(None) != Slept::Woken {}
     }
 }

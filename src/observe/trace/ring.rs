@@ -36,7 +36,8 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::probe::{Actor, Pick, Processor, Readied, Seen, Stop, Stopped, Thread, Words};
+use crate::engine::inspect::workers;
+use crate::engine::probe::{Action, Actor, Pick, Processor, Readied, Stop, Thread, Words};
 use crate::observe::kept::{self, Kept};
 use crate::sys::mm;
 
@@ -254,15 +255,19 @@ pub(in crate::observe) fn picked(processor: &Processor<'_>, thread: Thread<'_>, 
 }
 
 /// The quick way is for a yield of a thread that is known, at a moment that needs no time.
-pub(in crate::observe) fn stopped(processor: Option<&Processor<'_>>, stopped: Stopped<'_>) {
-    let (thread, ring) = (stopped.thread(), processor.and_then(Ring::of));
-    if let (Some(ring), true) = (ring, stopped.has_yielded()) {
+pub(in crate::observe) fn stopped(
+    processor: Option<&Processor<'_>>,
+    thread: Thread<'_>,
+    action: Action,
+) {
+    let ring = processor.and_then(Ring::of);
+    if let (Some(ring), Action::Yield) = (ring, action) {
         let number = introduced(thread.words()[0].load(Relaxed));
         if number != 0 && ring.note(word(Kind::Yielded, number.into())) {
             return;
         }
     }
-    stopped_otherwise(ring, thread, stopped.why());
+    stopped_otherwise(ring, thread, Stop::of(thread, action));
 }
 
 #[inline(never)]
@@ -304,7 +309,7 @@ pub(super) struct Copies(Vec<Copied>);
 
 /// What was copied from one ring.
 struct Copied {
-    processor: Seen,
+    processor: &'static workers::Processor,
     ring: &'static Ring,
     /// Where the next copy begins.
     next: u64,
@@ -316,7 +321,7 @@ struct Copied {
 }
 
 /// The rings of all processors.
-fn rings() -> impl Iterator<Item = (Seen, &'static Ring)> {
+fn rings() -> impl Iterator<Item = (&'static workers::Processor, &'static Ring)> {
     // Acquire: partner: Release in `Kept::ring`.
     kept::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
 }
@@ -362,7 +367,7 @@ impl Copies {
             let is_known = copied.next == head && !copied.is_cut;
             Reel {
                 runtime: copied.processor.runtime(),
-                index: copied.processor.index() as u32,
+                index: copied.processor.index as u32,
                 words: copied.words,
                 running: if is_known { running } else { 0 },
             }
@@ -372,7 +377,7 @@ impl Copies {
 }
 
 impl Copied {
-    fn new(processor: Seen, ring: &'static Ring, next: u64) -> Copied {
+    fn new(processor: &'static workers::Processor, ring: &'static Ring, next: u64) -> Copied {
         // The ring of a runtime that was shut down stays, without pages.
         if !processor.is_closed() {
             ring.populate();
@@ -471,7 +476,11 @@ mod tests {
     fn a_full_trace_is_cut_once() {
         let runtime = Runtime::builder().processors(1).build().unwrap();
         // There may be no green threads.
-        let Some(processor) = runtime.spawn(Seen::first_here).join().unwrap() else {
+        let Some(processor) = runtime
+            .spawn(workers::Processor::first_here)
+            .join()
+            .unwrap()
+        else {
             return;
         };
         let ring = ring();
