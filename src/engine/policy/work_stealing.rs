@@ -261,15 +261,14 @@ impl WorkStealing {
     #[cold]
     #[inline(never)]
     fn mix(&self, local: &Held<'_, Local>, thread: Ready) -> ForOthers {
-        let asking = local.exchange_requests(&self.locals);
-        let asking = asking.and_then(|asking| self.locals.find(asking));
         let green = thread.into_green();
-        if let Some(asking) = asking
+        if let Some(index) = local.exchange_requests(&self.locals)
+            && let Some(asking) = self.locals.find(index)
             && self.options.stealing
             && asking.len() <= local.len()
         {
             perturb::point("work_stealing: handing over");
-            if asking.overflow.give(green) {
+            if asking.overflow.give(|| self.locals.uses(index), green) {
                 return ForOthers::Work;
             }
         }
@@ -439,7 +438,7 @@ impl Policy for WorkStealing {
                 if let Some(local) = local {
                     local.was_preempted.set(true);
                 }
-                let _is_open = self.global.push(thread.into_green(), how);
+                self.global.push(thread.into_green(), how);
                 ForOthers::Work
             }
         }
@@ -473,8 +472,8 @@ impl Policy for WorkStealing {
     fn resize(&self, processors: usize) {
         // A processor may have asked for a thread, lain down, and gone out of use before it got one: no thief looks there
         // any more.
-        let close = |unused: &Local, _: &Local| self.global.append(unused.overflow.close());
-        self.locals.resize(processors, Local::new, |_| (), close);
+        let empty = |unused: &Local, _: &Local| self.global.append(unused.overflow.take_all());
+        self.locals.resize(processors, Local::new, empty);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
