@@ -72,17 +72,6 @@ struct Options {
     global_interval: u32,
 }
 
-impl Options {
-    const fn new() -> Options {
-        Options {
-            stealing: true,
-            next_slot: true,
-            last_in_first_out: false,
-            global_interval: GLOBAL_INTERVAL,
-        }
-    }
-}
-
 /// Gives each processor a queue; a processor whose queue is empty takes half of another one.
 ///
 /// This is the default policy. A thread that the running one spawns or wakes runs next on the same
@@ -126,7 +115,12 @@ impl WorkStealing {
     /// ```
     pub const fn new() -> WorkStealing {
         WorkStealing {
-            options: Options::new(),
+            options: Options {
+                stealing: true,
+                next_slot: true,
+                last_in_first_out: false,
+                global_interval: GLOBAL_INTERVAL,
+            },
             global: SharedQueue::new(),
             locals: Seats::new(),
         }
