@@ -3,7 +3,7 @@
 //! - [`block_on`] runs a future on the current thread and parks only that thread. With
 //!   it a green thread can use any `async` library. If the library needs a runtime of its own,
 //!   enter that runtime first.
-//! - A [`JoinHandle`](crate::JoinHandle) can be awaited like a future, by tasks of any runtime. The
+//! - A [`JoinHandle`] can be awaited like a future, by tasks of any runtime. The
 //!   future is a [`JoinFuture`].
 //!
 //! # Examples

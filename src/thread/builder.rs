@@ -47,7 +47,7 @@ impl Builder {
     /// Sets the thread's name.
     ///
     /// The name appears in panic messages and in reports of an overflowed stack, and
-    /// [`Thread::name`] returns it. [`std::thread::current`] does not know the name of a green
+    /// [`Thread::name`](super::Thread::name) returns it. [`std::thread::current`] does not know the name of a green
     /// thread: a logger that asks std, for example, gets `None`.
     ///
     /// # Panics

@@ -79,7 +79,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         CENSUS,
         &["how many live"],
-        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, fence};
+        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, const_fn, fence};
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (

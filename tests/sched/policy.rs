@@ -47,10 +47,12 @@ fn is_green() -> bool {
 }
 
 /// Threads from outside that give way often, each for another time: processors exchange some, and run out of
-/// threads one after the other.
+/// threads one after the other. (Kernel threads have no policy, and beside other programs each of their turns may take
+/// milliseconds: they have few.)
 fn turns(runtime: &Runtime) {
-    let threads = [1, 2, 3].repeat(4).into_iter().map(|hundreds| {
-        runtime.spawn(move || (0..100 * hundreds).for_each(|_| greenthread::yield_now()))
+    let unit = if is_green() { 100 } else { 1 };
+    let threads = [1, 2, 3].repeat(4).into_iter().map(|times| {
+        runtime.spawn(move || (0..unit * times).for_each(|_| greenthread::yield_now()))
     });
     let threads: Vec<_> = threads.collect();
     threads.into_iter().for_each(|t| t.join().unwrap());

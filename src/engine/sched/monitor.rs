@@ -108,6 +108,8 @@ struct Monitor {
     evict_at: u64,
     /// The worker from which a thread was evicted last.
     evicted: usize,
+    /// How many workers there were when one was missing last.
+    workers: usize,
     /// How many switches there had been at the last look.
     switched: u64,
 
@@ -136,6 +138,7 @@ pub(super) fn run(cluster: &'static Cluster) {
         first_stray: 0,
         evict_at: NEVER,
         evicted: 0,
+        workers: 0,
         switched: 0,
         now: 0,
         waiting: false,
@@ -540,9 +543,12 @@ impl Monitor {
         self.first_stray = if next < worker::count() { next } else { 0 };
     }
 
-    /// Looks whether a worker is missing, and evicts threads if that has lasted.
+    /// Looks whether a worker is missing. If that has lasted and the spawner has made none meanwhile, the monitor evicts
+    /// threads. A spawner that is refused is waited for less long than one that is at work.
     fn at_shortage(&mut self) {
-        if !is_short(self.cluster) {
+        let workers = self.cluster.workers.load(Ordering::Relaxed);
+        let goes_on = core::mem::replace(&mut self.workers, workers) != workers;
+        if goes_on || !is_short(self.cluster) {
             self.evict_at = NEVER;
             return;
         }
@@ -550,8 +556,12 @@ impl Monitor {
             self.evict_some();
             self.evict_at = NEVER;
         }
-        self.evict_at = self.evict_at.min(self.now + RETRY_SPAWN);
-        self.look_by(self.evict_at);
+        let patience = match self.cluster.spawner.is_refused.load(Ordering::Relaxed) {
+            true => RETRY_SPAWN,
+            false => 10 * RETRY_SPAWN,
+        };
+        self.evict_at = self.evict_at.min(self.now + patience);
+        self.look_by(self.now + RETRY_SPAWN);
     }
 
     /// Asks the next threads to give up their workers.

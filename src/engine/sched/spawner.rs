@@ -46,7 +46,7 @@ pub(crate) struct Spawner {
     /// The spawner was asked to look at the stacks that the processors have left, and has not yet.
     is_asked: AtomicBool,
     /// Whether the last attempt to make a worker was refused.
-    is_refused: AtomicBool,
+    pub(super) is_refused: AtomicBool,
     /// The error with which no preemption signal could be sent; 0: none.
     no_signals: AtomicU32,
 }

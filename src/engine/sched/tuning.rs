@@ -86,8 +86,9 @@ pub(super) const CROWDED_PART: u64 = 20;
 /// block finds its threads again (`tests/threads/blocking.rs`), and a program at rest has few.
 pub(super) const SPARES_KEPT: usize = 8;
 pub(super) const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
-/// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody is evicted
-/// for want of one (`monitor`).
+/// How soon a kernel thread is asked for again that was refused while work waits. The monitor waits as long before it
+/// evicts threads, and ten times as long for a spawner that is at work but makes no thread: on a busy machine
+/// `process::children_outlive_idle_times` fails if threads are evicted sooner.
 pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 // ---- memory ----

@@ -275,16 +275,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(MODEL, "green.identity.store(identity, Release)", "green.identity.store(identity, Relaxed)")] },
 
     // ---- hiding: in a handler, and behind it ----
-    Mutant { protocol: "hiding", name: "hidden_and_not_told_in_time", model: "handlers_return", fails: "it is preempted",
-        edits: &[(HIDING, "        if let Some(green) = told {\n            green.flags.add(ThreadFlags::HIDDEN);\n        }\n", ""),
-                 (HIDING, "        Changed {\n            frame: is_outermost,", "        if let Some(green) = told { green.flags.add(ThreadFlags::HIDDEN); }\n        Changed {\n            frame: is_outermost,")] },
+    Mutant { protocol: "hiding", name: "hidden_and_not_told", model: "handlers_return", fails: "it is preempted",
+        edits: &[(HIDING, "            green.flags.add(ThreadFlags::HIDDEN);\n", "")] },
     Mutant { protocol: "hiding", name: "hidden_and_told_no_longer", model: "handlers_return", fails: "it is preempted",
         edits: &[(HIDING, "        if changed.flag\n", "        if true\n")] },
     Mutant { protocol: "hiding", name: "hidden_by_the_innermost", model: "handlers_return", fails: "it takes a lock",
         edits: &[(HIDING, "        if is_outermost {\n", "        if true {\n"), (HIDING, "        if changed.frame {\n", "        if true {\n")] },
     Mutant { protocol: "hiding", name: "hidden_although_the_handler_was_left", model: "the_first_handler_is_left", fails: "is_child_of_vfork",
         edits: &[(HIDING, "_ => here < frame,", "_ => true,")] },
-    Mutant { protocol: "hiding", name: "hidden_for_the_outermost_only", model: "handlers_return", fails: "it takes a lock",
+    Mutant { protocol: "hiding", name: "hidden_and_never_revealed", model: "handlers_return", fails: "it is hidden for good",
         edits: &[(HIDING, "        if changed.frame {\n", "        if false {\n")] },
 
     // ---- places: who has which ----
