@@ -460,7 +460,9 @@ impl Policy for WorkStealing {
     }
 
     fn leave(&self, seat: &Seat) {
-        self.global.append(self.locals.hold(seat).leave());
+        let local = self.locals.hold(seat);
+        local.withdraw_request(&self.locals);
+        self.global.append(local.leave());
     }
 
     fn resize(&self, processors: usize) {

@@ -45,7 +45,7 @@
 //! | `wanted` | by | becomes |
 //! |---|---|---|
 //! | anything | a processor that asks | its index and one |
-//! | an index and one | the processor that answers | 0 |
+//! | an index and one | the processor that answers; the one of that index, when it leaves | 0 |
 //!
 //! A request that another one replaces is lost; its processor asks again.
 //!
@@ -497,6 +497,14 @@ impl Held<'_, Local> {
             self.wanted.store(0, Ordering::Relaxed);
         }
         wanted.checked_sub(1)
+    }
+
+    /// Takes the last request back, for a processor that leaves.
+    pub(super) fn withdraw_request(&self, locals: &Seats<Local>) {
+        let wanted = &locals.get(self.partner.get()).wanted;
+        if wanted.load(Ordering::Relaxed) == self.index + 1 {
+            wanted.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Returns the processor after the last partner, round about.
