@@ -32,7 +32,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::{mem, ptr};
 
-pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Taken, Waiting};
+pub(super) use self::select::{AnyHandle, Entry, Spot, Taken, Waiting};
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
 use crate::sys::{die, word};
@@ -121,7 +121,7 @@ fn is_taker(node: &Node) -> bool {
 
 /// Returns whether a node is a taker's and does not belong to the wait `own`.
 fn is_peer(node: &Node, own: *const Wait) -> bool {
-    is_taker(node) && !ptr::eq(node.wait(), own)
+    is_taker(node) && !ptr::eq(node.wait.get(), own)
 }
 
 impl<T> Queue<T> {

@@ -222,24 +222,12 @@ impl<T> From<SendError<T>> for SendTimeoutError<T> {
     }
 }
 
-impl<T> fmt::Debug for SendError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("SendError(..)")
-    }
-}
-
 impl<T> fmt::Debug for TrySendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             TrySendError::Full(_) => "Full(..)",
             TrySendError::Disconnected(_) => "Disconnected(..)",
         })
-    }
-}
-
-impl<T> fmt::Debug for SendTimeoutError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("SendTimeoutError(..)")
     }
 }
 

@@ -6,8 +6,6 @@
 //! | [`IntoIter`] | yes | yes | as `Iter` |
 //! | [`TryIter`] | no | no | when the channel is empty; it may go on later |
 
-use std::fmt;
-
 use super::Receiver;
 
 /// An iterator over messages that blocks for each of them, made by [`Receiver::iter`].
@@ -107,21 +105,3 @@ macro_rules! iterate {
 
 iterate!();
 pub(crate) use iterate;
-
-impl<T> fmt::Debug for Iter<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("Iter { .. }")
-    }
-}
-
-impl<T> fmt::Debug for TryIter<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("TryIter { .. }")
-    }
-}
-
-impl<T> fmt::Debug for IntoIter<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("IntoIter { .. }")
-    }
-}

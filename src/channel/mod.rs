@@ -122,6 +122,29 @@ use self::shared::Shared;
 use self::timer::Timer;
 
 /// The functions that `select!` expands to.
+/// Implements `Debug` for types that show nothing of their contents, with crossbeam's texts.
+macro_rules! opaque {
+    ($([$($T:ident)?] $Type:ty, $text:literal;)*) => {$(
+        impl<$($T)?> std::fmt::Debug for $Type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad($text)
+            }
+        }
+    )*};
+}
+
+opaque! {
+    [T] Sender<T>, "Sender { .. }";
+    [T] Receiver<T>, "Receiver { .. }";
+    [T] Iter<'_, T>, "Iter { .. }";
+    [T] TryIter<'_, T>, "TryIter { .. }";
+    [T] IntoIter<T>, "IntoIter { .. }";
+    [] Select<'_>, "Select { .. }";
+    [] SelectedOperation<'_>, "SelectedOperation { .. }";
+    [T] SendError<T>, "SendError(..)";
+    [T] SendTimeoutError<T>, "SendTimeoutError(..)";
+}
+
 #[doc(hidden)]
 pub mod __private {
     pub use super::selecting::{Operation, select, select_timeout, try_select};

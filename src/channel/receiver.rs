@@ -8,7 +8,6 @@
 //!
 //! Invariant: a [`Receiver`] of flavour `Shared` is one of the receivers that its channel counts.
 
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -217,7 +216,7 @@ impl<T> Receiver<T> {
     /// ```
     pub fn is_full(&self) -> bool {
         match &self.flavor {
-            Flavor::Shared(shared) => shared.look(State::is_full),
+            Flavor::Shared(shared) => shared.look(|state| !state.has_place()),
             Flavor::Timer(timer) => timer.is_due(),
             Flavor::Never => true,
         }
@@ -340,10 +339,6 @@ impl<T> Handle for Receiver<T> {
         }
     }
 
-    fn leaves_no_trace(&self, _: &Right) -> bool {
-        false
-    }
-
     fn is_ready(&self) -> bool {
         match &self.flavor {
             Flavor::Shared(shared) => shared.look(|state| state.can(Side::Receivers, None)),
@@ -396,11 +391,5 @@ impl<T> Clone for Receiver<T> {
                 Flavor::Never => Flavor::Never,
             },
         }
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("Receiver { .. }")
     }
 }

@@ -65,13 +65,17 @@ pub(super) trait Handle {
     /// Returns whether giving the right back leaves no trace. A place in a buffer leaves none. A
     /// promised message leaves one if its sender has seen it received, and so does a peer, which
     /// waits.
-    fn leaves_no_trace(&self, right: &Right) -> bool;
+    fn leaves_no_trace(&self, _: &Right) -> bool {
+        false
+    }
 
     /// Returns whether the operation would not block.
     fn is_ready(&self) -> bool;
 
     /// Returns the instant at which the operation becomes ready by itself, if it does.
-    fn deadline(&self) -> Option<Instant>;
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
 }
 
 impl<T> From<Peer<T>> for Right {
@@ -198,7 +202,7 @@ impl<T> Shared<T> {
             Right::Plain(receiver) => receiver.of(self).give(message).wake(),
             Right::Chooser(receiver) => {
                 let mut state = self.lock();
-                while !state.make_room(&mut spare) {
+                while !state.buffer.make_room(&mut spare) {
                     drop(state);
                     spare = Some(Block::new());
                     state = self.lock();

@@ -2,7 +2,6 @@
 //!
 //! The work is in `selecting`; this file is the user's side of it.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -413,11 +412,5 @@ impl<'a> Clone for Select<'a> {
 impl Default for Select<'_> {
     fn default() -> Self {
         Select::new()
-    }
-}
-
-impl fmt::Debug for Select<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("Select { .. }")
     }
 }

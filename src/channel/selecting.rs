@@ -38,13 +38,12 @@
 
 use core::cell::Cell;
 use core::ptr;
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::cell::{AnyHandle, Granted, Kind, Spot, Taken, Waiting};
+use super::cell::{AnyHandle, Kind, Spot, Taken, Waiting};
 use super::rights::{Attempt, Handle, Right};
 use super::shared::{Deadline, Until};
 use super::timer::sleep_until;
@@ -340,13 +339,9 @@ fn outcome_of<'o, 'a>(
 ) -> Round<'o, 'a> {
     let mut all = operations.clone();
     let operation = all.find(|operation| taken.is_at(&operation.spot));
-    let right = taken.granted.map(|granted| match granted {
-        Granted::Ticket(ticket) => Right::Counted(ticket),
-        Granted::Peer(receiver) => Right::Plain(receiver),
-    });
     match operation {
-        Some(operation) if kind == Kind::Observer || right.is_some() => {
-            Round::Ready(operation, right)
+        Some(operation) if kind == Kind::Observer || taken.granted.is_some() => {
+            Round::Ready(operation, taken.granted)
         }
         _ => Round::Again,
     }
@@ -484,11 +479,5 @@ impl Drop for SelectedOperation<'_> {
         if self.give_back() && !std::thread::panicking() {
             panic!("dropped `SelectedOperation` without completing the operation");
         }
-    }
-}
-
-impl fmt::Debug for SelectedOperation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("SelectedOperation { .. }")
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a [`Sender`] is one of the senders that its channel counts.
 
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
@@ -180,7 +179,7 @@ impl<T> Sender<T> {
     /// assert!(s.is_full());
     /// ```
     pub fn is_full(&self) -> bool {
-        self.shared.look(State::is_full)
+        self.shared.look(|state| !state.has_place())
     }
 
     /// Returns the number of messages in the channel.
@@ -258,10 +257,6 @@ impl<T> Handle for Sender<T> {
     fn is_ready(&self) -> bool {
         self.shared.look(|state| state.can(Side::Senders, None))
     }
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
 }
 
 impl<T> Clone for Sender<T> {
@@ -269,11 +264,5 @@ impl<T> Clone for Sender<T> {
         Sender {
             shared: self.shared.clone(),
         }
-    }
-}
-
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("Sender { .. }")
     }
 }

@@ -12,8 +12,8 @@ use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use super::cell::buffer::{Block, Buffer};
-use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
+use super::cell::buffer::Block;
+use super::cell::{Ended, Side, wait_for, wait_in_queue};
 use super::state::{Refused, Spare, State, Take};
 use crate::engine::facade::{self, PreemptionOff};
 use crate::sys::clock;
@@ -245,15 +245,5 @@ impl<T> Shared<T> {
                 state.take_from_waiting(&mut woken)
             };
         }
-    }
-
-    /// Disconnects the channel, because the last sender is gone.
-    pub(super) fn disconnect_senders(&self) {
-        wake_all(self, State::disconnect_senders);
-    }
-
-    /// Disconnects the channel, because the last receiver is gone. The messages are to be dropped.
-    pub(super) fn disconnect_receivers(&self, messages: &mut Buffer<T>) {
-        wake_all(self, |state| state.disconnect_receivers(messages));
     }
 }

@@ -62,7 +62,7 @@ use crate::wait::list::Chain;
 pub(super) struct State<T> {
     pub(super) senders: Queue<T>,
     pub(super) receivers: Queue<T>,
-    buffer: Buffer<T>,
+    pub(super) buffer: Buffer<T>,
     /// The greatest number of messages, or `usize::MAX` if there is no bound.
     pub(super) capacity: usize,
     pub(super) promised: usize,
@@ -157,10 +157,6 @@ impl<T> State<T> {
         (self.buffer.len() - self.promised).min(self.capacity)
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        !self.has_place()
-    }
-
     /// Returns the room for a message that is sent now, which the caller must fill.
     #[inline(always)]
     pub(super) fn room<'a>(
@@ -210,12 +206,6 @@ impl<T> State<T> {
             }
         }
         Ok(None)
-    }
-
-    /// Makes room for a message to a receiver in a select, which is claimed. Returns false if that
-    /// takes a block.
-    pub(super) fn make_room(&mut self, spare: &mut Spare<T>) -> bool {
-        self.buffer.make_room(spare)
     }
 
     /// Buffers a message, for which there is room, and promises it to a receiver in a select.

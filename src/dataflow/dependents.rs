@@ -25,10 +25,8 @@
 use core::marker::PhantomData;
 use core::{iter, ptr};
 
-use crate::atomic::{
-    AtomicPtr, Cell,
-    Ordering::{AcqRel, Acquire, Release},
-};
+use crate::atomic::Ordering::{AcqRel, Acquire, Release};
+use crate::atomic::{AtomicPtr, Cell};
 use crate::sys::perturb;
 
 pub(crate) struct Dependents<D> {

@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use super::failure::Failure;
-use super::task::Dependent;
-use super::value::Value;
+use super::stock::Dependent;
+use super::value::{Failure, Value};
 
 /// The inputs of a [`call`](super::call): values, alone or in tuples, arrays, slices and vectors.
 ///

@@ -53,30 +53,23 @@
 // | file | idea |
 // |---|---|
 // | `mod` | `call` |
-// | `value` | the handle of a node, and the slot for its outcome |
+// | `value` | the handle of a node, and the slot for its outcome: a value, or a panic on its way |
 // | `inputs` | the shapes of inputs, and of the function's arguments |
-// | `task` | the last of the inputs makes it ready |
 // | `dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
-// | `stock` | the threads that run ready nodes |
-// | `turn` | the same over kernel threads |
-// | `failure` | a panic on its way |
+// | `stock` | the last of the inputs makes a node ready; the threads that run ready nodes |
 
 #[allow(unsafe_code, reason = "a stack of boxes in one word")]
 mod dependents;
-mod failure;
 mod inputs;
 mod stock;
-mod task;
-mod turn;
 mod value;
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
-pub use self::failure::Failure;
 use self::inputs::Held;
 pub use self::inputs::{Inputs, Values};
-pub use self::value::Value;
+pub use self::value::{Failure, Value};
 use self::value::{Outcome, Slot};
 
 /// Calls `f` with the values of `inputs` once they are all there, and returns a handle to the
@@ -115,7 +108,7 @@ where
     let origin = Location::caller();
     let slot = Arc::new(Slot::new());
     let value = Value::of(slot.clone());
-    task::when(inputs.hold(), move |inputs: I::Held| {
+    stock::when(inputs.hold(), move |inputs: I::Held| {
         // The node's inputs are dropped inside, before any thread sees that it is resolved.
         let run = move || {
             let inputs = inputs;

@@ -13,6 +13,24 @@
 //! blocks costs one thread, no more. And the number of threads has no limit at which all of them
 //! would wait for nodes that no thread runs.
 //!
+//! # Tasks
+//!
+//! A node that waits is a *task*: work to do, and the handles of the inputs. The number of references to a task counts
+//! the inputs that are missing: each unresolved input holds one, and so does the thread that makes the task until that
+//! thread has registered the task everywhere. Each gives its reference up by `Arc::into_inner`, which returns the task to
+//! the last of them only. There the task is ready, and in no other place, so it runs once, and sees all its inputs.
+//!
+//! A task is in its inputs and holds its inputs; the circle is broken when they are resolved. So a task is not dropped
+//! before it has run, even if no handle is left, and a long chain of nodes is never dropped from one end.
+//!
+//! # Kernel-thread mode
+//!
+//! No more kernel threads run nodes than there are processors, unless those are blocked. A follower that is a green thread
+//! begins when a processor is free. A follower that is a kernel thread begins at once, and leaves another, and so on: in
+//! the end there would be a thread for each node. So a follower of that kind waits for one of a fixed number of *turns*.
+//! If no node has ended anywhere for a while, the follower goes on without a turn: then the threads that have a turn are
+//! blocked, perhaps waiting for a node that the follower is about to run.
+//!
 //! # Invariants
 //! 1. While a node's function or any other user code runs, all ready nodes are in a stock.
 //! 2. A stock that is not empty and not locked is `followed`, unless no thread could be spawned; it
@@ -23,12 +41,58 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::task::Ready;
-use super::turn::Turn;
+use super::inputs::Held;
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::is_forked_child;
-use crate::sync::{Mutex, MutexGuard, PoisonError};
-use crate::thread::Builder;
+use crate::sync::{LazyLock, Mutex, MutexGuard, PoisonError, Semaphore, SemaphorePermit};
+use crate::thread::{Builder, Thread, available_parallelism};
+
+// ---- tasks ----
+
+/// A task, told when one of its inputs is resolved.
+pub trait Dependent: Send + Sync {
+    /// Gives one reference up. If it was the last, returns the work that is ready now.
+    fn arrive(self: Arc<Self>) -> Option<Ready>;
+}
+
+/// Work whose inputs are all resolved. It returns the dependents of the value that it resolves.
+pub(crate) type Ready = Box<dyn FnOnce() -> Told + Send>;
+
+/// Dependents that must be told that their input is resolved.
+pub(crate) type Told = Vec<Arc<dyn Dependent>>;
+
+struct Task<H, W> {
+    inputs: H,
+    /// The mutex is never locked: the owner of the task has the work, and a shared task is `Sync`
+    /// all the same.
+    work: std::sync::Mutex<W>,
+}
+
+impl<H: Held, W: FnOnce(H) -> Told + Send + 'static> Dependent for Task<H, W> {
+    fn arrive(self: Arc<Self>) -> Option<Ready> {
+        let Task { inputs, work } = Arc::into_inner(self)?;
+        let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Some(Box::new(move || work(inputs)))
+    }
+}
+
+/// Makes a task that does `work` when `inputs` are resolved, on another thread.
+pub(super) fn when<H: Held, W>(inputs: H, work: W)
+where
+    W: FnOnce(H) -> Told + Send + 'static,
+{
+    let work = std::sync::Mutex::new(work);
+    let task = Arc::new(Task { inputs, work });
+    task.inputs
+        .register(&|| -> Arc<dyn Dependent> { task.clone() });
+    if let Some(ready) = task.arrive() {
+        add(ready);
+    }
+}
+
+// ---- the threads that run ready nodes ----
 
 /// The number of nodes that are added under one lock.
 const FEW: usize = 64;
@@ -157,6 +221,44 @@ impl Stock {
                 let _ = self.add(few);
             }
             turn.has_run_one();
+        }
+    }
+}
+
+// ---- turns ----
+
+/// The time without an ended node after which a follower goes on without a turn: a time slice.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+static TURNS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+/// The number of nodes that kernel threads have run.
+static RUN: AtomicU64 = AtomicU64::new(0);
+
+pub(super) enum Turn {
+    /// A green thread's turn is its processor.
+    Green,
+    /// A kernel thread's turn; `None` if it goes on without one.
+    Kernel(#[allow(dead_code, reason = "held")] Option<SemaphorePermit<'static>>),
+}
+
+impl Turn {
+    pub(super) fn take() -> Turn {
+        if Thread::is_green() {
+            return Turn::Green;
+        }
+        loop {
+            let before = RUN.load(Relaxed);
+            let permit = TURNS.acquire_timeout(PATIENCE);
+            if permit.is_some() || RUN.load(Relaxed) == before {
+                return Turn::Kernel(permit);
+            }
+        }
+    }
+
+    pub(super) fn has_run_one(&self) {
+        if let Turn::Kernel(_) = self {
+            RUN.fetch_add(1, Relaxed);
         }
     }
 }

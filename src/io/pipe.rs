@@ -158,11 +158,7 @@ fn says_unknown(error: &io::Error) -> bool {
 /// Returns whether a call would not block at this moment. After an error this is true, and the call
 /// itself reports the error.
 fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
-    let events = match direction {
-        Direction::Read => libc::POLLIN,
-        Direction::Write => libc::POLLOUT,
-    };
-    calls::poll(fd, events).unwrap_or(true)
+    calls::poll(fd, direction.events()).unwrap_or(true)
 }
 
 impl AsFd for End {

@@ -34,11 +34,8 @@
 use core::ptr;
 
 use super::inside::{self, Inside};
-use crate::atomic::{
-    AtomicUsize, Cell,
-    Ordering::{Relaxed, SeqCst},
-    const_fn, fence,
-};
+use crate::atomic::Ordering::{Relaxed, SeqCst};
+use crate::atomic::{AtomicUsize, Cell, const_fn, fence};
 use crate::sys::perturb;
 use crate::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::wait::list::Chain;
@@ -173,7 +170,7 @@ impl Addresses {
                 return Ok(Waited::Interrupted);
             };
             for (number, place) in places.iter().enumerate() {
-                place.node.set_wait(&wait);
+                place.node.wait.set(&wait);
                 let address = place.address.load(Relaxed);
                 let bucket = self.bucket(address);
                 let mut locked = bucket.queue.lock();
@@ -409,7 +406,7 @@ impl Bucket {
                 return Some(first);
             }
             // SAFETY: as above; the first of a group has a last one (invariant 3).
-            node = unsafe { (*first.last.get()).node.after() };
+            node = unsafe { (*first.last.get()).node.next.get() };
             if node == head {
                 break;
             }
@@ -461,7 +458,7 @@ impl Bucket {
         loop {
             // SAFETY: it is in the list, so it is alive; the next one is read before it is taken out.
             unsafe {
-                let next = (*this).node.after().cast::<Waiting>();
+                let next = (*this).node.next.get().cast::<Waiting>();
                 let is_last = this == last;
                 if (*this).events & events != 0 && (*this).stamp.get() <= until {
                     let claimed = Node::claim(&(*this).node);
@@ -490,10 +487,10 @@ impl Bucket {
                 // Not the first: it may be the last.
                 let first = Bucket::first(locked, waiting.address.load(Relaxed));
                 if let Some(first) = first.filter(|first| ptr::eq(first.last.get(), waiting)) {
-                    first.last.set(waiting.node.before().cast());
+                    first.last.set(waiting.node.prev.get().cast());
                 }
             } else if !ptr::eq(last, waiting) {
-                let next = waiting.node.after().cast::<Waiting>();
+                let next = waiting.node.next.get().cast::<Waiting>();
                 (*next).last.set(last);
             }
             locked.list.remove(&waiting.node);

@@ -20,11 +20,8 @@
 
 use super::addresses::{ANY, Addresses};
 use super::{futex::FUTEXES, pthread::TABLE};
-use crate::atomic::{
-    AtomicBool, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-    compiler_fence,
-};
+use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::atomic::{AtomicBool, AtomicUsize, compiler_fence};
 
 static TABLES: [&Addresses; 2] = [&FUTEXES, &TABLE];
 

@@ -285,7 +285,7 @@ impl Socket {
     /// Receives data, with `flags` of `recv(2)`.
     pub(crate) fn recv(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.read_timeout);
-        let count = self.unless_closed(|| self.source.recv_bytes(buffer, flags, limit))?;
+        let count = self.unless_closed(|| self.source.recv(buffer, flags, limit))?;
         self.unless_late(count)
     }
 

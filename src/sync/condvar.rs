@@ -15,7 +15,6 @@
 //!
 //! Orderings: the mutex's, and the queue's own.
 
-use core::fmt;
 use core::time::Duration;
 
 use super::mutex::MutexGuard;
@@ -380,29 +379,21 @@ impl Condvar {
         let waited = guard.unlocked(|mutex| {
             let locked = self.queue.lock();
             let unlock = || mutex.unlock();
-            locked
-                .wait(
-                    WaitReason::new(&CONDVAR, self),
-                    Position::Back,
-                    0,
-                    deadline,
-                    Some,
-                    unlock,
-                )
-                .ok()
+            locked.wait(
+                WaitReason::new(&CONDVAR, self),
+                Position::Back,
+                0,
+                deadline,
+                Some,
+                unlock,
+            )
         });
-        waited == Some(Waited::TimedOut)
+        waited == Waited::TimedOut
     }
 }
 
 impl Default for Condvar {
     fn default() -> Condvar {
         Condvar::new()
-    }
-}
-
-impl fmt::Debug for Condvar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Condvar").finish_non_exhaustive()
     }
 }

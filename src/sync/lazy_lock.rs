@@ -12,7 +12,7 @@ use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::cell::{OnceCell, Stage};
+use super::once_lock::{OnceCell, Stage};
 
 /// A value that is computed when it is first used.
 ///

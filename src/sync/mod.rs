@@ -62,28 +62,28 @@
 //
 // | file | idea |
 // |---|---|
-// | `raw_mutex` | the mutex's protocol; `mutex` puts data in it |
-// | `raw_rwlock` | the reader-writer lock's protocol, on `rwlock_state`; `rwlock` puts data in it |
+// | `raw_mutex` | the mutex's protocol; `mutex` puts data in it, and has the guard |
+// | `raw_rwlock` | the reader-writer lock's protocol, on `rwlock_state`; `rwlock` puts data in it, and has the guards |
 // | `condvar` | a waiter is in the queue before it unlocks the mutex |
 // | `barrier`, `wait_group` | a count and a queue; the last thread wakes all |
 // | `semaphore` | permits, first come, first served |
 // | `once` | a closure runs once; `once_lock` and `lazy_lock` put data in it |
-// | `cell` | the data of locks, and the guards that give access to it; all of the locks' `unsafe` |
 // | `poison` | a panic under a lock is reported to the threads that lock it later |
 // | `mpsc` | std's view of the channels |
 
 mod barrier;
-#[allow(unsafe_code, reason = "the data of locks")]
-mod cell;
 mod condvar;
 mod lazy_lock;
 pub mod mpsc;
+#[allow(unsafe_code, reason = "the data of the lock")]
 mod mutex;
 mod once;
+#[allow(unsafe_code, reason = "the data that is made once")]
 mod once_lock;
 mod poison;
 mod raw_mutex;
 mod raw_rwlock;
+#[allow(unsafe_code, reason = "the data of the lock")]
 mod rwlock;
 mod rwlock_state;
 mod semaphore;
@@ -106,3 +106,23 @@ pub use self::wait_group::WaitGroup;
 #[deprecated(note = "as in std: use `Once::new()`")]
 #[allow(clippy::declare_interior_mutable_const, reason = "std's")]
 pub const ONCE_INIT: Once = Once::new();
+
+/// Implements `Debug` for types that show nothing of their contents.
+macro_rules! opaque {
+    ($([$($T:ident)?] $Type:ty, $name:literal;)*) => {$(
+        impl<$($T)?> core::fmt::Debug for $Type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct($name).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+opaque! {
+    [] Barrier, "Barrier";
+    [] Condvar, "Condvar";
+    [] Once, "Once";
+    [T] mpsc::Sender<T>, "Sender";
+    [T] mpsc::SyncSender<T>, "SyncSender";
+    [T] mpsc::Receiver<T>, "Receiver";
+}

@@ -28,7 +28,6 @@
 // A view of `crate::channel` through std's types.
 
 use core::cell::Cell;
-use core::fmt;
 use core::marker::PhantomData;
 use core::panic::RefUnwindSafe;
 use core::time::Duration;
@@ -443,23 +442,5 @@ impl<T> Clone for SyncSender<T> {
         SyncSender {
             inner: self.inner.clone(),
         }
-    }
-}
-
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for SyncSender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SyncSender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
     }
 }

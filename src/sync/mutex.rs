@@ -1,14 +1,22 @@
-//! [`Mutex`], as in std, on a [`RawMutex`](super::raw_mutex::RawMutex): eight bytes beside the
-//! data.
+//! [`Mutex`], as in std, on a [`RawMutex`]: eight bytes beside the data.
+//!
+//! Invariants:
+//! 1. Only this file reaches the `raw` mutex of a mutex. So it is locked as often as there are guards, and is not
+//!    unlocked more often.
+//! 2. A guard is made when `raw` is locked, and unlocks `raw` when the guard is dropped. The guard does not leave its
+//!    thread. If a panic has begun meanwhile, the guard leaves poison. (While a condition variable has the mutex of a
+//!    guard unlocked, the guard is borrowed uniquely: no code looks at the data through it.)
 
+use core::cell::UnsafeCell;
 use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
-use super::cell::MutexCell;
-pub use super::cell::MutexGuard;
-use super::poison::{self, LockResult, TryLockError, TryLockResult};
+use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
+use super::raw_mutex::RawMutex;
 use crate::atomic::const_fn;
 use crate::sys::clock;
 
@@ -49,12 +57,46 @@ use crate::sys::clock;
 /// assert_eq!(*count.lock().unwrap(), 100);
 /// ```
 pub struct Mutex<T: ?Sized> {
-    cell: MutexCell<T>,
+    raw: RawMutex,
+    data: UnsafeCell<T>,
 }
 
+// SAFETY: the data is reached through a guard, and `raw` allows one at a time.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 // Poisoning reports that a panic may have left the data inconsistent.
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
+
+/// A guard that gives access to the data of a [`Mutex`] and unlocks the mutex when it is dropped.
+///
+/// It is made by [`Mutex::lock`] and its variants, and dereferences to the data. It cannot be sent
+/// to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::{Mutex, MutexGuard};
+///
+/// fn add(mut list: MutexGuard<'_, Vec<u32>>, number: u32) {
+///     list.push(number);
+/// } // the mutex is unlocked here
+///
+/// let list = Mutex::new(Vec::new());
+/// add(list.lock().unwrap(), 1);
+/// add(list.lock().unwrap(), 2);
+/// assert_eq!(*list.lock().unwrap(), [1, 2]);
+/// ```
+#[must_use = "if unused the Mutex will immediately unlock"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    lock: &'a Mutex<T>,
+    witness: Witness,
+    not_send: PhantomData<*mut ()>,
+}
+
+// SAFETY: a shared guard gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     const_fn! {
@@ -71,7 +113,8 @@ impl<T> Mutex<T> {
         #[inline]
         pub const fn new(value: T) -> Mutex<T> {
             Mutex {
-                cell: MutexCell::new(value),
+                raw: RawMutex::new(),
+                data: UnsafeCell::new(value),
             }
         }
     }
@@ -91,7 +134,7 @@ impl<T> Mutex<T> {
     /// assert_eq!(mutex.into_inner().unwrap(), "data");
     /// ```
     pub fn into_inner(self) -> LockResult<T> {
-        poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
+        poison::checked(self.is_poisoned(), self.data.into_inner())
     }
 }
 
@@ -119,7 +162,9 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        self.guard(self.cell.lock())
+        // The call has no deadline, so it locks.
+        self.raw.lock(None);
+        self.held()
     }
 
     /// Locks the mutex if that is possible without blocking.
@@ -143,7 +188,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        poison::tried(self.cell.try_lock().map(|guard| self.guard(guard)))
+        poison::tried(self.raw.try_lock().then(|| self.held()))
     }
 
     /// Locks the mutex, blocking the current thread for no longer than `timeout`.
@@ -197,13 +242,18 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn lock_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<MutexGuard<'_, T>> {
-        let guard = self.cell.try_lock();
-        let guard = guard.or_else(|| self.cell.lock_until(deadline()));
-        poison::tried(guard.map(|guard| self.guard(guard)))
+        let locked = self.raw.try_lock() || self.raw.lock(Some(deadline()));
+        poison::tried(locked.then(|| self.held()))
     }
 
+    /// Makes the guard of a thread that has just locked the mutex.
     #[inline]
-    fn guard<'a>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+    fn held(&self) -> LockResult<MutexGuard<'_, T>> {
+        let guard = MutexGuard {
+            lock: self,
+            witness: Witness::new(),
+            not_send: PhantomData,
+        };
         poison::checked(self.is_poisoned(), guard)
     }
 
@@ -228,7 +278,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.cell.is_poisoned()
+        self.raw.is_poisoned()
     }
 
     /// Clears the poison, so that later locks succeed without an error.
@@ -256,7 +306,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn clear_poison(&self) {
-        self.cell.clear_poison();
+        self.raw.clear_poison();
     }
 
     /// Returns a mutable reference to the data, without locking.
@@ -277,7 +327,63 @@ impl<T: ?Sized> Mutex<T> {
     /// assert_eq!(*mutex.lock().unwrap(), 10);
     /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
+        poison::checked(self.is_poisoned(), self.data.get_mut())
+    }
+}
+
+impl<T: ?Sized> MutexGuard<'_, T> {
+    #[inline]
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.lock.raw.is_poisoned()
+    }
+
+    /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
+    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
+        struct Relock<'a>(&'a RawMutex);
+        impl Drop for Relock<'_> {
+            fn drop(&mut self) {
+                self.0.lock(None);
+            }
+        }
+        let relock = Relock(&self.lock.raw);
+        wait(Unlock(relock.0))
+    }
+}
+
+/// The right to unlock the mutex, once; a caller that does not use it then waits for itself.
+pub(super) struct Unlock<'a>(&'a RawMutex);
+
+impl Unlock<'_> {
+    pub(super) fn unlock(self) {
+        self.0.unlock();
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the proof that the mutex is locked.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed uniquely.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.witness.has_seen_a_panic() {
+            self.lock.raw.poison();
+        }
+        self.lock.raw.unlock();
     }
 }
 

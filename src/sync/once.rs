@@ -33,11 +33,8 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed},
-    const_fn,
-};
+use crate::atomic::Ordering::{Acquire, Relaxed};
+use crate::atomic::{AtomicUsize, const_fn};
 use crate::engine::facade::mark;
 use crate::sys::word;
 use crate::wait::queue::{Position, State, WaitQueue};
@@ -332,12 +329,6 @@ impl Drop for Running<'_> {
 #[track_caller]
 fn poisoned() -> ! {
     panic!("Once instance has previously been poisoned")
-}
-
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once").finish_non_exhaustive()
-    }
 }
 
 impl OnceState {

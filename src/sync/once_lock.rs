@@ -5,12 +5,91 @@
 //! | a closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
 //! | else | `Nothing`, and owned by no thread: a closure that panics leaves nothing |
+//!
+//! Both are in an [`OnceCell`], which [`LazyLock`](super::LazyLock) has, too.
 
+use core::cell::UnsafeCell;
 use core::convert::Infallible;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::cell::{OnceCell, Stage};
+use super::Once;
+
+/// Data that is made once, by a closure `F` if there is one.
+///
+/// The content is an enum and not a `MaybeUninit`: it drops itself, so that no `Drop` has to be
+/// written, and a cell may hold a reference to a value that is dropped before it, as std's cell
+/// may.
+pub(super) struct OnceCell<T, F> {
+    once: Once,
+    stage: UnsafeCell<Stage<T, F>>,
+}
+
+/// The content of a [`OnceCell`].
+pub(super) enum Stage<T, F> {
+    Closure(F),
+    Value(T),
+    Nothing,
+}
+
+// SAFETY: any thread may run and drop the closure, hence `F: Send`; one thread may make the value
+// and another drop it, hence `T: Send`; all get shared references to it, hence `T: Sync`.
+unsafe impl<T: Send + Sync, F: Send> Sync for OnceCell<T, F> {}
+
+impl<T, F> OnceCell<T, F> {
+    #[inline]
+    pub(super) const fn new(stage: Stage<T, F>) -> OnceCell<T, F> {
+        OnceCell {
+            once: Once::new(),
+            stage: UnsafeCell::new(stage),
+        }
+    }
+
+    /// Returns the value, if it has been made.
+    #[inline]
+    pub(super) fn get(&self) -> Option<&T> {
+        if !self.once.is_completed() {
+            return None;
+        }
+        // SAFETY: the value is complete, so no thread writes to it while `self` is shared.
+        match unsafe { &*self.stage.get() } {
+            Stage::Value(value) => Some(value),
+            Stage::Closure(_) | Stage::Nothing => None,
+        }
+    }
+
+    /// Waits until the value is made.
+    pub(super) fn wait(&self) {
+        self.once.wait_force();
+    }
+
+    /// Calls `make` to make the value, unless there is one. If `make` panics, the next caller may
+    /// try.
+    #[track_caller]
+    pub(super) fn make(&self, make: impl FnOnce(&mut Stage<T, F>)) {
+        self.once.call_once_force(|_| {
+            // SAFETY: this is the closure of a `Once` that has not completed: no other thread
+            // looks.
+            make(unsafe { &mut *self.stage.get() });
+        });
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
+        match self.stage.get_mut() {
+            Stage::Value(value) => Some(value),
+            Stage::Closure(_) | Stage::Nothing => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn into_inner(self) -> Option<T> {
+        match self.stage.into_inner() {
+            Stage::Value(value) => Some(value),
+            Stage::Closure(_) | Stage::Nothing => None,
+        }
+    }
+}
 
 /// A cell that is written once and then read by any number of threads.
 ///

@@ -34,11 +34,8 @@
 
 use core::mem::offset_of;
 
-use crate::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    const_fn,
-};
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::atomic::{AtomicUsize, const_fn};
 use crate::engine::facade;
 use crate::sys::backoff::Backoff;
 use crate::sys::{clock, word};
@@ -200,13 +197,10 @@ impl RawMutex {
         }
         let first = locked.pop(if starving { HANDED } else { TRY_AGAIN });
         let sign = if starving { HELD } else { WOKEN };
-        let released = locked.release_if(|state| {
-            Some(match first {
-                Some(_) => state.with(sign),
-                None => state.without(STARVING),
-            })
+        locked.release(|state| match first {
+            Some(_) => state.with(sign),
+            None => state.without(STARVING),
         });
-        drop(released);
         if let Some(first) = first {
             first.wake();
         }

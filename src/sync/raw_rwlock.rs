@@ -46,11 +46,8 @@
 //! over is published by the wake-up.
 
 use super::rwlock_state::{QUEUED, READER, READERS, State, WOKEN, WRITER, is_late, now};
-use crate::atomic::{
-    AtomicU64, AtomicUsize,
-    Ordering::{self, Acquire, Relaxed, Release},
-    const_fn,
-};
+use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use crate::atomic::{AtomicU64, AtomicUsize, const_fn};
 use crate::engine::facade;
 use crate::sys::backoff::Backoff;
 use crate::sys::{perturb, word};

@@ -1,16 +1,19 @@
-//! [`RwLock`]: std's, on a [`RawRwLock`](super::raw_rwlock::RawRwLock); sixteen bytes beside the
-//! data.
+//! [`RwLock`]: std's, on a [`RawRwLock`]; sixteen bytes beside the data.
 //!
-//! Only writers poison: a reader that panics has changed nothing.
+//! Only writers poison: a reader that panics has changed nothing. The invariants are those of `mutex`.
 
+use core::cell::UnsafeCell;
 use core::fmt;
+use core::marker::PhantomData;
+use core::mem;
+use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr::NonNull;
 use core::time::Duration;
 use std::time::Instant;
 
-use super::cell::RwCell;
-pub use super::cell::{RwLockReadGuard, RwLockWriteGuard};
-use super::poison::{self, LockResult, TryLockError, TryLockResult};
+use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
+use super::raw_rwlock::RawRwLock;
 use crate::sys::clock;
 
 /// A lock that lets many threads read the data inside it at once, or one thread write it.
@@ -50,12 +53,74 @@ use crate::sys::clock;
 /// assert_eq!(*lock.read().unwrap(), 6);
 /// ```
 pub struct RwLock<T: ?Sized> {
-    cell: RwCell<T>,
+    raw: RawRwLock,
+    data: UnsafeCell<T>,
 }
 
+// SAFETY: the owner of the lock owns the data.
+unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+// SAFETY: readers share the data (`T: Sync`); a writer may take it away (`T: Send`), and `raw`
+// allows one writer, while there is no reader.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 // Poisoning reports that a panic may have left the data inconsistent.
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
+
+/// A guard that gives shared access to the data of an [`RwLock`], and unlocks it
+/// when dropped.
+///
+/// It is made by [`RwLock::read`] and its variants, and dereferences to the
+/// data. It cannot be sent to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::RwLock;
+///
+/// let lock = RwLock::new(vec![1, 2, 3]);
+/// let first = lock.read().unwrap();
+/// let second = lock.read().unwrap();
+/// assert_eq!(first.len() + second[0], 4);
+/// assert!(lock.try_write().is_err());
+/// drop((first, second));
+/// assert!(lock.try_write().is_ok());
+/// ```
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct RwLockReadGuard<'a, T: ?Sized> {
+    data: NonNull<T>,
+    raw: &'a RawRwLock,
+}
+
+// SAFETY: a shared guard gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
+
+/// A guard that gives exclusive access to the data of an [`RwLock`], and unlocks it
+/// when dropped.
+///
+/// It is made by [`RwLock::write`] and its variants, and dereferences to the
+/// data. It cannot be sent to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::RwLock;
+///
+/// let lock = RwLock::new(vec![1, 2, 3]);
+/// let mut writer = lock.write().unwrap();
+/// writer.push(4);
+/// assert!(lock.try_read().is_err());
+/// drop(writer);
+/// assert_eq!(lock.read().unwrap().len(), 4);
+/// ```
+#[must_use = "if unused the RwLock will immediately unlock"]
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    witness: Witness,
+    not_send: PhantomData<*mut ()>,
+}
+
+// SAFETY: a shared guard gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     /// Creates an unlocked reader-writer lock that contains `t`.
@@ -71,7 +136,8 @@ impl<T> RwLock<T> {
     #[inline]
     pub const fn new(t: T) -> RwLock<T> {
         RwLock {
-            cell: RwCell::new(t),
+            raw: RawRwLock::new(),
+            data: UnsafeCell::new(t),
         }
     }
 
@@ -91,7 +157,7 @@ impl<T> RwLock<T> {
     /// assert_eq!(lock.into_inner().unwrap(), "modified");
     /// ```
     pub fn into_inner(self) -> LockResult<T> {
-        poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
+        poison::checked(self.is_poisoned(), self.data.into_inner())
     }
 }
 
@@ -124,7 +190,9 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.guard(self.cell.read())
+        // The call has no deadline, so it locks.
+        self.raw.read(None);
+        self.checked(self.reading())
     }
 
     /// Locks for reading if that is possible without blocking.
@@ -150,7 +218,8 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        poison::tried(self.cell.try_read().map(|guard| self.guard(guard)))
+        let held = self.raw.try_read();
+        poison::tried(held.then(|| self.checked(self.reading())))
     }
 
     /// Locks for reading, blocking the current thread for no longer than `timeout`.
@@ -208,9 +277,8 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn read_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        let guard = self.cell.try_read();
-        let guard = guard.or_else(|| self.cell.read_until(deadline()));
-        poison::tried(guard.map(|guard| self.guard(guard)))
+        let held = self.raw.try_read() || self.raw.read(Some(deadline()));
+        poison::tried(held.then(|| self.checked(self.reading())))
     }
 
     /// Locks for writing, blocking the current thread while other threads read or write.
@@ -237,7 +305,9 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        self.guard(self.cell.write())
+        // The call has no deadline, so it locks.
+        self.raw.write(None);
+        self.checked(self.writing())
     }
 
     /// Locks for writing if that is possible without blocking.
@@ -260,7 +330,8 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        poison::tried(self.cell.try_write().map(|guard| self.guard(guard)))
+        let held = self.raw.try_write();
+        poison::tried(held.then(|| self.checked(self.writing())))
     }
 
     /// Locks for writing, blocking the current thread for no longer than `timeout`.
@@ -311,14 +382,32 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn write_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        let guard = self.cell.try_write();
-        let guard = guard.or_else(|| self.cell.write_until(deadline()));
-        poison::tried(guard.map(|guard| self.guard(guard)))
+        let held = self.raw.try_write() || self.raw.write(Some(deadline()));
+        poison::tried(held.then(|| self.checked(self.writing())))
     }
 
-    /// Makes a guard for a caller that has just locked for reading.
+    /// Makes the guard of a thread that has just begun to read.
     #[inline]
-    fn guard<G>(&self, guard: G) -> LockResult<G> {
+    fn reading(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard {
+            // SAFETY: the pointer is the address of a field.
+            data: unsafe { NonNull::new_unchecked(self.data.get()) },
+            raw: &self.raw,
+        }
+    }
+
+    /// Makes the guard of a thread that has just begun to write.
+    #[inline]
+    fn writing(&self) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard {
+            lock: self,
+            witness: Witness::new(),
+            not_send: PhantomData,
+        }
+    }
+
+    #[inline]
+    fn checked<G>(&self, guard: G) -> LockResult<G> {
         poison::checked(self.is_poisoned(), guard)
     }
 
@@ -343,7 +432,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.cell.is_poisoned()
+        self.raw.is_poisoned()
     }
 
     /// Clears the poison, so that later calls return the guard without an error.
@@ -371,7 +460,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn clear_poison(&self) {
-        self.cell.clear_poison();
+        self.raw.clear_poison();
     }
 
     /// Returns a mutable reference to the data, without locking.
@@ -392,7 +481,79 @@ impl<T: ?Sized> RwLock<T> {
     /// assert_eq!(*lock.read().unwrap(), 10);
     /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
+        poison::checked(self.is_poisoned(), self.data.get_mut())
+    }
+}
+
+impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    /// Turns a write guard into a read guard, without letting another writer in between.
+    ///
+    /// Readers that wait in front of the first waiting writer enter as well.
+    ///
+    /// This is an associated function: write `RwLockWriteGuard::downgrade(guard)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let mut writer = lock.write().unwrap();
+    /// *writer = 2;
+    /// let reader = RwLockWriteGuard::downgrade(writer);
+    /// assert_eq!(*reader, 2);
+    /// assert_eq!(*lock.read().unwrap(), 2);
+    /// ```
+    pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
+        let lock = s.lock;
+        mem::forget(s);
+        lock.raw.downgrade();
+        lock.reading()
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the proof that no thread writes.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the proof that no other thread holds the lock.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed uniquely.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.raw.unlock_read();
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.witness.has_seen_a_panic() {
+            self.lock.raw.poison();
+        }
+        self.lock.raw.unlock_write();
     }
 }
 

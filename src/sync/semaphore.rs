@@ -34,10 +34,8 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::atomic::AtomicUsize;
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sys::{clock, perturb, word};
 use crate::wait::list::Chain;
 use crate::wait::queue::{Position, WaitQueue, Waited};

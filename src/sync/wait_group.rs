@@ -14,10 +14,8 @@ use core::mem::offset_of;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::atomic::{
-    AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed},
-};
+use crate::atomic::AtomicUsize;
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sys::{clock, word};
 use crate::wait::queue::{Position, WaitQueue, Waited};
 use crate::wait::{WaitKind, WaitReason};

@@ -37,9 +37,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("select", CHANNEL),
     (
         "condvar",
-        &[
-            CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, LOCKS_CELL, MUTEX, CONDVAR,
-        ],
+        &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
     ),
 ];
 
@@ -108,7 +106,7 @@ const CHANNEL: &[&str] = &[
     "channel/mod.rs",
     CELL,
     "channel/cell/buffer.rs",
-    "channel/cell/half.rs",
+    HALF,
     "channel/cell/select.rs",
     "channel/error.rs",
     "channel/iter.rs",

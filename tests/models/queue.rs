@@ -92,8 +92,7 @@ impl Baton {
         let mut locked = self.queue.lock();
         let first = locked.pop(GOT_IT);
         let lies_here = if first.is_none() { TOKEN } else { 0 };
-        let released = locked.release_if(|state| Some(state.with(lies_here)));
-        drop(released);
+        locked.release(|state| state.with(lies_here));
         if let Some(first) = first {
             first.wake();
         }

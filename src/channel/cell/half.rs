@@ -13,9 +13,11 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::buffer::Buffer;
+use super::wake_all;
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::channel::shared::Shared;
+use crate::channel::state::State;
 use crate::sys::perturb;
 
 struct Counted<T> {
@@ -103,8 +105,8 @@ impl<T, const SENDS: bool> Drop for Half<T, SENDS> {
         perturb::point("channel: last of a side");
         let mut messages = Buffer::blocks();
         match SENDS {
-            true => self.disconnect_senders(),
-            false => self.disconnect_receivers(&mut messages),
+            true => wake_all(self, State::disconnect_senders),
+            false => wake_all(self, |state| state.disconnect_receivers(&mut messages)),
         }
         perturb::point("channel: side gone");
         // AcqRel: see the header.

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use core::ptr;
 
 use super::{AnyPlain, Kind, Outcome, SELECT};
-use crate::channel::rights::Handle;
+use crate::channel::rights::{Handle, Right};
 use crate::sys::die;
 use crate::wait::WaitReason;
 use crate::wait::claim::{self, Claimed, Node, Wait};
@@ -52,15 +52,7 @@ pub(in crate::channel) struct Entry<'w, 'o> {
 /// The spot that another thread took, and the answer it gave.
 pub(in crate::channel) struct Taken {
     node: *const Node,
-    pub(in crate::channel) granted: Option<Granted>,
-}
-
-/// The right that a select received.
-pub(in crate::channel) enum Granted {
-    /// The right with this ticket.
-    Ticket(usize),
-    /// The right to send to this receiver.
-    Peer(AnyPlain),
+    pub(in crate::channel) granted: Option<Right>,
 }
 
 impl<'o> Waiting<'o> {
@@ -80,7 +72,7 @@ impl<'o> Waiting<'o> {
         if !spot.queue.get().is_null() {
             die("a select's spot is in a queue already");
         }
-        spot.node.set_wait(&self.wait);
+        spot.node.wait.set(&self.wait);
         spot.node.tag.set(self.kind as usize);
         Outcome::TryAgain.tell(&spot.node);
         self.entry(spot)
@@ -113,11 +105,11 @@ impl<'o> Waiting<'o> {
         // the thread that took it has written its answer before it woke us.
         let told = unsafe { &*node };
         let granted = match Outcome::of(told) {
-            Outcome::Granted => Some(Granted::Ticket(told.place.get().addr())),
+            Outcome::Granted => Some(Right::Counted(told.place.get().addr())),
             Outcome::Paired => {
                 // SAFETY: the node is that of a receiver that waits for us only. We are told once.
                 let receiver = unsafe { Claimed::from_raw(told.place.get().cast()) };
-                Some(Granted::Peer(AnyPlain(receiver)))
+                Some(Right::Plain(AnyPlain(receiver)))
             }
             Outcome::TryAgain | Outcome::Done => None,
         };
@@ -153,7 +145,7 @@ impl Entry<'_, '_> {
     }
 
     pub(super) fn come_in(&self, queue: *const ()) {
-        if !self.spot.queue.get().is_null() || !ptr::eq(self.spot.node.wait(), self.wait()) {
+        if !self.spot.queue.get().is_null() || !ptr::eq(self.spot.node.wait.get(), self.wait()) {
             die("a select's spot is queued twice");
         }
         self.spot.queue.set(queue);
@@ -162,8 +154,8 @@ impl Entry<'_, '_> {
 
     /// Returns whether the spot was in `queue`; from now on it counts as taken out.
     pub(super) fn come_out(&self, queue: *const ()) -> bool {
-        let was_in =
-            ptr::eq(self.spot.queue.get(), queue) && ptr::eq(self.spot.node.wait(), self.wait());
+        let was_in = ptr::eq(self.spot.queue.get(), queue)
+            && ptr::eq(self.spot.node.wait.get(), self.wait());
         if was_in {
             self.spot.queue.set(ptr::null());
             self.waiting.queued.update(|queued| queued - 1);

@@ -36,11 +36,10 @@ const WATCHED: u64 = 1;
 
 /// Blocks the thread until a call may find something: see [`super::wait`].
 pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
-    let deadline = match limit {
-        Limit::Forever => None,
-        Limit::Until(deadline) if deadline > clock::now() => Some(deadline),
-        Limit::Until(_) | Limit::DontWait => return Err(would_block()),
-    };
+    let deadline = limit.deadline();
+    if deadline.is_some_and(|deadline| deadline <= clock::now()) {
+        return Err(would_block());
+    }
     let reason = source.wait_reason(direction);
     let Ok(record) = source.register() else {
         // There is no epoll instance, no descriptor for one, or no room in it: the thread waits as a kernel

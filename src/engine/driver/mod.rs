@@ -44,7 +44,7 @@ pub(crate) enum Direction {
 
 impl Direction {
     /// The event, as `poll(2)` names it.
-    fn events(self) -> i16 {
+    pub(crate) fn events(self) -> i16 {
         match self {
             Direction::Read => libc::POLLIN,
             Direction::Write => libc::POLLOUT,
@@ -62,6 +62,17 @@ pub(crate) enum Limit {
     Until(u64),
     /// The call may not wait: the descriptor is in non-blocking mode.
     DontWait,
+}
+
+impl Limit {
+    /// Returns when the wait ends, in monotonic nanoseconds.
+    fn deadline(self) -> Option<u64> {
+        match self {
+            Limit::Forever => None,
+            Limit::Until(deadline) => Some(deadline),
+            Limit::DontWait => Some(0),
+        }
+    }
 }
 
 /// An operation that may block the kernel thread, and that a ring can do instead.
@@ -123,14 +134,10 @@ fn wait_in_kernel(source: &Source, direction: Direction, limit: Limit) -> io::Re
         events: direction.events(),
         revents: 0,
     };
-    let millis = match limit {
-        Limit::Forever => -1,
-        Limit::DontWait => 0,
-        Limit::Until(deadline) => {
-            let left = deadline.saturating_sub(clock::now());
-            left.div_ceil(1_000_000).min(i32::MAX as u64) as i32
-        }
-    };
+    let millis = limit.deadline().map_or(-1, |deadline| {
+        let left = deadline.saturating_sub(clock::now());
+        left.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+    });
     if millis == 0 {
         return Err(would_block());
     }

@@ -55,11 +55,8 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::epoll::{INSTANCE, Record};
-use crate::engine::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-    const_fn,
-};
+use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::engine::atomic::{AtomicBool, const_fn};
 use crate::engine::sched;
 use crate::engine::sched::current;
 use crate::engine::sched::list::Fifo;
@@ -152,8 +149,7 @@ impl Readiness {
         while let Some(claimed) = locked.pop(0) {
             claimed.notify(ready);
         }
-        // The call cannot fail: the closure always returns `Some`.
-        let _ = locked.release_if(|state| Some(state.with(news)));
+        locked.release(|state| state.with(news));
     }
 
     /// Ends all waits, now and later.

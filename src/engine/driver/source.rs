@@ -7,7 +7,7 @@
 use core::cell::RefCell;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::{self, ManuallyDrop, MaybeUninit};
+use core::mem::{self, ManuallyDrop};
 use core::ptr;
 use std::io::{self, ErrorKind};
 #[cfg(feature = "net")]
@@ -128,12 +128,7 @@ impl Source {
     }
 
     /// `recv(2)`.
-    pub(crate) fn recv(
-        &self,
-        buffer: &mut [MaybeUninit<u8>],
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
+    pub(crate) fn recv(&self, buffer: &mut [u8], flags: i32, limit: Limit) -> io::Result<usize> {
         self.transfer(Transfer::Recv(buffer), flags, limit)
     }
 
@@ -278,11 +273,6 @@ impl Source {
     }
 }
 
-/// Converts the result of a libc system call.
-pub(crate) fn answer(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
-}
-
 pub(crate) fn says_would_block(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
 }
@@ -304,7 +294,7 @@ impl AsRawFd for Source {
 /// The direction and the memory of a transfer.
 pub(crate) enum Transfer<'a, 'm> {
     /// `recv(2)`.
-    Recv(&'a mut [MaybeUninit<u8>]),
+    Recv(&'a mut [u8]),
     /// `send(2)`.
     Send(&'a [u8]),
     /// `recvmsg(2)`.
@@ -346,14 +336,15 @@ impl Transfer<'_, '_> {
     pub(crate) fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
         let flags = self.flags(flags) | libc::MSG_DONTWAIT;
         // SAFETY: the buffers have their lengths, and a message points to memory that is borrowed with it.
-        answer(unsafe {
+        let result = unsafe {
             match self {
                 Transfer::Recv(to) => libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags),
                 Transfer::Send(from) => libc::send(fd, from.as_ptr().cast(), from.len(), flags),
                 Transfer::RecvMessage(message) => libc::recvmsg(fd, &mut message.header, flags),
                 Transfer::SendMessage(message) => libc::sendmsg(fd, &message.header, flags),
             }
-        })
+        };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 
     /// The ring's entry, which points to the memory borrowed here.
@@ -363,7 +354,7 @@ impl Transfer<'_, '_> {
         let fd = types::Fd(fd);
         match self {
             Transfer::Recv(to) => {
-                let entry = opcode::Recv::new(fd, to.as_mut_ptr().cast(), length(to));
+                let entry = opcode::Recv::new(fd, to.as_mut_ptr(), length(to));
                 entry.flags(flags).build()
             }
             Transfer::Send(from) => {
@@ -416,18 +407,6 @@ impl<'a> Message<'a> {
 /// Transfers of whole messages, to and from borrowed buffers.
 #[cfg(feature = "net")]
 impl Source {
-    /// [`Source::recv`] into bytes that are initialised already.
-    pub(crate) fn recv_bytes(
-        &self,
-        buffer: &mut [u8],
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
-        // SAFETY: the slices have the same bytes, and the kernel writes no uninitialised ones.
-        let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
-        self.recv(buffer, flags, limit)
-    }
-
     /// `readv(2)`.
     pub(crate) fn recv_vectored(
         &self,

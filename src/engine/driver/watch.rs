@@ -55,10 +55,8 @@ use std::sync::OnceLock;
 
 use super::epoll::INSTANCE;
 use super::registration::make_ready;
-use crate::engine::atomic::{
-    AtomicBool, AtomicI32, AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use crate::engine::sched::current::count_parked;
 use crate::engine::sched::io::{self as events, BATCH};
 use crate::engine::sched::list::Fifo;
@@ -408,7 +406,7 @@ impl Call {
             this.has_waited.set(true);
         }
         let wait = Wait::new(WaitReason::new(&DESCRIPTOR, &raw const this.fd));
-        this.waiting.set_wait(&wait);
+        this.waiting.wait.set(&wait);
         this.waiting.tag.set(purpose as usize | TAKES);
         let queue = || {
             // SAFETY: it is in no list, and taken out below, before this returns.

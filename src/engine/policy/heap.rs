@@ -1,11 +1,11 @@
-//! A queue by key, made of the threads' own records: a pairing heap.
+//! A queue by key, made of the threads' own records.
 //!
-//! The heap is a tree in which no record comes before its parent. A record holds a link to its
-//! first child and a link to its next sibling. When the root is removed, its children remain as a
-//! list of heaps: they are melded in pairs from the left, and then the pairs from the right.
-//! (Fredman, Sedgewick, Sleator and Tarjan, "The pairing heap", 1986: pushing takes constant time;
-//! popping takes logarithmic time, averaged over a sequence.) Both passes are loops: a heap of a
-//! million threads must not need a deep stack.
+//! The heap is a skew heap (Sleator and Tarjan, "Self-adjusting heaps", 1986): a binary tree in which no record comes before
+//! its parent. Two heaps are melded along their right edges, and the two children of each record on the way change sides. So
+//! pushing and popping take logarithmic time, averaged over a sequence. Melding is a loop: a heap of a million threads must
+//! not need a deep stack.
+//!
+//! A record holds a link to its left child (`next`) and one to its right child (`heap.child`).
 
 use core::fmt;
 
@@ -108,10 +108,7 @@ impl Heap {
         green.next.set(None);
         self.pushed += 1;
         self.len += 1;
-        self.root = Some(match self.root {
-            Some(root) => meld(root, green),
-            None => green,
-        });
+        self.root = meld(self.root, Some(green));
     }
 
     /// Removes the thread with the smallest key and returns it, or `None` if the heap is empty.
@@ -139,32 +136,7 @@ impl Heap {
     /// ```
     pub fn pop(&mut self) -> Option<Ready> {
         let root = self.root?;
-        // Left to right: pairs, stacked in reverse.
-        let mut rest = root.heap.child.take();
-        let mut pairs: Option<&'static Green> = None;
-        while let Some(first) = rest {
-            let pair = match first.next.take() {
-                Some(second) => {
-                    rest = second.next.take();
-                    meld(first, second)
-                }
-                None => {
-                    rest = None;
-                    first
-                }
-            };
-            pair.next.set(pairs);
-            pairs = Some(pair);
-        }
-        // Right to left: all into one.
-        self.root = None;
-        while let Some(pair) = pairs {
-            pairs = pair.next.take();
-            self.root = Some(match self.root {
-                Some(root) => meld(root, pair),
-                None => pair,
-            });
-        }
+        self.root = meld(root.next.take(), root.heap.child.take());
         self.len -= 1;
         Some(Ready::new(root))
     }
@@ -217,15 +189,31 @@ impl Heap {
     }
 }
 
-/// Makes the root that comes later the first child of the other one, which is returned. Neither has
-/// a sibling.
-fn meld(a: &'static Green, b: &'static Green) -> &'static Green {
-    let (parent, child) = match a.heap.rank.get() <= b.heap.rank.get() {
-        true => (a, b),
-        false => (b, a),
+/// Makes one heap of two, and returns its root.
+fn meld(
+    mut one: Option<&'static Green>,
+    mut other: Option<&'static Green>,
+) -> Option<&'static Green> {
+    let (mut root, mut last) = (None, None::<&'static Green>);
+    let mut append = |heap| {
+        match last {
+            Some(last) => last.next.set(heap),
+            None => root = heap,
+        }
+        last = heap;
     };
-    child.next.set(parent.heap.child.replace(Some(child)));
-    parent
+    while let (Some(a), Some(b)) = (one, other) {
+        let (first, rest) = match a.heap.rank.get() <= b.heap.rank.get() {
+            true => (a, b),
+            false => (b, a),
+        };
+        // The left child becomes the right one, and what the right one and the rest become together is the left child.
+        one = first.heap.child.replace(first.next.get());
+        other = Some(rest);
+        append(Some(first));
+    }
+    append(one.or(other));
+    root
 }
 
 impl Drop for Heap {

@@ -22,7 +22,7 @@
 //!   others in turn. So a thread does not depend on a single processor, which the system may not be
 //!   running.
 //!
-//! Invariant: the queue of a processor that has left is closed (`seat`), so no thread is given to such a processor.
+//! Invariant: no thread is given to a processor that has left (`seat`, invariant 3).
 
 use core::ops::Range;
 
@@ -148,14 +148,14 @@ impl LeastLoaded {
     }
 
     /// Returns the worker with the fewest threads in the next batch.
-    fn least_loaded(&self) -> &Worker {
+    fn least_loaded(&self) -> usize {
         let workers = self.workers.in_use();
         let round = match workers <= self.batch {
             true => 0,
             false => self.round.fetch_add(1, Ordering::Relaxed),
         };
-        let batch = range(round, workers, self.batch).map(|index| self.workers.get(index));
-        match batch.min_by_key(|worker| worker.load()) {
+        let batch = range(round, workers, self.batch);
+        match batch.min_by_key(|&index| self.workers.get(index).load()) {
             Some(worker) => worker,
             None => die("a policy has no queue"),
         }
@@ -172,15 +172,21 @@ impl core::fmt::Debug for LeastLoaded {
 
 impl Policy for LeastLoaded {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let own = seat.map(|seat| self.workers.of(seat));
-        let own = own.filter(|own| match how {
-            Readied::Yielded | Readied::Arrived => true,
-            Readied::Preempted => own.queue.is_empty(),
-            Readied::Spawned | Readied::Woken => false,
+        let own = seat.filter(|seat| {
+            let own = self.workers.of(seat);
+            match how {
+                Readied::Yielded | Readied::Arrived => true,
+                Readied::Preempted => own.queue.is_empty(),
+                Readied::Spawned | Readied::Woken => false,
+            }
         });
-        let mut to = own.unwrap_or_else(|| self.least_loaded());
+        let mut to = own.map_or_else(|| self.least_loaded(), Seat::index);
         let green = thread.into_green();
-        while !to.queue.push(green, how) {
+        let push = |to| {
+            let queue = &self.workers.get(to).queue;
+            queue.push_if(|| self.workers.uses(to), green, how)
+        };
+        while !push(to) {
             to = self.least_loaded(); // the processor has left meanwhile
         }
         // A processor whose thread gives way takes one in exchange: others have no more than
@@ -213,12 +219,9 @@ impl Policy for LeastLoaded {
     }
 
     fn resize(&self, processors: usize) {
-        self.workers.resize(
-            processors,
-            |_| Worker::default(),
-            |worker| worker.queue.open(),
-            |left, heir| left.queue.close(&heir.queue),
-        );
+        let empty = |left: &Worker, heir: &Worker| left.queue.move_to(&heir.queue);
+        self.workers
+            .resize(processors, |_| Worker::default(), empty);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

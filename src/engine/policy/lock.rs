@@ -1,6 +1,5 @@
 //! The lock that policies use.
 
-use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use crate::engine::sched::current;
@@ -105,17 +104,5 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
-    }
-}
-
-impl<T> fmt::Debug for Lock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lock { .. }")
-    }
-}
-
-impl<T> fmt::Debug for Guard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Guard { .. }")
     }
 }

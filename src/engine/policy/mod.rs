@@ -111,13 +111,18 @@ macro_rules! defaults {
 defaults!(LeastLoaded Priorities RelaxedFifo WorkStealing);
 
 macro_rules! without_details {
-    ($($policy:ident)*) => {$(
-        impl core::fmt::Debug for $policy {
+    ($([$($T:ident)?] $Type:ty, $name:literal;)*) => {$(
+        impl<$($T)?> core::fmt::Debug for $Type {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.debug_struct(stringify!($policy)).finish_non_exhaustive()
+                f.debug_struct($name).finish_non_exhaustive()
             }
         }
     )*};
 }
 
-without_details!(Priorities RelaxedFifo);
+without_details! {
+    [] Priorities, "Priorities";
+    [] RelaxedFifo, "RelaxedFifo";
+    [T] Lock<T>, "Lock";
+    [T] Guard<'_, T>, "Guard";
+}

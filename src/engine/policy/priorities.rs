@@ -27,7 +27,7 @@
 //!
 //! Invariants:
 //! 1. A worker's `rank` and `len` are written under its lock.
-//! 2. The worker of a processor that has left is closed (`seat`), so no thread is given to such a processor.
+//! 2. No thread is given to a processor that has left (`seat`, invariant 3).
 //! 3. A level's threads stand in the order of their stamps: the first one has waited longest.
 //! 4. No thread holds the locks of two workers.
 
@@ -95,7 +95,6 @@ struct Worker {
 
 struct Queues {
     levels: [Fifo; LEVELS],
-    is_closed: bool,
     picks: u32,
 }
 
@@ -141,7 +140,6 @@ impl Worker {
         Worker {
             queues: Lock::new(Queues {
                 levels: [const { Fifo::new() }; LEVELS],
-                is_closed: false,
                 picks: 0,
             }),
             rank: AtomicU64::new(NONE),
@@ -150,11 +148,16 @@ impl Worker {
         }
     }
 
-    /// Queues a thread. False: the worker is closed.
-    fn push(&self, green: &'static Green, how: Readied) -> bool {
+    /// Queues a thread if the worker `is_in_use`, which is asked under the lock. False: it is not.
+    fn push_if(
+        &self,
+        is_in_use: impl FnOnce() -> bool,
+        green: &'static Green,
+        how: Readied,
+    ) -> bool {
         let level = level(green, how);
         let mut queues = self.queues.lock();
-        if queues.is_closed {
+        if !is_in_use() {
             return false;
         }
         // Under the lock, so that a level's stamps are in order.
@@ -164,10 +167,9 @@ impl Worker {
         true
     }
 
-    /// Closes the worker, and moves its threads to `heir`, each to where it would be if it had always waited there.
-    fn close(&self, heir: &Worker) {
+    /// Moves the threads to `heir`, each to where it would be if it had always waited there.
+    fn move_to(&self, heir: &Worker) {
         let mut queues = self.queues.lock();
-        queues.is_closed = true;
         let mut left = mem::take(&mut queues.levels);
         self.publish(&queues);
         drop(queues);
@@ -226,25 +228,28 @@ impl Priorities {
     }
 
     /// Returns the worker with the shorter queue of two, which change each time.
-    fn shorter(&self) -> &Worker {
-        let (turn, workers) = (
-            self.turn.fetch_add(1, Ordering::Relaxed),
-            self.workers.in_use(),
-        );
-        let [one, other] =
-            [turn, turn.wrapping_add(1)].map(|turn| self.workers.get(turn % workers));
-        if other.len() < one.len() { other } else { one }
+    fn shorter(&self) -> usize {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let [one, other] = [turn, turn.wrapping_add(1)].map(|turn| turn % self.workers.in_use());
+        let len = |index| self.workers.get(index).len();
+        if len(other) < len(one) { other } else { one }
     }
 }
 
 impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let own = seat.map(|seat| self.workers.of(seat));
-        // A preempted thread that is alone may as well stay.
-        let own = own.filter(|own| how != Readied::Preempted || own.len() == 0);
-        let mut to = own.unwrap_or_else(|| self.shorter());
+        let own = seat.filter(|seat| {
+            let own = self.workers.of(seat);
+            // A preempted thread that is alone may as well stay.
+            how != Readied::Preempted || own.len() == 0
+        });
+        let mut to = own.map_or_else(|| self.shorter(), Seat::index);
         let green = thread.into_green();
-        while !to.push(green, how) {
+        let push = |to| {
+            let worker = self.workers.get(to);
+            worker.push_if(|| self.workers.uses(to), green, how)
+        };
+        while !push(to) {
             to = self.shorter(); // the processor has left meanwhile
         }
         // A processor whose thread gives way takes one in exchange: others have no more than
@@ -286,9 +291,8 @@ impl Policy for Priorities {
     }
 
     fn resize(&self, processors: usize) {
-        let open = |worker: &Worker| worker.queues.lock().is_closed = false;
         self.workers
-            .resize(processors, Worker::new, open, Worker::close);
+            .resize(processors, Worker::new, Worker::move_to);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

@@ -25,11 +25,14 @@
 //! 1. A lane's bit is set, and its stamp is not [`EMPTY`], if and only if a thread is in it. Both
 //!    are written under the lane's lock. So a pusher that fences and then reads the bits misses
 //!    nothing: no further scan is needed before a processor sleeps.
-//! 2. Lanes are never freed. Where there are fewer processors, the lanes of those that have left are closed, and refuse
-//!    threads; the number of lanes is stored before, so that whoever finds a closed lane chooses among fewer ones.
+//! 2. Lanes are never freed. Where there are fewer processors, fewer lanes are in use. Their number is stored before the
+//!    others are emptied under their locks, and a pusher reads the number under the lock of its lane: so no thread stays
+//!    behind in a lane that is out of use (as with `seat`, invariant 3).
 //!
 //! Rejected: the dense bits as the first thing to look at (all processors write them whenever a
 //! queue runs empty); a counter as the clock (one cache line for all).
+
+use core::mem;
 
 use super::seat::Seats;
 use super::shared_queue::Aging;
@@ -89,8 +92,7 @@ struct Lanes {
 
 #[repr(align(128))]
 struct Lane {
-    /// `None`: the lane is closed.
-    list: Lock<Option<Fifo>>,
+    list: Lock<Fifo>,
     /// The time since which the first thread has waited.
     oldest: AtomicU64,
     len: AtomicUsize,
@@ -140,13 +142,15 @@ impl Lanes {
                 true => lane.list.try_lock(),
                 false => Some(lane.list.lock()),
             };
+            // Asked under the lock: see `resize`.
+            let is_in_use = || index < self.in_use.load(Ordering::Relaxed);
             if let Some(mut list) = list
-                && let Some(list) = &mut *list
+                && is_in_use()
             {
                 // Under the lock, so that a lane's stamps are in order.
                 green.heap.set_stamp(arch::ticks());
                 list.push(green);
-                return self.publish(index, list);
+                return self.publish(index, &list);
             }
         }
     }
@@ -190,9 +194,8 @@ impl Lanes {
 
     fn take(&self, index: usize) -> Option<&'static Green> {
         let mut list = self.lanes.get(index).list.lock();
-        let list = list.as_mut()?;
         let green = list.pop()?;
-        self.publish(index, list);
+        self.publish(index, &list);
         Some(green)
     }
 
@@ -227,28 +230,25 @@ impl Lanes {
         self.used
             .grow_to(lanes.div_ceil(64), |_| Bits(AtomicU64::new(0)));
         self.lanes.grow_to(lanes, |_| Lane {
-            list: Lock::new(None),
+            list: Lock::new(Fifo::new()),
             oldest: AtomicU64::new(EMPTY),
             len: AtomicUsize::new(0),
         });
     }
 
-    /// Opens so many lanes and closes the others, whose threads go to the open ones. One thread at a time may call it.
+    /// Uses so many lanes; the threads in the others go to these. One thread at a time may call it.
     fn resize(&self, lanes: usize) {
-        for lane in self.lanes.iter().take(lanes) {
-            lane.list.lock().get_or_insert_default();
-        }
         // Relaxed: the locks of the lanes order it (invariant 2).
         self.in_use.store(lanes, Ordering::Relaxed);
         for index in lanes..self.lanes.len() {
-            if let Some(left) = self.lanes.get(index).list.lock().take() {
-                self.publish(index, &Fifo::new());
-                let heir = index % lanes;
-                let mut list = self.lanes.get(heir).list.lock();
-                let list = list.get_or_insert_default();
-                list.merge(left);
-                self.publish(heir, list);
-            }
+            let mut list = self.lanes.get(index).list.lock();
+            let left = mem::take(&mut *list);
+            self.publish(index, &list);
+            drop(list);
+            let heir = index % lanes;
+            let mut list = self.lanes.get(heir).list.lock();
+            list.merge(left);
+            self.publish(heir, &list);
         }
     }
 }

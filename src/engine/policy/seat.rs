@@ -7,17 +7,18 @@
 //!
 //! # Fewer processors
 //!
-//! Entries are never freed. When a policy is told of fewer processors, it *closes* the entries of those that have left
-//! ([`Seats::resize`]): what waits there moves to the entries of the processors that stay. A closed entry refuses
-//! threads, and says so under its own lock. A thread that was about to be queued there, because its pusher had read the
-//! number of processors before, then goes to another entry.
+//! Entries are never freed. When a policy is told of fewer processors, what waits at the entries of those that have left
+//! moves to the entries of the processors that stay ([`Seats::resize`]). A thread that is about to be queued at such an
+//! entry, because its pusher had read the number of processors before, goes to another one: whoever queues a thread asks
+//! under the entry's lock whether the entry is in use ([`Seats::uses`]).
 //!
 //! # Invariants
 //! 1. A processor of a runtime has at most one seat at a time, as the caller of [`Seat::new`] promises. A seat stays on
 //!    one kernel thread, since it is neither `Send` nor `Sync`.
 //! 2. So an entry that [`Seats::of`] has given out has one user at a time.
-//! 3. An entry below [`Seats::in_use`] is open. The number is stored after entries were opened and before entries are
-//!    closed, so whoever finds an entry closed reads a number that excludes it.
+//! 3. No thread stays behind at the entry of a processor that has left. The number of entries in use is stored before the
+//!    entry is emptied under its lock. Who has that lock before finds the thread moved; who has it after reads the new
+//!    number.
 //!
 //! Orderings: none of its own. The seat's name is compared, and nothing is read by way of it. The work of a seat's
 //! holders on an entry travels with the processor (`sched::processor`); the entry's first state travels with the length
@@ -206,23 +207,21 @@ impl<T> Seats<T> {
         });
     }
 
-    /// Makes entries as [`grow_to`](Seats::grow_to) does, and opens those of the processors with `open`. Then calls `close`
-    /// for each entry of a processor that has left, with the entry that takes over what waits there.
+    /// Makes entries as [`grow_to`](Seats::grow_to) does. Then calls `empty` for each entry of a processor that has left,
+    /// with the entry that takes over what waits there.
     pub(crate) fn resize(
         &self,
         processors: usize,
         make: impl FnMut(usize) -> T,
-        open: impl Fn(&T),
-        close: impl Fn(&T, &T),
+        empty: impl Fn(&T, &T),
     ) {
         self.grow_to(processors, make);
         let _off = current::preemption_off();
         let _resizing = self.resizing.lock();
-        self.iter().take(processors).for_each(open);
         // Relaxed: the locks of the entries order this (invariant 3).
         self.in_use.store(processors, Ordering::Relaxed);
         for (left, entry) in self.iter().skip(processors).enumerate() {
-            close(entry, self.get(left % processors));
+            empty(entry, self.get(left % processors));
         }
     }
 
@@ -230,6 +229,11 @@ impl<T> Seats<T> {
     #[inline(always)]
     pub(crate) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a thread may be queued at the entry of this processor. The caller has the entry's lock.
+    pub(crate) fn uses(&self, processor: usize) -> bool {
+        processor < self.in_use()
     }
 
     /// Returns the entry of the caller, which holds the seat.
@@ -368,7 +372,7 @@ mod tests {
     fn two_who_come_first_at_once_are_not_both_let_in() {
         for _ in 0..1000 {
             let entries = Seats::new();
-            entries.resize(1, |_| (), |()| (), |(), ()| ());
+            entries.resize(1, |_| (), |(), ()| ());
             let came = |runtime| {
                 let comes = || _ = entries.of(&seats_of(runtime, 1)[0]);
                 catch_unwind(AssertUnwindSafe(comes)).is_ok()

@@ -76,27 +76,19 @@ pub(crate) struct SharedQueue {
     aging: Aging,
 }
 
+#[derive(Default)]
 struct Lists {
     fresh: Fifo,
     preempted: Fifo,
-    /// Whether the queue is the one of a processor that has left (`seat`).
-    is_closed: bool,
-}
-
-impl Lists {
-    const fn new() -> Lists {
-        Lists {
-            fresh: Fifo::new(),
-            preempted: Fifo::new(),
-            is_closed: false,
-        }
-    }
 }
 
 impl SharedQueue {
     pub(crate) const fn new() -> SharedQueue {
         SharedQueue {
-            lists: Lock::new(Lists::new()),
+            lists: Lock::new(Lists {
+                fresh: Fifo::new(),
+                preempted: Fifo::new(),
+            }),
             fresh: AtomicUsize::new(0),
             preempted: AtomicUsize::new(0),
             aging: Aging::new(),
@@ -113,16 +105,27 @@ impl SharedQueue {
         result
     }
 
-    /// Adds a thread. False: the queue is closed, and the thread is still the caller's.
+    /// Adds a thread.
+    pub(crate) fn push(&self, green: &'static Green, how: Readied) {
+        let _always = self.push_if(|| true, green, how);
+    }
+
+    /// Adds a thread if `is_in_use`, which is asked under the lock (`seat`). False: the thread is still the caller's.
     #[must_use = "a thread that was not queued would never run"]
-    pub(crate) fn push(&self, green: &'static Green, how: Readied) -> bool {
+    pub(crate) fn push_if(
+        &self,
+        is_in_use: impl FnOnce() -> bool,
+        green: &'static Green,
+        how: Readied,
+    ) -> bool {
         self.change(|lists| {
+            let is_in_use = is_in_use();
             match how {
-                _ if lists.is_closed => return false,
+                _ if !is_in_use => {}
                 Readied::Preempted => lists.preempted.push(green),
                 _ => lists.fresh.push(green),
             }
-            true
+            is_in_use
         })
     }
 
@@ -131,24 +134,12 @@ impl SharedQueue {
         self.change(|lists| lists.fresh.append(batch));
     }
 
-    pub(crate) fn open(&self) {
-        self.change(|lists| lists.is_closed = false);
-    }
-
-    /// Closes the queue, and moves all threads of it behind those in `heir`.
-    pub(crate) fn close(&self, heir: &SharedQueue) {
-        let mut left = self.change(|lists| {
-            mem::replace(
-                lists,
-                Lists {
-                    is_closed: true,
-                    ..Lists::new()
-                },
-            )
-        });
+    /// Moves all threads behind those in `heir`.
+    pub(crate) fn move_to(&self, heir: &SharedQueue) {
+        let left = self.change(mem::take);
         heir.change(|lists| {
-            lists.fresh.append(mem::take(&mut left.fresh));
-            lists.preempted.append(mem::take(&mut left.preempted));
+            lists.fresh.append(left.fresh);
+            lists.preempted.append(left.preempted);
         });
     }
 
@@ -256,7 +247,7 @@ impl GlobalQueue {
 
 impl Policy for GlobalQueue {
     fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
-        let _is_open = self.0.push(thread.into_green(), how);
+        self.0.push(thread.into_green(), how);
         ForOthers::Work
     }
 
@@ -290,7 +281,7 @@ mod tests {
                 true => Readied::Woken,
                 false => Readied::Preempted,
             };
-            assert!(queue.push(green, how));
+            queue.push(green, how);
         }
         (!queue.is_empty()).then_some(queue)
     }
@@ -299,8 +290,8 @@ mod tests {
     fn who_was_preempted_stands_behind() {
         let Some(queue) = queue(3, 2) else { return };
         let [late, last] = [queue.take().unwrap(), queue.take().unwrap()];
-        assert!(queue.push(last, Readied::Preempted));
-        assert!(queue.push(late, Readied::Arrived));
+        queue.push(last, Readied::Preempted);
+        queue.push(late, Readied::Arrived);
         let order: Vec<_> = core::iter::from_fn(|| queue.take()).map(index).collect();
         assert_eq!(order, [2, 0, 3, 4, 1]);
     }
@@ -331,7 +322,7 @@ mod tests {
         let take = || {
             let green = queue.take().unwrap();
             if index(green) < 2 {
-                assert!(queue.push(green, Readied::Woken));
+                queue.push(green, Readied::Woken);
             }
             index(green)
         };

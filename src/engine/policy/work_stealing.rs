@@ -72,17 +72,6 @@ struct Options {
     global_interval: u32,
 }
 
-impl Options {
-    const fn new() -> Options {
-        Options {
-            stealing: true,
-            next_slot: true,
-            last_in_first_out: false,
-            global_interval: GLOBAL_INTERVAL,
-        }
-    }
-}
-
 /// Gives each processor a queue; a processor whose queue is empty takes half of another one.
 ///
 /// This is the default policy. A thread that the running one spawns or wakes runs next on the same
@@ -126,7 +115,12 @@ impl WorkStealing {
     /// ```
     pub const fn new() -> WorkStealing {
         WorkStealing {
-            options: Options::new(),
+            options: Options {
+                stealing: true,
+                next_slot: true,
+                last_in_first_out: false,
+                global_interval: GLOBAL_INTERVAL,
+            },
             global: SharedQueue::new(),
             locals: Seats::new(),
         }
@@ -261,15 +255,14 @@ impl WorkStealing {
     #[cold]
     #[inline(never)]
     fn mix(&self, local: &Held<'_, Local>, thread: Ready) -> ForOthers {
-        let asking = local.exchange_requests(&self.locals);
-        let asking = asking.and_then(|asking| self.locals.find(asking));
         let green = thread.into_green();
-        if let Some(asking) = asking
+        if let Some(index) = local.exchange_requests(&self.locals)
+            && let Some(asking) = self.locals.find(index)
             && self.options.stealing
             && asking.len() <= local.len()
         {
             perturb::point("work_stealing: handing over");
-            if asking.overflow.give(green) {
+            if asking.overflow.give(|| self.locals.uses(index), green) {
                 return ForOthers::Work;
             }
         }
@@ -439,7 +432,7 @@ impl Policy for WorkStealing {
                 if let Some(local) = local {
                     local.was_preempted.set(true);
                 }
-                let _is_open = self.global.push(thread.into_green(), how);
+                self.global.push(thread.into_green(), how);
                 ForOthers::Work
             }
         }
@@ -467,14 +460,16 @@ impl Policy for WorkStealing {
     }
 
     fn leave(&self, seat: &Seat) {
-        self.global.append(self.locals.hold(seat).leave());
+        let local = self.locals.hold(seat);
+        local.withdraw_request(&self.locals);
+        self.global.append(local.leave());
     }
 
     fn resize(&self, processors: usize) {
         // A processor may have asked for a thread, lain down, and gone out of use before it got one: no thief looks there
         // any more.
-        let close = |unused: &Local, _: &Local| self.global.append(unused.overflow.close());
-        self.locals.resize(processors, Local::new, |_| (), close);
+        let empty = |unused: &Local, _: &Local| self.global.append(unused.overflow.take_all());
+        self.locals.resize(processors, Local::new, empty);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

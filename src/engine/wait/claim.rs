@@ -102,9 +102,9 @@ impl Wait {
 #[repr(align(64))]
 pub(crate) struct Node {
     /// Neighbours in a circular list; null while it is in none.
-    pub(super) next: Cell<*const Node>,
-    pub(super) prev: Cell<*const Node>,
-    wait: Cell<*const Wait>,
+    pub(crate) next: Cell<*const Node>,
+    pub(crate) prev: Cell<*const Node>,
+    pub(crate) wait: Cell<*const Wait>,
     /// The event that the node waits for; the primitive gives it a meaning.
     pub(crate) tag: Cell<usize>,
     /// How the node's wait ended; the primitive gives it a meaning.
@@ -126,29 +126,9 @@ impl Node {
         }
     }
 
-    /// Puts the node into another wait: a select may go round again.
-    pub(crate) fn set_wait(&self, wait: *const Wait) {
-        self.wait.set(wait);
-    }
-
     /// Whether it is in a list. The caller holds the lock of any list that it may be in.
     pub(crate) fn is_queued(&self) -> bool {
         !self.next.get().is_null()
-    }
-
-    /// The neighbour behind the node in a list; behind the last one is the first.
-    pub(crate) fn after(&self) -> *const Node {
-        self.next.get()
-    }
-
-    /// The neighbour before the node in a list; before the first one is the last.
-    pub(crate) fn before(&self) -> *const Node {
-        self.prev.get()
-    }
-
-    /// The wait to which the node belongs.
-    pub(crate) fn wait(&self) -> *const Wait {
-        self.wait.get()
     }
 
     /// Ends the wait in the name of this node. True: the caller must hand over, then wake.
@@ -163,7 +143,7 @@ impl Node {
 
 /// A node that was claimed and taken out of its list: its thread waits for [`Claimed::wake`].
 #[must_use = "its thread waits for ever if it is not woken"]
-pub(crate) struct Claimed(*const Node);
+pub(crate) struct Claimed(pub(super) *const Node);
 
 impl Claimed {
     pub(crate) fn node(&self) -> &Node {
@@ -192,13 +172,8 @@ impl Claimed {
         unsafe { &raw const (*(*self.0).wait.get()).waiter }
     }
 
-    /// The node, which [`Claimed::from_raw`] turns into a claim again.
-    pub(crate) fn into_raw(self) -> *const Node {
-        self.0
-    }
-
     /// # Safety
-    /// The caller has claimed `node`, which is in no list, or has it from [`Claimed::into_raw`]. It is used once.
+    /// The caller has claimed `node`, which is in no list, or has taken it out of a `Claimed`. It is used once.
     pub(crate) unsafe fn from_raw(node: *const Node) -> Claimed {
         Claimed(node)
     }

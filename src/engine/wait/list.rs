@@ -56,7 +56,7 @@ impl List {
         // is before the first.
         unsafe {
             match self.head.as_ref() {
-                Some(first) => self.insert_after(first.before(), node),
+                Some(first) => self.insert_after(first.prev.get(), node),
                 None => {
                     (*node).next.set(node);
                     (*node).prev.set(node);
@@ -84,7 +84,7 @@ impl List {
     pub(crate) unsafe fn insert_after(&mut self, place: *const Node, node: *const Node) {
         // SAFETY: the new node lives, as the caller promises, and the others by invariant 2.
         unsafe {
-            let next = (*place).after();
+            let next = (*place).next.get();
             (*node).next.set(next);
             (*node).prev.set(place);
             (*next).prev.set(node);
@@ -98,7 +98,7 @@ impl List {
     /// As [`List::push_back`].
     pub(crate) unsafe fn insert_before(&mut self, place: *const Node, node: *const Node) {
         // SAFETY: the node lives, as the caller promises here too, and `place` by invariant 2.
-        unsafe { self.insert_after((*place).before(), node) };
+        unsafe { self.insert_after((*place).prev.get(), node) };
         if self.head == place {
             self.head = node;
         }
@@ -216,7 +216,7 @@ impl Crowd {
             let mut chain = Chain::new();
             let guard = lock();
             while !chain.is_long() && any {
-                let node = self.0.after();
+                let node = self.0.next.get();
                 any = !ptr::eq(node, &self.0);
                 // SAFETY: the node is in the circle, so it is alive; or it is the crowd's own, which
                 // belongs to no wait: then it is taken out and not claimed.
@@ -260,7 +260,7 @@ impl Chain {
     }
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
-        let node = claimed.into_raw();
+        let node = claimed.0;
         // SAFETY: all nodes here are claimed: their threads wait for us, and no list uses the links
         // any more, so they are ours.
         unsafe {
@@ -274,18 +274,14 @@ impl Chain {
     }
 
     /// Lets all these threads go on. Call it without a lock that others may want.
-    pub(crate) fn wake(self) {
+    pub(crate) fn wake(mut self) {
         perturb::point("chain: waking");
-        self.for_each(Claimed::wake);
-    }
-
-    fn for_each(mut self, wake: impl Fn(Claimed)) {
         while !self.first.is_null() {
             let node = self.first;
             // SAFETY: as in `push`. The link is read before the node is given away.
             unsafe {
                 self.first = (*node).next.replace(ptr::null());
-                wake(Claimed::from_raw(node));
+                Claimed::from_raw(node).wake();
             }
         }
     }

@@ -164,7 +164,7 @@ impl WaitQueue {
             let word = self.word.load(Ordering::Relaxed);
             if word & GUARDED != 0 {
                 patience.pause();
-            // Acquire: pairs with the Release in `Locked::release_if`.
+            // Acquire: pairs with the Release in `Locked::try_release`.
             } else if self
                 .word
                 .compare_exchange_weak(word, word | GUARDED, Ordering::Acquire, Ordering::Relaxed)
@@ -199,7 +199,6 @@ impl WaitQueue {
     ) -> Waited {
         self.lock()
             .wait(reason, position, tag, deadline, decide, || ())
-            .unwrap_or(Waited::Refused)
     }
 }
 
@@ -241,20 +240,18 @@ impl Locked<'_> {
 
     /// Gives the list back with the flags that `decide` computes from the present ones, and then
     /// wakes all threads that waited. Their waits end with outcome 0.
-    pub(crate) fn wake_all(mut self, mut decide: impl FnMut(State) -> State) {
+    pub(crate) fn wake_all(mut self, decide: impl FnMut(State) -> State) {
         let queue = self.queue;
         let crowd = Crowd::new();
         // SAFETY: the crowd is woken below.
         let any = unsafe { self.list.move_all(&crowd) };
-        let released = self.release_if(|state| Some(decide(state)));
-        drop(released);
+        self.release(decide);
         if any {
             crowd.wake(|| queue.lock());
         }
     }
 
-    /// [`WaitQueue::wait`] for a caller that has the list already, and gets it back if the thread
-    /// need not wait. `then` runs while the thread is queued, before it blocks, with preemption as
+    /// [`WaitQueue::wait`] for a caller that has the list already. `then` runs while the thread is queued, before it blocks, with preemption as
     /// it was before the list was taken; it must not panic.
     pub(crate) fn wait(
         mut self,
@@ -264,7 +261,7 @@ impl Locked<'_> {
         deadline: Option<u64>,
         decide: impl FnMut(State) -> Option<State>,
         then: impl FnOnce(),
-    ) -> Result<Waited, Self> {
+    ) -> Waited {
         let queue = self.queue;
         let wait = Wait::new(reason);
         let node = Node::new(&wait);
@@ -276,38 +273,32 @@ impl Locked<'_> {
                 Position::Back => self.list.push_back(&node),
             }
         }
-        if let Err(mut locked) = self.release_if(decide) {
+        if !self.try_release(decide) {
             // SAFETY: the node was queued above, in this list.
-            unsafe { locked.list.remove(&node) };
-            return Err(locked);
+            unsafe { self.list.remove(&node) };
+            return Waited::Refused;
         }
+        self.held = false;
+        drop(self);
         then();
         match wait.wait(deadline) {
-            Ended::Taken(_) => Ok(Waited::Woken(node.outcome.get())),
+            Ended::Taken(_) => Waited::Woken(node.outcome.get()),
             Ended::TimedOut => {
                 let mut locked = queue.lock();
                 // SAFETY: the node is in this list, or the thread that lost the claim took it out.
                 unsafe { locked.list.remove(&node) };
-                Ok(Waited::TimedOut)
+                Waited::TimedOut
             }
         }
     }
 
-    /// Gives the list back together with the flags that `decide` computes from the present ones, in
-    /// one step; `None`: keep the list. [`State::has_waiters`] tells `decide` whether a thread is
-    /// left.
-    pub(crate) fn release_if(
-        mut self,
-        decide: impl FnMut(State) -> Option<State>,
-    ) -> Result<(), Self> {
-        if self.try_release(decide) {
-            self.held = false;
-            Ok(())
-        } else {
-            Err(self)
-        }
+    /// Gives the list back together with the flags that `change` computes from the present ones, in
+    /// one step. [`State::has_waiters`] tells `change` whether a thread is left.
+    pub(crate) fn release(mut self, mut change: impl FnMut(State) -> State) {
+        self.held = !self.try_release(|state| Some(change(state)));
     }
 
+    /// The same, unless `decide` returns `None`: then the caller keeps the list.
     fn try_release(&self, mut decide: impl FnMut(State) -> Option<State>) -> bool {
         let first = self.list.head().expose_provenance();
         let mut word = self.queue.word.load(Ordering::Relaxed);

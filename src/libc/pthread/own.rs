@@ -32,10 +32,8 @@
 //! happens before what they do after it. A thread leaves with Release, and the one that destroys sees that with Acquire.
 
 use core::ffi::{c_int, c_uint};
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use libc::{PTHREAD_PROCESS_PRIVATE, pthread_barrier_t, pthread_barrierattr_t, pthread_once_t};
 

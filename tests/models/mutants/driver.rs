@@ -10,8 +10,8 @@ const ASTRAY: &str = "index out of bounds";
 /// For a mutant that weakens an ordering to another one.
 const USE_ORDERING: (&str, &str, &str) = (
     REGISTRATION,
-    "    Ordering::{Acquire, Relaxed, Release, SeqCst},\n",
-    "    Ordering::{self, Acquire, Relaxed, Release, SeqCst},\n",
+    "Ordering::{Acquire, Relaxed, Release, SeqCst};\n",
+    "Ordering::{self, Acquire, Relaxed, Release, SeqCst};\n",
 );
 
 #[rustfmt::skip]

@@ -80,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "last_is_lost_with_the_first", model: "three_events", fails: LOST,
         edits: &[(ADDRESSES, "                (*next).last.set(last);", "                (*next).last.set(next);")] },
     Mutant { protocol: "addresses", name: "last_is_another", model: "three_events", fails: LOST,
-        edits: &[(ADDRESSES, "first.last.set(waiting.node.before().cast());", "first.last.set(first);")] },
+        edits: &[(ADDRESSES, "first.last.set(waiting.node.prev.get().cast());", "first.last.set(first);")] },
     Mutant { protocol: "addresses", name: "front_is_not_the_first", model: "in_front", fails: LOST,
         edits: &[(ADDRESSES, "            match position {\n                Position::Back => {", "            match Position::Back {\n                Position::Back => {")] },
     Mutant { protocol: "addresses", name: "any_event_wakes", model: "three_events", fails: LOST,

@@ -228,11 +228,7 @@ impl Keeper {
     /// The memory that the entry points to stays valid, and the memory that the kernel writes to is
     /// lent to nobody else, until this returns. The entry makes one completion.
     pub(super) unsafe fn perform(&self, entry: squeue::Entry, limit: Limit) -> io::Result<usize> {
-        let mut deadline = match limit {
-            Limit::Forever => None,
-            Limit::Until(deadline) => Some(deadline),
-            Limit::DontWait => Some(0),
-        };
+        let mut deadline = limit.deadline();
         let mut expired = false;
         loop {
             let operation = Operation {

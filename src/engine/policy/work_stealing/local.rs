@@ -29,8 +29,8 @@
 //! visit, and the lock is held for no longer than it takes to follow so many links. A processor may also hand a single
 //! thread over to the overflow of another one.
 //!
-//! No thread is handed to a closed overflow. It is closed when its processor leaves, and once more when the policy is told
-//! that the processor is out of use, for one that was idle does not leave. The processor opens it when it comes back.
+//! No thread is handed to a processor that is out of use: whoever hands one over asks under the overflow's lock (`seat`,
+//! invariant 3).
 //!
 //! # Mixing
 //!
@@ -45,7 +45,7 @@
 //! | `wanted` | by | becomes |
 //! |---|---|---|
 //! | anything | a processor that asks | its index and one |
-//! | an index and one | the processor that answers | 0 |
+//! | an index and one | the processor that answers; the one of that index, when it leaves | 0 |
 //!
 //! A request that another one replaces is lost; its processor asks again.
 //!
@@ -235,7 +235,6 @@ impl NextSlot {
 pub(super) struct Overflow {
     threads: Lock<Fifo>,
     len: AtomicUsize,
-    is_closed: AtomicBool,
 }
 
 impl Overflow {
@@ -243,7 +242,6 @@ impl Overflow {
         Overflow {
             threads: Lock::new(Fifo::new()),
             len: AtomicUsize::new(0),
-            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -251,11 +249,6 @@ impl Overflow {
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
     }
 
     fn change<T>(&self, mut threads: Guard<'_, Fifo>, change: impl FnOnce(&mut Fifo) -> T) -> T {
@@ -269,11 +262,11 @@ impl Overflow {
         self.change(self.threads.lock(), |threads| threads.append(chain));
     }
 
-    /// Hands over a thread of another processor. False: this one is out of use, or the overflow is in use, and the thread
-    /// is still the caller's.
-    pub(super) fn give(&self, thread: &'static Green) -> bool {
+    /// Hands over a thread of another processor if this one `is_in_use`, which is asked under the lock. False: it is not,
+    /// or another caller has the lock, and the thread is still the caller's.
+    pub(super) fn give(&self, is_in_use: impl FnOnce() -> bool, thread: &'static Green) -> bool {
         match self.threads.try_lock() {
-            Some(threads) if !self.is_closed() => {
+            Some(threads) if is_in_use() => {
                 self.change(threads, |threads| threads.push(thread));
                 true
             }
@@ -294,17 +287,9 @@ impl Overflow {
         }
     }
 
-    /// Takes all threads, and closes the overflow. The caller is not preempted.
-    pub(super) fn close(&self) -> Fifo {
-        let threads = self.threads.lock();
-        self.is_closed.store(true, Ordering::Relaxed);
-        self.change(threads, mem::take)
-    }
-
-    /// Opens the overflow again. For the holder of the seat.
-    fn open(&self) {
-        let _threads = self.threads.lock();
-        self.is_closed.store(false, Ordering::Relaxed);
+    /// Takes all threads. The caller is not preempted.
+    pub(super) fn take_all(&self) -> Fifo {
+        self.change(self.threads.lock(), mem::take)
     }
 }
 
@@ -514,6 +499,14 @@ impl Held<'_, Local> {
         wanted.checked_sub(1)
     }
 
+    /// Takes the last request back, for a processor that leaves.
+    pub(super) fn withdraw_request(&self, locals: &Seats<Local>) {
+        let wanted = &locals.get(self.partner.get()).wanted;
+        if wanted.load(Ordering::Relaxed) == self.index + 1 {
+            wanted.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the processor after the last partner, round about.
     pub(super) fn next_partner<'a>(&self, locals: &'a Seats<Local>) -> Option<&'a Local> {
         let after = |index| (index + 1) % locals.in_use();
@@ -591,18 +584,13 @@ impl Held<'_, Local> {
         next.into_iter()
             .chain(queued)
             .for_each(|green| all.push(green));
-        all.append(self.overflow.close());
+        all.append(self.overflow.take_all());
         all.append(self.with_round(mem::take));
         all
     }
 
-    /// Takes the first thread out of the overflow, which is open again now that the processor is in use.
-    #[cold]
-    #[inline(never)]
+    /// Takes the first thread out of the overflow.
     pub(super) fn take_from_overflow(&self) -> Option<Ready> {
-        if self.overflow.is_closed() {
-            self.overflow.open();
-        }
         match self.overflow.len() {
             0 => None,
             _ => self.overflow.take(1).pop().map(Ready::new),
@@ -736,12 +724,11 @@ mod tests {
         assert_eq!(overflow.len(), 9);
         assert_eq!(indices(overflow.take(1)), [0]);
         assert_eq!(indices(overflow.take(5)), [1, 2, 3, 4, 5]);
-        let mut all = overflow.close();
+        let mut all = overflow.take_all();
         assert_eq!((all.len(), overflow.len()), (3, 0));
         let green = all.pop().unwrap();
-        assert!(!overflow.give(green), "it is closed");
-        overflow.open();
-        assert!(overflow.give(green));
+        assert!(!overflow.give(|| false, green), "it is out of use");
+        assert!(overflow.give(|| true, green));
         overflow.push(all);
         assert_eq!(indices(overflow.steal()), [6, 7, 8]);
         assert!(overflow.take(1).len() + overflow.steal().len() == 0);

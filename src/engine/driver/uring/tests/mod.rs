@@ -8,7 +8,6 @@ mod process;
 mod races;
 
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
@@ -32,12 +31,7 @@ fn transfer(
     unsafe { perform(transfer.entry(fd.as_raw_fd(), flags), limit) }
 }
 
-fn recv(
-    fd: BorrowedFd<'_>,
-    buffer: &mut [MaybeUninit<u8>],
-    flags: i32,
-    limit: Limit,
-) -> io::Result<usize> {
+fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: i32, limit: Limit) -> io::Result<usize> {
     transfer(fd, Transfer::Recv(buffer), flags, limit)
 }
 
@@ -121,13 +115,8 @@ fn run(green: bool, bodies: Vec<Box<dyn FnOnce() + Send>>) {
     }
 }
 
-fn bytes(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
-    // SAFETY: tests write only initialised bytes to it.
-    unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
-}
-
 fn recv_into(socket: &UnixStream, buffer: &mut [u8], limit: Limit) -> io::Result<usize> {
-    recv(socket.as_fd(), bytes(buffer), 0, limit)
+    recv(socket.as_fd(), buffer, 0, limit)
 }
 
 fn soon(micros: u64) -> Limit {

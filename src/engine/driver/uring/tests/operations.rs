@@ -48,7 +48,7 @@ fn errors_are_the_system_calls() {
     let broken = send(here.as_fd(), b"x", 0, Limit::Forever).unwrap_err();
     assert_eq!(code(broken), libc::EPIPE);
     let (_path, file) = temporary_file(1, 0);
-    let no_socket = recv(file.as_fd(), bytes(&mut [0]), 0, Limit::Forever).unwrap_err();
+    let no_socket = recv(file.as_fd(), &mut [0], 0, Limit::Forever).unwrap_err();
     assert_eq!(code(no_socket), libc::ENOTSOCK);
     let for_reading = std::fs::File::open("Cargo.toml").unwrap();
     let forbidden = write_at(for_reading.as_fd(), b"x", 0).unwrap_err();
