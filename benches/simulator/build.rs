@@ -5,12 +5,17 @@ mod parts;
 
 use std::{env, fs, path::Path};
 
-const PARTS: [(&str, &[&str]); 2] = [
+const PARTS: [(&str, &[&str]); 4] = [
     (
         "processor.rs",
         &["owning one as a value", "the ownership word"],
     ),
     ("cluster.rs", &["how many live"]),
+    ("park.rs", &["lists"]),
+    (
+        "events.rs",
+        &["the turn", "the threads that events make ready"],
+    ),
 ];
 
 fn main() {

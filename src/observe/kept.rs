@@ -10,13 +10,13 @@ use core::ptr;
 use super::measure::Measures;
 use super::trace::ring::Ring;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::engine::inspect::workers;
+use crate::engine::inspect;
 use crate::engine::probe::Processor;
 use crate::sys::{mm, statics::AtomicStatic};
 
 /// The entry of one processor. Zero bytes are a value of every field but `processor`.
 pub(super) struct Kept {
-    pub(super) processor: &'static workers::Processor,
+    pub(super) processor: &'static inspect::Processor,
     before: AtomicStatic<Kept>,
     pub(super) measures: Measures,
     /// There is one from the first event of a trace on.

@@ -7,7 +7,7 @@ use core::fmt;
 
 use super::{Seat, Victims};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::die;
 

@@ -54,7 +54,7 @@ use super::seat::{Held, Seats};
 use super::shared_queue::SharedQueue;
 use super::tuning::{GLOBAL_INTERVAL, NEXT_IN_A_ROW, ROUND_TURNS};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sys::{clock, perturb};
 
 /// The interval, in turns of the round, at which a processor looks at the next slot of its neighbour:

@@ -27,7 +27,7 @@ use core::ptr;
 
 use super::{Outcome, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sys::perturb;
 
 /// A thread that waits, and how its wait ended.

@@ -65,8 +65,8 @@ use crate::engine::policy::seat::{Held, Seats};
 use crate::engine::policy::tuning::{
     GLOBAL_INTERVAL, LONG, MANY, MIXING_INTERVAL, NEXT_IN_A_ROW, ROUND_TURNS,
 };
+use crate::engine::sched::Fifo;
 use crate::engine::sched::Green;
-use crate::engine::sched::list::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::perturb;
 use crate::engine::sys::statics::AtomicStatic;
