@@ -31,10 +31,7 @@
 
 #[cfg(green)]
 pub(crate) use self::threads::*;
-use crate::engine::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::engine::atomic::{AtomicU32, Ordering::*};
 use crate::engine::sched::Identity;
 use crate::engine::sys::statics::AtomicStatic;
 
@@ -113,39 +110,28 @@ mod threads {
     use crate::engine::sched::{self, Green, Owned, Worker, current};
     use crate::engine::sys::clock;
 
-    /// Declares the observer's table, and for each event a function that finds the table and tells it.
-    macro_rules! events {
-        ($($(#[$doc:meta])* $name:ident($($part:ident: $type:ty),*);)*) => {
-            pub(crate) struct OfThreads {
-                $($(#[$doc])* pub(crate) $name: fn($($type),*),)*
-            }
-
-            mod told {
-                use super::*;
-
-                $(#[cold]
-                #[inline(never)]
-                pub(super) fn $name($($part: $type),*) {
-                    if let Some(observer) = observer() {
-                        (observer.threads.$name)($($part),*);
-                    }
-                })*
-            }
-        };
+    /// The observer's table: a function for each event.
+    pub(crate) struct OfThreads {
+        pub(crate) spawned: fn(Actor<'_>, Thread<'_>),
+        pub(crate) ended: fn(Thread<'_>),
+        pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
+        pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
+        pub(crate) stopped: fn(Option<Processor<'_>>, Thread<'_>, Action),
+        /// The processor of the worker with these words is about to be taken.
+        pub(crate) blocks: fn(Words, Lost),
+        /// The processor was taken, or was not: the words of the worker, and of the thread that it runs.
+        pub(crate) blocked: fn(Option<Processor<'_>>, Words, Words, Lost),
+        pub(crate) worker_has: fn(Processor<'_>, Words, Option<Thread<'_>>),
+        pub(crate) worker_idle: fn(Processor<'_>),
     }
 
-    events! {
-        spawned(by: Actor<'_>, thread: Thread<'_>);
-        ended(thread: Thread<'_>);
-        readied(by: Actor<'_>, thread: Thread<'_>, why: Readied);
-        picked(processor: Processor<'_>, thread: Thread<'_>, from: Pick);
-        stopped(processor: Option<Processor<'_>>, thread: Thread<'_>, action: Action);
-        /// The processor of the worker with these words is about to be taken.
-        blocks(worker: Words, how: Lost);
-        /// The processor was taken, or was not: the words of the worker, and of the thread that it runs.
-        blocked(processor: Option<Processor<'_>>, worker: Words, thread: Words, how: Lost);
-        worker_has(processor: Processor<'_>, worker: Words, running: Option<Thread<'_>>);
-        worker_idle(processor: Processor<'_>);
+    /// Tells the observer of `event`.
+    #[cold]
+    #[inline(never)]
+    fn tell(event: impl FnOnce(&OfThreads)) {
+        if let Some(observer) = observer() {
+            event(&observer.threads);
+        }
     }
 
     /// What has ended a wait.
@@ -170,18 +156,6 @@ mod threads {
         Stolen,
         /// Any of these, after it had nothing to run.
         Found,
-    }
-
-    /// Why a thread has left its stack.
-    #[derive(Clone, Copy)]
-    pub(crate) enum Stop<'a> {
-        Yielded,
-        Preempted,
-        /// It waits for this; with or without a deadline.
-        Parked(&'static str, bool),
-        /// To this one.
-        HandedOver(Option<Thread<'a>>),
-        Ended,
     }
 
     /// How a thread was seen that loses its processor.
@@ -259,6 +233,18 @@ mod threads {
         pub(crate) fn runtime(self) -> usize {
             from_ref(self.0.cluster()).addr()
         }
+
+        /// What the thread waits for, which has left its stack to park, and whether it has a deadline.
+        pub(crate) fn waits(self) -> (&'static str, bool) {
+            // SAFETY: the thread has left its park on its stack, and cannot go on yet (invariant 1).
+            let parking = unsafe { *self.0.parking() };
+            (parking.reason.kind.name, parking.deadline != clock::NEVER)
+        }
+
+        /// The thread to which this one, which has left its stack, hands over.
+        pub(crate) fn successor(self) -> Option<Thread<'a>> {
+            self.0.next.get().map(Thread)
+        }
     }
 
     /// A processor, during an event: nobody else may use what is kept for it.
@@ -289,45 +275,27 @@ mod threads {
         }
     }
 
-    impl<'a> Stop<'a> {
-        /// Why `thread` has left its stack, with this action.
-        pub(crate) fn of(Thread(green): Thread<'a>, action: Action) -> Stop<'a> {
-            match action {
-                Action::Yield => Stop::Yielded,
-                Action::Preempt => Stop::Preempted,
-                Action::Park => {
-                    // SAFETY: the thread has left its park on its stack, and cannot go on yet (invariant 1).
-                    let parking = unsafe { *green.parking() };
-                    let name = parking.reason.kind.name;
-                    Stop::Parked(name, parking.deadline != clock::NEVER)
-                }
-                Action::HandOver => Stop::HandedOver(green.next.get().map(Thread)),
-                Action::Exit => Stop::Ended,
-            }
-        }
-    }
-
     // Below, an event's parts are values before they are told: what a reference leads to could not stay in a register
     // while nobody observes.
 
     #[inline]
     pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
         if word() != 0 {
-            told::spawned(by.actor(), Thread(thread));
+            tell(move |to| (to.spawned)(by.actor(), Thread(thread)));
         }
     }
 
     #[inline]
     pub(crate) fn ended(thread: &'static Green) {
         if word() != 0 {
-            told::ended(Thread(thread));
+            tell(move |to| (to.ended)(Thread(thread)));
         }
     }
 
     #[inline(always)]
     pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: Readied) {
         if word() != 0 {
-            told::readied(by.actor(), Thread(thread), why);
+            tell(move |to| (to.readied)(by.actor(), Thread(thread), why));
         }
     }
 
@@ -338,7 +306,8 @@ mod threads {
             Pick::Stolen | Pick::Found => !0,
         };
         if word() & wanted != 0 {
-            told::picked(processor.lend(), Thread(thread), from);
+            let processor = processor.lend();
+            tell(move |to| (to.picked)(processor, Thread(thread), from));
         }
     }
 
@@ -346,7 +315,7 @@ mod threads {
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
         if word() != 0 {
-            told::stopped(processor, Thread(thread), action);
+            tell(move |to| (to.stopped)(processor, Thread(thread), action));
         }
     }
 
@@ -359,12 +328,12 @@ mod threads {
     ) -> Option<Owned<'a>> {
         let is_told = word() != 0;
         if is_told {
-            told::blocks(&worker.observed, how);
+            tell(move |to| (to.blocks)(&worker.observed, how));
         }
         let mut taken = take();
         if is_told {
             let processor = taken.as_mut().map(Owned::lend);
-            told::blocked(processor, &worker.observed, &thread.observed, how);
+            tell(move |to| (to.blocked)(processor, &worker.observed, &thread.observed, how));
         }
         taken
     }
@@ -373,14 +342,16 @@ mod threads {
     pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Worker) {
         if word() != 0 {
             let running = worker.running().map(Thread);
-            told::worker_has(processor.lend(), &worker.observed, running);
+            let processor = processor.lend();
+            tell(move |to| (to.worker_has)(processor, &worker.observed, running));
         }
     }
 
     #[inline]
     pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
         if word() != 0 {
-            told::worker_idle(processor.lend());
+            let processor = processor.lend();
+            tell(move |to| (to.worker_idle)(processor));
         }
     }
 }

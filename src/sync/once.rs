@@ -80,11 +80,11 @@ static ONCE: WaitKind = WaitKind::inside("once", |address, facts| {
         facts.holder = word(offset_of!(Once, runner)).filter(|&mark| mark != 0);
     }
 })
-.with(Locator::holder(
-    offset_of!(Once, runner),
-    offset_of!(Once, queue),
-    RUNNING,
-));
+.with(Locator::Holder {
+    at: offset_of!(Once, runner),
+    flags_at: offset_of!(Once, queue),
+    flags: RUNNING,
+});
 
 // Poisoning reports that a closure panicked.
 impl UnwindSafe for Once {}

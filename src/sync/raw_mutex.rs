@@ -69,11 +69,11 @@ static MUTEX: WaitKind = WaitKind::inside("mutex", |address, facts| {
         facts.holder = word(offset_of!(RawMutex, holder)).filter(|&mark| mark != 0);
     }
 })
-.with(Locator::holder(
-    offset_of!(RawMutex, holder),
-    offset_of!(RawMutex, queue),
-    HELD,
-));
+.with(Locator::Holder {
+    at: offset_of!(RawMutex, holder),
+    flags_at: offset_of!(RawMutex, queue),
+    flags: HELD,
+});
 
 impl RawMutex {
     const_fn! {

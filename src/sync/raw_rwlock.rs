@@ -79,11 +79,11 @@ pub(crate) struct RawRwLock {
 /// For reports.
 static READ: WaitKind = WaitKind::inside("read lock", look).with(HOLDER);
 static WRITE: WaitKind = WaitKind::inside("write lock", look).with(HOLDER);
-const HOLDER: Locator = Locator::holder(
-    offset_of!(RawRwLock, writer),
-    offset_of!(RawRwLock, state),
-    WRITER as usize,
-);
+const HOLDER: Locator = Locator::Holder {
+    at: offset_of!(RawRwLock, writer),
+    flags_at: offset_of!(RawRwLock, state),
+    flags: WRITER as usize,
+};
 
 fn look(address: usize, facts: &mut Facts) {
     let word = |offset| word::read(address + offset);

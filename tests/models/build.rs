@@ -65,12 +65,22 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         IDLE,
         &["the idle word", "the deadline that is watched", "the wake word"],
-        "use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::{Acquire, Relaxed, Release, SeqCst}, const_fn, fence};
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::{Acquire, Relaxed, Release, SeqCst}, fence};
         use crate::engine::sched::{Cluster, Fifo, events::{self, Turn}};
         use crate::engine::sys::clock::{self, NEVER};
         use crate::engine::sys::{futex, perturb};",
     ),
     (NOTES, &["wait reasons"], ""),
+    (
+        THREADS,
+        &["a snapshot"],
+        "use crate::engine::arch;
+        use crate::engine::atomic::{Ordering::*, fence};
+        use crate::engine::inspect::{kernel::KernelThread, notes::Facts};
+        use crate::engine::sched::park::{ParkState, Parking, Waiter};
+        use crate::engine::sched::{Green, Identity, ThreadFlags, Worker, switch::Bounds};
+        use crate::engine::sys::word;",
+    ),
     (
         PLACES,
         &["places"],
@@ -81,13 +91,13 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         OWNERSHIP,
         &["the ownership word"],
         "use core::{mem, ptr};
-        use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}};
         use crate::engine::sys::perturb;",
     ),
     (
         CENSUS,
         &["how many live"],
-        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, const_fn, fence};
+        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence, fence};
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (
@@ -100,7 +110,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         SWITCH,
         &["to a thread and back"],
         "use crate::engine::arch::{self, FloatControl};
-        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, fence};
+        use crate::engine::atomic::{AtomicU32, Ordering::*, compiler_fence, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
         use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, current, locked};
         use crate::engine::sched::{lend_cache, take_cache};

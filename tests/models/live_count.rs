@@ -46,8 +46,8 @@ impl World {
     fn new(places: [usize; 2]) -> Arc<World> {
         kernel_thread::interrupts(places.iter().filter(|&&place| place != BEFORE).count());
         Arc::new(World {
-            live_count: LiveCount::new(),
-            processors: [Counts::new(), Counts::new()],
+            live_count: LiveCount::default(),
+            processors: [Counts::default(), Counts::default()],
             drained: Waiter::new(),
             lives: [UnsafeCell::new(false), UnsafeCell::new(false)],
             places,

@@ -42,7 +42,7 @@ impl World {
     /// The first kernel thread owns the processor and runs the green thread.
     fn new() -> Arc<World> {
         let worker = || Worker {
-            owns: Ownership::new(),
+            owns: Ownership::default(),
             current: AtomicUsize::new(0),
             tick: AtomicU32::new(0),
         };

@@ -31,7 +31,7 @@ struct Worker {
 impl Worker {
     fn new() -> Arc<Worker> {
         Arc::new(Worker {
-            word: Parker::new(),
+            word: Parker::default(),
             listed: AtomicBool::new(true),
             handed: Cell::new(0),
         })

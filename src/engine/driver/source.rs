@@ -42,7 +42,9 @@ pub(crate) struct Source {
 /// For reports.
 static READ: WaitKind = WaitKind::outside("descriptor to read", look).with(FD);
 static WRITE: WaitKind = WaitKind::outside("descriptor to write", look).with(FD);
-const FD: Locator = Locator::descriptor(mem::offset_of!(Source, fd));
+const FD: Locator = Locator::Descriptor {
+    at: mem::offset_of!(Source, fd),
+};
 
 fn look(address: usize, facts: &mut Facts) {
     let fd = word::look(address + mem::offset_of!(Source, fd));

@@ -146,7 +146,7 @@ static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors", reason::nothing)
 static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor", |address, facts| {
     facts.descriptor = word::look(address).ok().map(|fd| fd as i32);
 })
-.with(Locator::descriptor(0));
+.with(Locator::Descriptor { at: 0 });
 
 /// The events that a node waits for.
 fn wanted(node: &Node) -> i32 {

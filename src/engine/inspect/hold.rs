@@ -27,10 +27,7 @@
 //! acquires.
 
 use crate::engine::arch::Frame;
-use crate::engine::atomic::{
-    AtomicI32, AtomicU32, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+use crate::engine::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{clock, futex, kernel_thread, observer::Observer};
 

@@ -52,9 +52,7 @@
 //! finds the word so.
 
 use crate::engine::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    const_fn, fence,
+    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, const_fn, fence,
 };
 use crate::engine::sched::{Identity, current, park::Parking};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
@@ -393,10 +391,7 @@ impl Places {
 
 /// A word on which the reporter sleeps: see the file's header.
 pub(crate) mod quiet {
-    use crate::engine::atomic::{
-        AtomicU32,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
-    };
+    use crate::engine::atomic::{AtomicU32, Ordering::*};
     use crate::engine::sys::{clock, futex};
 
     const UNINTERESTED: u32 = 0;

@@ -44,7 +44,7 @@ use core::panic::Location;
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use crate::engine::sys::{die, kernel_thread, lock::entry_fence};
 
 // ==== identities ====
@@ -87,8 +87,6 @@ impl Identity {
         name: Option<Box<str>>,
         spawned_at: Option<&'static Location<'static>>,
     ) -> Identity {
-        // It is made a reference again from its address (`sched::monitor`).
-        spawned_at.map(|at| core::ptr::from_ref(at).expose_provenance());
         Identity {
             id: AtomicU64::new(0),
             name: name.map(Box::new),
@@ -106,17 +104,15 @@ impl Identity {
 
     /// The identifier, if a caller has asked for it.
     pub(crate) fn known_id(&self) -> Option<NonZeroU64> {
-        NonZeroU64::new(self.id.load(Ordering::Relaxed))
+        NonZeroU64::new(self.id.load(Relaxed))
     }
 
     pub(crate) fn id(&self) -> NonZeroU64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         self.known_id().unwrap_or_else(|| {
-            let new = NEXT.fetch_add(1, Ordering::Relaxed);
+            let new = NEXT.fetch_add(1, Relaxed);
             // Two callers may ask at once: the first number stays.
-            let found = self
-                .id
-                .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+            let found = self.id.compare_exchange(0, new, Relaxed, Relaxed);
             match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
                 Some(id) => id,
                 None => die("2^64 threads were asked for their number"),
@@ -143,59 +139,28 @@ pub(crate) struct WaitKind {
 /// Where a debugger finds the thread that a thing leads to: a part of what [`WaitKind::look`] tells. The
 /// debugger's script reads these words, so a change here is a change there (`observe::gdb`).
 #[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Locator {
-    kind: usize,
-    /// Where to read, from the thing's address on; it may lie before that.
-    at: usize,
-    /// The locator counts only if the word at `flags_at` has one of these bits.
-    flags_at: usize,
-    flags: usize,
+#[repr(usize)]
+#[allow(dead_code, reason = "the debugger's script reads the fields")]
+pub(crate) enum Locator {
+    /// The debugger is told nothing.
+    Nothing = 0,
+    /// The mark of the thread that holds the thing lies `at` bytes behind the thing's address, while the word at `flags_at`
+    /// has one of the `flags`.
+    Holder {
+        at: usize,
+        flags_at: usize,
+        flags: usize,
+    } = Locator::HOLDER,
+    /// The identity of the thread that is waited for lies `at` bytes behind the thing's address: before it, as a rule.
+    Target { at: usize } = Locator::TARGET,
+    /// A file descriptor, of four bytes, lies `at` bytes behind the thing's address.
+    Descriptor { at: usize } = Locator::DESCRIPTOR,
 }
 
 impl Locator {
-    /// At `at` is the mark of the thread that holds the thing.
     pub(crate) const HOLDER: usize = 1;
-    /// `at` itself is the address of the identity of the thread that is waited for.
     pub(crate) const TARGET: usize = 2;
-    /// At `at` is a file descriptor, of four bytes.
     pub(crate) const DESCRIPTOR: usize = 3;
-
-    /// The debugger is told nothing.
-    const NOTHING: Locator = Locator {
-        kind: 0,
-        at: 0,
-        flags_at: 0,
-        flags: 0,
-    };
-
-    /// The mark of the holder lies at `at` while the word at `flags_at` has one of the `flags`.
-    pub(crate) const fn holder(at: usize, flags_at: usize, flags: usize) -> Locator {
-        Locator {
-            kind: Locator::HOLDER,
-            at,
-            flags_at,
-            flags,
-        }
-    }
-
-    /// The thing lies `behind` bytes behind the identity of the thread that is waited for.
-    pub(crate) const fn target(behind: usize) -> Locator {
-        Locator {
-            kind: Locator::TARGET,
-            at: behind.wrapping_neg(),
-            ..Locator::NOTHING
-        }
-    }
-
-    /// A file descriptor lies at `at`.
-    pub(crate) const fn descriptor(at: usize) -> Locator {
-        Locator {
-            kind: Locator::DESCRIPTOR,
-            at,
-            ..Locator::NOTHING
-        }
-    }
 }
 
 impl WaitKind {
@@ -205,7 +170,7 @@ impl WaitKind {
             name,
             is_inside: true,
             look,
-            locator: Locator::NOTHING,
+            locator: Locator::Nothing,
         }
     }
 
@@ -283,7 +248,7 @@ pub(crate) struct ReadSection(());
 impl ReadSection {
     pub(crate) fn begin() -> ReadSection {
         // SeqCst: partner: the fence in `leave_behind`.
-        OPEN.fetch_add(1, Ordering::SeqCst);
+        OPEN.fetch_add(1, SeqCst);
         // Where there is no barrier, there are no green threads, and kernel threads make their own fence.
         if kernel_thread::register_barrier() {
             kernel_thread::barrier();
@@ -295,14 +260,14 @@ impl ReadSection {
     pub(crate) fn end_without_dropping(self) {
         core::mem::forget(self);
         // AcqRel: as in `drop`.
-        OPEN.fetch_sub(1, Ordering::AcqRel);
+        OPEN.fetch_sub(1, AcqRel);
     }
 }
 
 impl Drop for ReadSection {
     fn drop(&mut self) {
         // AcqRel: the reads of all sections come before the dropping by the last.
-        if OPEN.fetch_sub(1, Ordering::AcqRel) != 1 {
+        if OPEN.fetch_sub(1, AcqRel) != 1 {
             return;
         }
         // A thread that is stuck may hold the lock: then the next section drops what was left. (No thread panics while it
@@ -313,7 +278,7 @@ impl Drop for ReadSection {
         // Another section may have begun, and seen what is here. One that begins after this finds no record that
         // leads to it: its threads cleared the pointers before they put it here.
         // SeqCst, and a write, which the next `begin` reads: what comes before this comes before that section.
-        if OPEN.fetch_add(0, Ordering::SeqCst) != 0 {
+        if OPEN.fetch_add(0, SeqCst) != 0 {
             return;
         }
         let left = core::mem::take(&mut *kept);
@@ -328,10 +293,10 @@ pub(crate) fn leave_behind<T: Send + 'static>(share: T, is_green: bool) {
     match is_green {
         true => entry_fence(),
         // SeqCst: partner: in `ReadSection::begin`.
-        false => fence(Ordering::SeqCst),
+        false => fence(SeqCst),
     }
     // Acquire: a section that is over has read for the last time; partner: its end's Release.
-    if OPEN.load(Ordering::Acquire) != 0 {
+    if OPEN.load(Acquire) != 0 {
         keep(Box::new(share));
     }
 }
@@ -339,21 +304,21 @@ pub(crate) fn leave_behind<T: Send + 'static>(share: T, is_green: bool) {
 /// Whether no observer can be reading what the caller has made unreachable before.
 pub(crate) fn no_section_is_open() -> bool {
     // SeqCst: partner: in `ReadSection::begin`. A section that begins later finds nothing.
-    fence(Ordering::SeqCst);
+    fence(SeqCst);
     // Acquire: a section that is over has read for the last time; partner: its end's Release.
-    OPEN.load(Ordering::Acquire) == 0
+    OPEN.load(Acquire) == 0
 }
 
 /// In a forked child: sections were open in the parent only.
 pub(crate) fn forget_sections() {
-    OPEN.store(0, Ordering::Relaxed);
-    IS_CHILD.store(true, Ordering::Relaxed);
+    OPEN.store(0, Relaxed);
+    IS_CHILD.store(true, Relaxed);
 }
 
 #[cold]
 fn keep(share: Box<dyn Any + Send>) {
     // In a forked child the lock may be held for ever: then the share is never dropped.
-    let left = match IS_CHILD.load(Ordering::Relaxed) {
+    let left = match IS_CHILD.load(Relaxed) {
         true => LEFT.try_lock().ok(),
         false => Some(LEFT.lock().unwrap_or_else(PoisonError::into_inner)),
     };

@@ -17,14 +17,23 @@
 //! (Release, Acquire), it sees that `turns` has changed, even if it does not see yet that this one runs the thread.
 //!
 //! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
+//!
+//! Where two words are read one after the other without that, as of a processor and its worker, an answer may mix two
+//! moments. It is good for a picture and for counting, and nothing is decided by it.
 
 use crate::engine::arch;
-use crate::engine::atomic::{Ordering, fence};
-use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::atomic::{Ordering::*, fence};
+use crate::engine::inspect::kernel::{self, KernelThread};
 use crate::engine::inspect::notes::Facts;
 use crate::engine::sched::park::{ParkState, Parking, Waiter};
-use crate::engine::sched::{Green, Identity, ThreadFlags, Worker, switch::Bounds};
-use crate::engine::sys::word;
+use crate::engine::sched::thread::{Records, SystemName};
+use crate::engine::sched::{
+    Cluster, Green, Identity, Processor, ThreadFlags, Worker, cpu_time, current, fork,
+    switch::Bounds,
+};
+use crate::engine::sys::{handler, word};
+
+// ==== a snapshot ====
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +74,7 @@ impl Thread {
     pub(crate) fn identity(self) -> *const Identity {
         match self {
             // Acquire: what it points to was written before; partner: Release in `runtime::spawn`.
-            Thread::Green(green) => green.identity.load(Ordering::Acquire),
+            Thread::Green(green) => green.identity.load(Acquire),
             Thread::Kernel(kernel) => kernel.identity(),
         }
     }
@@ -106,7 +115,7 @@ impl Thread {
         loop {
             let turns = self.turns();
             // Acquire: what is read below is read after the count.
-            fence(Ordering::Acquire);
+            fence(Acquire);
             let (mut seen, parking) = self.look_once(turns)?;
             let parking = read_words(parking);
             tries += 1;
@@ -151,9 +160,7 @@ impl Thread {
                 }
                 let runner = runs_it(green);
                 let doing = match runner {
-                    Some(worker) => {
-                        Doing::Running(worker.kernel_thread.load(Ordering::Relaxed) as i32)
-                    }
+                    Some(worker) => Doing::Running(worker.kernel_thread.load(Relaxed) as i32),
                     None if green.flags.has(ThreadFlags::NEW) => Doing::New,
                     None => Doing::Ready,
                 };
@@ -190,7 +197,7 @@ impl ThreadSnapshot {
     /// Whether the thread has not run since the look: all that was read in between was true at once.
     pub(crate) fn holds(&self) -> bool {
         // Acquire: all reads before this one come before the looks here; see the header.
-        fence(Ordering::Acquire);
+        fence(Acquire);
         match self.thread {
             Thread::Green(green) => {
                 let runs = runs_it(green).is_some();
@@ -251,4 +258,67 @@ fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
 fn is_waiting(parking: &Parking, state: u32) -> bool {
     let says_so = || word::look(parking.waiter.addr() + Waiter::STATE) == Ok(state);
     parking.waiter.is_null() || says_so()
+}
+
+// ==== all there is to look at ====
+
+/// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
+pub(crate) fn all() -> impl Iterator<Item = Thread> {
+    // In a forked child green threads are the parent's.
+    let green = Records::all().filter(|_| !fork::is_child());
+    let others = kernel::all().filter(|kernel| !kernel.is_helper());
+    green.map(Thread::Green).chain(others.map(Thread::Kernel))
+}
+
+/// Whether something other than a thread that is seen may wake one: a processor is awake, or a signal's handler
+/// may run.
+pub(crate) fn may_be_woken() -> bool {
+    let is_awake = |cluster: &Cluster| cluster.idle.awake() != 0;
+    Worker::clusters().any(is_awake) || current::handlers_exist() || handler::is_used()
+}
+
+/// All green threads that run, or are blocked in the kernel, with the workers that run them.
+pub(crate) fn runs() -> impl Iterator<Item = (&'static Green, &'static Worker)> {
+    Worker::all().filter_map(|worker| Some((worker.running()?, worker)))
+}
+
+impl Thread {
+    /// The name that a green thread has given itself by a call of libc.
+    pub(crate) fn own_name(self) -> Option<SystemName> {
+        match self {
+            Thread::Green(green) => green.stack()?.own_name(),
+            Thread::Kernel(_) => None,
+        }
+    }
+
+    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
+    pub(crate) fn cpu_time(self) -> Option<u64> {
+        match self {
+            Thread::Green(green) => cpu_time::known(green),
+            Thread::Kernel(_) => None,
+        }
+    }
+}
+
+/// What a processor does.
+pub(crate) enum Activity {
+    /// It has no worker: it sleeps.
+    Idle,
+    /// Its worker is between two threads, or searches.
+    Scheduling,
+    /// It runs this thread, on this kernel thread of the system's.
+    Running(&'static Green, i32),
+}
+
+impl Processor {
+    pub(crate) fn activity(&self) -> Activity {
+        // Acquire: the worker's record; partner: Release in `Owned::give_to`.
+        let Some(worker) = self.worker.load(Acquire) else {
+            return Activity::Idle;
+        };
+        match worker.running() {
+            Some(green) => Activity::Running(green, worker.thread()),
+            None => Activity::Scheduling,
+        }
+    }
 }

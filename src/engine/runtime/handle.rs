@@ -423,7 +423,9 @@ impl RefUnwindSafe for End {}
 static JOIN: WaitKind = WaitKind::inside("end of a thread", |end, facts| {
     facts.target = end.checked_sub(Shared::END);
 })
-.with(Locator::target(Shared::END));
+.with(Locator::Target {
+    at: Shared::END.wrapping_neg(),
+});
 
 impl End {
     pub(crate) const fn new() -> End {

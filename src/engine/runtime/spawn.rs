@@ -9,7 +9,7 @@ use std::io;
 use super::handle::{Shared, Thread};
 use super::packet::{Job, ThreadOptions};
 use crate::engine::arch::FloatControl;
-use crate::engine::atomic::{Ordering, fence};
+use crate::engine::atomic::Ordering;
 use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By};
@@ -28,6 +28,8 @@ pub(super) fn start(
         let _unseen = sanitizer::unseen();
         new_green(cluster, options.stack_size)?
     };
+    let spawned_at = job.thread().shared().identity.spawned_at();
+    green.spawned_at.store(spawned_at, Ordering::Relaxed);
     let share = job.into_raw();
     sanitizer::publish(green);
     let _unseen = sanitizer::unseen();
@@ -77,7 +79,7 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
 fn inherit_floats(new: &'static Green) {
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
-        new.flags.keep_floats(floats);
+        new.keep_floats(floats);
     }
 }
 
@@ -156,9 +158,6 @@ fn leave(green: &'static Green, thread: Thread) {
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);
-    // Release: who reads memory that is used again sees that the thread has ended; partner: the Acquire
-    // fence in `spawned_at` (`sched::monitor`).
-    fence(Ordering::Release);
     // No code asks for the current thread any more.
     notes::leave_behind(thread, true);
     current::forbid_preemption(green);

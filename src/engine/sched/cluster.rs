@@ -105,7 +105,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::engine::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn, fence,
+    AtomicBool, AtomicU64, AtomicUsize, Ordering::*, compiler_fence, fence,
 };
 use crate::engine::inspect::notes::{self, WaitKind, WaitReason};
 use crate::engine::policy::{Ideas, Policy};
@@ -213,27 +213,30 @@ impl Cluster {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
             table: Table::new(),
-            size: Size::new(config.follows_quota),
+            size: Size {
+                follows: AtomicBool::new(config.follows_quota),
+                ..Size::default()
+            },
             idle: IdleWord::new(0),
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
-            spawner: spawner::Spawner::new(),
+            spawner: spawner::Spawner::default(),
             monitor: Parker::awake(),
             watched: Watched::new(),
             needs_stack: AtomicBool::new(false),
-            live_count: LiveCount::new(),
+            live_count: LiveCount::default(),
             drained: Waiter::new(),
             emptied: Waiter::new(),
             stopping: AtomicBool::new(false),
             staff: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
-            hand_offs: Counter::new(),
-            deferred: DeferredWakes::new(),
+            hand_offs: Counter::default(),
+            deferred: DeferredWakes::default(),
             blocked_calls: BlockedCalls::new(),
-            wake_ups: Counter::new(),
-            detached_preemptions: Counter::new(),
-            detached_switches: Counter::new(),
+            wake_ups: Counter::default(),
+            detached_preemptions: Counter::default(),
+            detached_switches: Counter::default(),
             config,
         }));
         if let Some(user_policy) = user_policy {
@@ -249,16 +252,16 @@ impl Cluster {
 
     /// Starts a helper that does `work` until the cluster stops. `end` waits for it.
     pub(super) fn employ(&'static self, name: &str, work: fn(&'static Cluster)) -> io::Result<()> {
-        self.staff.fetch_add(1, Ordering::Relaxed);
+        self.staff.fetch_add(1, Relaxed);
         let life = move || {
             work(self);
             // Release: its changes to processors; pairs with the Acquire in `end`.
-            self.staff.fetch_sub(1, Ordering::Release);
+            self.staff.fetch_sub(1, Release);
             perturb::point("close: one has left");
             self.emptied.wake();
         };
         spawner::spawn_helper(name, spawner::HELPER_STACK, Box::new(life)).inspect_err(|_| {
-            self.staff.fetch_sub(1, Ordering::Relaxed);
+            self.staff.fetch_sub(1, Relaxed);
         })
     }
 
@@ -277,12 +280,6 @@ impl Cluster {
     pub(crate) fn has_work(&self) -> bool {
         let waits_at = |p: &Processor| !p.is_retired() && self.policy.len(Some(p.index)) != 0;
         self.policy.len(None) != 0 || self.processors().any(waits_at)
-    }
-
-    /// How many processors may search at once: half of them.
-    #[inline]
-    pub(crate) fn search_limit(&self) -> u32 {
-        self.active().div_ceil(2) as u32
     }
 
     /// The spawns and the ends on every processor that the cluster has had.
@@ -310,7 +307,6 @@ impl Cluster {
         };
         self.live_count.close(|| self.counts(), wait);
         sanitizer::observe(self);
-        perturb::point("close: drained");
         self.end();
     }
 
@@ -319,7 +315,7 @@ impl Cluster {
     /// green thread is left.
     fn end(&'static self) {
         let _unseen = sanitizer::unseen();
-        self.stopping.store(true, Ordering::SeqCst);
+        self.stopping.store(true, SeqCst);
         perturb::point("close: stopping");
         self.monitor.rouse();
         self.spawner.call();
@@ -331,20 +327,18 @@ impl Cluster {
         }
         // Acquire: pairs with the Release in `employ`. It waits for the staff first: the spawner,
         // one of them, makes workers.
-        while self.staff.load(Ordering::Acquire) != 0 || self.workers.load(Ordering::SeqCst) != 0 {
+        while self.staff.load(Acquire) != 0 || self.workers.load(SeqCst) != 0 {
             self.emptied.wait(WaitReason::new(&EMPTIED, self), None);
         }
         // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
         // here.
         let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
         processors().for_each(|mut processor| processor.own().held = None);
-        perturb::point("close: emptied");
         let off = current::preemption_off();
         // If it watched for events, another monitor must.
         Worker::clusters().for_each(|cluster| cluster.monitor.kick());
         for mut processor in processors() {
             processor.own().stacks.drain();
-            perturb::point("close: stacks drained");
             processor.own().records.drain();
         }
         drop(off);
@@ -355,54 +349,40 @@ impl Cluster {
 // ==== how many live ====
 
 /// A count that one owner increments and everybody reads.
+#[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    const_fn! {
-        pub(crate) const fn new() -> Counter {
-            Counter(AtomicU64::new(0))
-        }
-    }
-
     /// Called by the owner only: no locked instruction.
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
-        let count = self.0.load(Ordering::Relaxed) + count;
+        let count = self.0.load(Relaxed) + count;
         // Release: a thread that sees an end sees what came before it; partner: the Acquire fence in `LiveCount::live`.
         // (Other counts order nothing, and share this code.)
-        self.0.store(count, Ordering::Release);
+        self.0.store(count, Release);
     }
 
     /// Called by any thread.
     pub(crate) fn add_shared(&self, count: u64) {
         // Release: as in `add`.
-        self.0.fetch_add(count, Ordering::Release);
+        self.0.fetch_add(count, Release);
     }
 
     #[inline(always)]
     pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Relaxed)
     }
 }
 
 /// The spawns and the ends in one place.
+#[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) spawned: Counter,
     pub(crate) ended: Counter,
 }
 
-impl Counts {
-    const_fn! {
-        pub(crate) const fn new() -> Counts {
-            Counts {
-                spawned: Counter::new(),
-                ended: Counter::new(),
-            }
-        }
-    }
-}
-
 /// What a cluster has of this, beside the counts of its processors.
+#[derive(Default)]
 pub(crate) struct LiveCount {
     /// Of threads without a processor: shared.
     pub(crate) outside: Counts,
@@ -411,19 +391,11 @@ pub(crate) struct LiveCount {
 }
 
 /// It lies apart: each end reads it, while others spawn from outside.
+#[derive(Default)]
 #[repr(align(128))]
 struct Closing(AtomicBool);
 
 impl LiveCount {
-    const_fn! {
-        pub(crate) const fn new() -> LiveCount {
-            LiveCount {
-                outside: Counts::new(),
-                closing: Closing(AtomicBool::new(false)),
-            }
-        }
-    }
-
     /// How many green threads have been spawned and have not ended. `inside` goes through the counts of all
     /// processors, those too that have come since it was last called.
     pub(crate) fn live<'a, I: Iterator<Item = &'a Counts>>(&self, inside: impl Fn() -> I) -> usize {
@@ -434,7 +406,7 @@ impl LiveCount {
         let ended = sum(|counts| counts.ended.get());
         // Acquire: with an end comes the spawn (invariant 2); partner: Release in `Counter::add` and
         // `Counter::add_shared`.
-        fence(Ordering::Acquire);
+        fence(Acquire);
         let spawned = sum(|counts| counts.spawned.get());
         (spawned - ended) as usize
     }
@@ -447,15 +419,15 @@ impl LiveCount {
         inside: impl Fn() -> I,
     ) -> bool {
         // SeqCst: partner: the barrier in `close`: the closer sees our count, or we see that it closes.
-        compiler_fence(Ordering::SeqCst);
-        self.closing.0.load(Ordering::Relaxed) && self.is_drained(inside)
+        compiler_fence(SeqCst);
+        self.closing.0.load(Relaxed) && self.is_drained(inside)
     }
 
     #[cold]
     fn is_drained<'a, I: Iterator<Item = &'a Counts>>(&self, inside: impl Fn() -> I) -> bool {
         // SeqCst: of two that sum at once, two ends or an end and the closer, one sees the other's count; partner:
         // itself. (For the closer its barrier would do.)
-        fence(Ordering::SeqCst);
+        fence(SeqCst);
         self.live(inside) == 0
     }
 
@@ -466,7 +438,7 @@ impl LiveCount {
         inside: impl Fn() -> I,
         wait: impl Fn(),
     ) {
-        self.closing.0.store(true, Ordering::Relaxed);
+        self.closing.0.store(true, Relaxed);
         perturb::point("close: closing");
         // Partner: the compiler fence in `was_last`: a thread that does not see `closing` has counted before our sums.
         kernel_thread::barrier();
@@ -482,6 +454,7 @@ impl LiveCount {
 pub(crate) const MOST_PROCESSORS: usize = 4096;
 
 /// A cluster's number of processors, and the wish for another number.
+#[derive(Default)]
 pub(crate) struct Size {
     active: AtomicUsize,
     /// The number of processors that the policy was told of.
@@ -498,19 +471,6 @@ pub(crate) struct Size {
 
 /// For reports: the runtime's number of processors is being changed.
 static GRANTED: WaitKind = WaitKind::inside("change of the number of processors", notes::nothing);
-
-impl Size {
-    pub(crate) const fn new(follows: bool) -> Size {
-        Size {
-            active: AtomicUsize::new(0),
-            seats: AtomicUsize::new(0),
-            wish: AtomicUsize::new(0),
-            granted: Waiter::new(),
-            refusal: Mutex::new(None),
-            follows: AtomicBool::new(follows),
-        }
-    }
-}
 
 /// The number of processors of a cluster whose builder names none: the CPUs that the process may
 /// use, by affinity and cgroup quota. It allocates and reads files: only ordinary threads ask.
@@ -556,7 +516,7 @@ impl Processor {
 
     pub(crate) fn is_retired(&self) -> bool {
         // Acquire: invariant 10.
-        self.retired.load(Ordering::Acquire)
+        self.retired.load(Acquire)
     }
 }
 
@@ -564,14 +524,14 @@ impl Cluster {
     /// How many processors there are to be.
     #[inline]
     pub(crate) fn active(&self) -> usize {
-        self.size.active.load(Ordering::Relaxed)
+        self.size.active.load(Relaxed)
     }
 
     /// The number of seats in the policy: every processor that has not retired has one.
     #[inline]
     pub(crate) fn seats(&self) -> usize {
         // Acquire: pairs with the Release in `resize`.
-        self.size.seats.load(Ordering::Acquire)
+        self.size.seats.load(Acquire)
     }
 
     /// The surplus processors, retired or not.
@@ -584,13 +544,13 @@ impl Cluster {
     /// it.
     pub(crate) fn wish(&'static self, processors: usize) -> io::Result<()> {
         let size = &self.size;
-        size.follows.store(false, Ordering::Relaxed);
+        size.follows.store(false, Relaxed);
         // Release, Acquire: all that this thread did before comes before all that the new
         // processors do.
-        size.wish.store(processors, Ordering::Release);
+        size.wish.store(processors, Release);
         perturb::point("resize: wished");
         self.spawner.ring();
-        while size.wish.load(Ordering::Acquire) != 0 {
+        while size.wish.load(Acquire) != 0 {
             size.granted.wait(WaitReason::only(&GRANTED), None);
         }
         let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
@@ -599,7 +559,7 @@ impl Cluster {
 
     /// The spawner's part, now and then: the quota may have changed.
     pub(super) fn see_to_quota(&'static self) {
-        if self.size.follows.load(Ordering::Relaxed) {
+        if self.size.follows.load(Relaxed) {
             // If the policy panics, the panic is reported already, and the number stays.
             let _ = self.resize(default_size().min(self.config.max_kernel_threads - 1));
         }
@@ -608,12 +568,12 @@ impl Cluster {
     /// The spawner's part: wishes, and the leftovers of processors that have retired.
     pub(super) fn see_to_size(&'static self) {
         let size = &self.size;
-        let processors = size.wish.load(Ordering::Acquire);
+        let processors = size.wish.load(Acquire);
         if processors != 0 {
             let refusal = self.resize(processors).err();
             *size.refusal.lock().unwrap_or_else(|e| e.into_inner()) = refusal;
             perturb::point("resize: done");
-            size.wish.store(0, Ordering::Release);
+            size.wish.store(0, Release);
             size.granted.wake();
         }
         self.clear_up();
@@ -632,7 +592,7 @@ impl Cluster {
             perturb::point("resize: seats");
             // Release: a thread that reads this number finds the records; pairs with the Acquire in
             // `seats`.
-            self.size.seats.store(to, Ordering::Release);
+            self.size.seats.store(to, Release);
         }
         self.set_active(from, to);
         perturb::point("resize: active");
@@ -640,7 +600,7 @@ impl Cluster {
             kernel_thread::give_way();
         }
         for processor in self.surplus() {
-            processor.attention.store(true, Ordering::Relaxed);
+            processor.attention.store(true, Relaxed);
         }
         self.notify_of_work();
         Ok(())
@@ -649,10 +609,10 @@ impl Cluster {
     fn set_active(&'static self, from: usize, to: usize) {
         let _off = current::preemption_off();
         let mut idlers = self.idlers.lock();
-        self.size.active.store(to, Ordering::Relaxed);
+        self.size.active.store(to, Relaxed);
         for index in (from..to).rev() {
             let processor = self.table.get(index);
-            if processor.retired.swap(false, Ordering::Relaxed) {
+            if processor.retired.swap(false, Relaxed) {
                 idlers.processors.push(processor);
                 self.idle.appear();
             }
@@ -671,7 +631,7 @@ impl Cluster {
             let withdrawn = self.idle.withdraw();
             perturb::point("resize: withdrawn");
             // Release: invariant 10.
-            processor.retired.store(withdrawn, Ordering::Release);
+            processor.retired.store(withdrawn, Release);
             all &= withdrawn;
             withdrawn
         });
@@ -688,18 +648,16 @@ impl Cluster {
         let mut all = true;
         for processor in self.surplus() {
             if processor.is_retired() {
-                perturb::point("clear_up: draining");
                 // SAFETY: a retired processor is the spawner's, and this is the spawner.
                 let mut processor = unsafe { Owned::assume(processor) };
                 processor.own().stacks.drain();
-                perturb::point("clear_up: stacks drained");
                 processor.own().records.drain();
             } else {
                 all = false;
             }
         }
         if all {
-            self.size.seats.store(active, Ordering::Relaxed);
+            self.size.seats.store(active, Relaxed);
             perturb::point("clear_up: all");
             let tell = || self.policy.resize(active);
             if catch_unwind(AssertUnwindSafe(tell)).is_err() {

@@ -29,7 +29,7 @@
 
 use core::cell::Cell;
 
-use crate::engine::atomic::{Ordering, fence};
+use crate::engine::atomic::{Ordering::*, fence};
 use crate::engine::inspect::notes::ReadSection;
 use crate::engine::sched::{Green, ThreadFlags, current, fork, locked, start::ThreadStack};
 use crate::engine::sys::{call, clock, kernel_thread};
@@ -45,24 +45,24 @@ const PATIENCE: usize = 64;
 /// The thread's run begins, or is measured from now on.
 pub(super) fn begins(green: &Green) {
     if let Some(stack) = green.stack() {
-        let used = stack.cpu_time.load(Ordering::Relaxed);
+        let used = stack.cpu_time.load(Relaxed);
         let distance = used.wrapping_sub(clock::own_cpu_time()) & TIME;
         // Release: the kernel thread that runs the thread; partner: Acquire in `read`.
-        stack.cpu_time.store(RUNNING | distance, Ordering::Release);
+        stack.cpu_time.store(RUNNING | distance, Release);
     }
 }
 
 /// The thread has left its stack.
 pub(super) fn ends(green: &Green) {
     let Some(stack) = green.stack() else { return };
-    let word = stack.cpu_time.load(Ordering::Relaxed);
+    let word = stack.cpu_time.load(Relaxed);
     if word & RUNNING != 0 {
-        stack.cpu_time.store(word | ENDING, Ordering::Relaxed);
+        stack.cpu_time.store(word | ENDING, Relaxed);
         // SeqCst: partner: the fence in `read`.
-        fence(Ordering::SeqCst);
+        fence(SeqCst);
         let used = word.wrapping_add(clock::own_cpu_time()) & TIME;
         // Release: as in `begins`: the clock was read before.
-        stack.cpu_time.store(used, Ordering::Release);
+        stack.cpu_time.store(used, Release);
     }
 }
 
@@ -78,7 +78,7 @@ fn read(green: &'static Green) -> Option<u64> {
     let mut patience = PATIENCE;
     loop {
         // Acquire: partners: Release in `begins` and `ends`.
-        let seen = word.load(Ordering::Acquire);
+        let seen = word.load(Acquire);
         if seen & RUNNING == 0 {
             return Some(seen);
         }
@@ -89,8 +89,8 @@ fn read(green: &'static Green) -> Option<u64> {
         }
         let now = green.last_worker().map_or(0, |worker| worker.cpu_time());
         // SeqCst: partner: the fence in `ends`.
-        fence(Ordering::SeqCst);
-        if word.load(Ordering::Acquire) == seen {
+        fence(SeqCst);
+        if word.load(Acquire) == seen {
             return Some(seen.wrapping_add(now) & TIME);
         }
     }
@@ -100,11 +100,11 @@ fn read(green: &'static Green) -> Option<u64> {
 /// alone is here (a handler has interrupted the scheduler; a child of `vfork`).
 fn own() -> Option<u64> {
     let green = current::owner().filter(|green| locked::is_here(green))?;
-    if green.off.load(Ordering::Relaxed) == 0 {
+    if green.off.load(Relaxed) == 0 {
         let _off = current::preemption_off();
         green.flags.add(ThreadFlags::CLOCKED);
         let word = green.stack().map(|stack| &stack.cpu_time);
-        if word.is_some_and(|word| word.load(Ordering::Relaxed) & RUNNING == 0) {
+        if word.is_some_and(|word| word.load(Relaxed) & RUNNING == 0) {
             begins(green);
         }
     }

@@ -65,11 +65,7 @@
 
 use core::marker::PhantomData;
 
-use crate::engine::atomic::{
-    AtomicBool, AtomicIsize, Cell,
-    Ordering::{Relaxed, Release, SeqCst},
-    compiler_fence, const_fn,
-};
+use crate::engine::atomic::{AtomicBool, AtomicIsize, Cell, Ordering::*, compiler_fence, const_fn};
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
 use crate::engine::sys::{lock::entry_fence, perturb};
@@ -462,12 +458,10 @@ fn recover(worker: &'static Worker) -> Option<&'static Processor> {
 }
 
 impl Entered {
-    #[inline(always)]
     pub(crate) fn green(&self) -> &'static Green {
         self.green
     }
 
-    #[inline(always)]
     pub(crate) fn worker(&self) -> &'static Worker {
         self.worker
     }

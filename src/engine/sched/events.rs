@@ -120,10 +120,7 @@ use core::mem;
 use core::ptr;
 use std::sync::OnceLock;
 
-use crate::engine::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
-};
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, Readied as Why};
 pub(crate) use crate::engine::sched::tuning::BATCH;
@@ -264,7 +261,7 @@ fn ready_fired(processor: &mut Owned<'_>, mut ready: Fifo, first: Readied) {
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
         probe::readied(By::Processor(processor.lend()), green, Why::Fired);
-        policy.ready(Ready::new(green), how, Some(&processor.seat()));
+        policy.ready(Ready::new(green), how, Some(processor.seat()));
         how = Readied::Arrived;
         any = true;
     }
@@ -596,7 +593,7 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
             let thread = Ready::new(green);
             cluster
                 .policy
-                .ready(thread, Readied::Arrived, Some(&processor.seat()));
+                .ready(thread, Readied::Arrived, Some(processor.seat()));
             expected += 1;
         } else {
             ready_globally(green, Readied::Arrived);

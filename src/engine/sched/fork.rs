@@ -22,7 +22,7 @@
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
-use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
@@ -44,15 +44,14 @@ pub(crate) struct OnlyHere(Option<&'static AtomicI32>);
 
 impl OnlyHere {
     pub(crate) fn new(descriptor: i32) -> OnlyHere {
-        let inode = inode(descriptor).unwrap_or(0);
-        let is_taken = |place: &AtomicI32| {
-            let taken =
-                place.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed);
-            taken.is_ok()
+        let takes = |place: &AtomicI32| {
+            place
+                .compare_exchange(-1, descriptor, Relaxed, Relaxed)
+                .is_ok()
         };
-        let place = CLOSED.iter().find(|(place, _)| is_taken(place));
+        let place = CLOSED.iter().find(|(place, _)| takes(place));
         OnlyHere(place.map(|(place, file)| {
-            file.store(inode, Ordering::Relaxed);
+            file.store(inode(descriptor).unwrap_or(0), Relaxed);
             place
         }))
     }
@@ -61,7 +60,7 @@ impl OnlyHere {
 impl Drop for OnlyHere {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
-            place.store(-1, Ordering::Relaxed);
+            place.store(-1, Relaxed);
         }
     }
 }
@@ -87,9 +86,9 @@ pub(crate) fn register() {
         if let Some(page) = page {
             // SAFETY: the page is ours, and stays for good.
             let word = unsafe { &*(page as *const AtomicU32) };
-            word.store(1, Ordering::Relaxed);
+            word.store(1, Relaxed);
             // Release: the word; partner: Acquire in `is_child`.
-            IS_PARENT.store(Some(word), Ordering::Release);
+            IS_PARENT.store(Some(word), Release);
         }
         // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
         unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
@@ -117,14 +116,14 @@ extern "C" fn after() {
 /// The child has one thread, which calls this first: the thread that has forked.
 extern "C" fn in_child() {
     libraries::forget_lists();
-    FORKED.store(true, Ordering::Relaxed);
+    FORKED.store(true, Relaxed);
     kernel::forget_others();
     notes::forget_sections();
     hold::forget();
     probe::forget();
     for (place, file) in &CLOSED {
-        let descriptor = place.swap(-1, Ordering::Relaxed);
-        if descriptor != -1 && inode(descriptor) == Some(file.load(Ordering::Relaxed)) {
+        let descriptor = place.swap(-1, Relaxed);
+        if descriptor != -1 && inode(descriptor) == Some(file.load(Relaxed)) {
             sys::close(descriptor);
         }
     }
@@ -145,21 +144,21 @@ extern "C" fn in_child() {
         let _ = unsafe { sys::call(libc::SYS_rseq, &arguments) };
     }
     // From now on the identity is a kernel thread's, and is never freed.
-    Identity::set_own(green.identity.load(Ordering::Relaxed));
+    Identity::set_own(green.identity.load(Relaxed));
 }
 
 /// Whether this process was forked from one with a runtime.
 #[inline]
 pub(crate) fn is_child() -> bool {
     // Acquire: the word; partner: Release in `register`.
-    let word = IS_PARENT.load(Ordering::Acquire);
-    word.is_some_and(|word| word.load(Ordering::Relaxed) == 0) && begin_as_child()
+    let word = IS_PARENT.load(Acquire);
+    word.is_some_and(|word| word.load(Relaxed) == 0) && begin_as_child()
 }
 
 /// This is a forked child: the first question after that comes here. Returns true.
 #[cold]
 fn begin_as_child() -> bool {
-    if !FORKED.load(Ordering::Relaxed) {
+    if !FORKED.load(Relaxed) {
         in_child();
     }
     true

@@ -112,11 +112,7 @@
 //! thread that gives the monitor something to do does so, fences, and looks whether the monitor sleeps. One of the two
 //! sees the other: so the monitor never sleeps beside a processor that is awake, or a deferred wake.
 
-use crate::engine::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-    const_fn, fence,
-};
+use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
 use crate::engine::sched::events::{self, Turn};
@@ -144,12 +140,10 @@ pub(crate) struct IdleWord {
 }
 
 impl IdleWord {
-    const_fn! {
-        /// A word with `awake` processors awake; none sleeps and none searches.
-        pub(crate) const fn new(awake: u32) -> Self {
-            Self {
-                word: AtomicU64::new(awake as u64 * AWAKE),
-            }
+    /// A word with `awake` processors awake; none sleeps and none searches.
+    pub(crate) fn new(awake: u32) -> Self {
+        Self {
+            word: AtomicU64::new(u64::from(awake) * AWAKE),
         }
     }
 
@@ -351,7 +345,6 @@ impl Cluster {
     /// A thread was made ready that others could run: wakes a sleeper unless a processor searches.
     #[inline]
     pub(crate) fn notify(&'static self) {
-        perturb::point("notify");
         if self.idle.claim_wake() {
             self.wake_claimed();
         }
@@ -599,7 +592,7 @@ impl Cluster {
         processor.worker.store(None, Relaxed);
         events::flush(&mut processor);
         // Some of its threads would be out of reach of workers that get another processor.
-        self.policy.leave(&processor.seat());
+        self.policy.leave(processor.seat());
         perturb::point("lay_down: left");
         self.lie_down(&mut self.idlers.lock(), processor, false);
         perturb::point("lay_down: lain");
@@ -629,11 +622,9 @@ impl Cluster {
 pub(crate) struct Watched(AtomicU64);
 
 impl Watched {
-    const_fn! {
-        /// Nobody watches.
-        pub(crate) const fn new() -> Watched {
-            Watched(AtomicU64::new(NEVER))
-        }
+    /// Nobody watches.
+    pub(crate) fn new() -> Watched {
+        Watched(AtomicU64::new(NEVER))
     }
 
     /// The caller, who is about to sleep, watches `earliest`, unless another sleeper watches a deadline as
@@ -674,16 +665,11 @@ pub(crate) enum Slept {
     Disturbed,
 }
 
-/// The word that one kernel thread sleeps on. See the file's header.
+/// The word that one kernel thread sleeps on: `ASLEEP`, until another thread wakes it. See the file's header.
+#[derive(Default)]
 pub(crate) struct Parker(AtomicU32);
 
 impl Parker {
-    const_fn! {
-        pub(crate) const fn new() -> Parker {
-            Parker(AtomicU32::new(ASLEEP))
-        }
-    }
-
     /// The owner takes what the word says.
     fn take(&self) -> u32 {
         // Acquire: the things that the owner was given; partner: Release in `wake` and `poke`.
@@ -749,11 +735,9 @@ impl Parker {
 
     // ---- the monitor ----
 
-    const_fn! {
-        /// The word of the monitor, which runs.
-        pub(crate) const fn awake() -> Parker {
-            Parker(AtomicU32::new(WOKEN))
-        }
+    /// The word of the monitor, which runs.
+    pub(crate) fn awake() -> Parker {
+        Parker(AtomicU32::new(WOKEN))
     }
 
     /// The monitor must not sleep: a processor has woken up, or nobody watches a deadline.

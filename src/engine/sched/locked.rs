@@ -8,7 +8,7 @@
 //! along the thread's changes to it: names, affinity, namespaces. A thread whose call makes such a change
 //! is locked for good before the call ([`for_good`]).
 
-use crate::engine::atomic::Ordering;
+use crate::engine::atomic::Ordering::*;
 use crate::engine::policy::Readied;
 use crate::engine::probe;
 use crate::engine::sched::run::{complete, ready_again};
@@ -42,7 +42,7 @@ pub(crate) fn unlock() {
 /// change is made as it is: in a handler that has interrupted the runtime's code, and in a child of `vfork`.
 pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     // In its own code on this kernel thread the thread alone writes the count. (In a handler nobody preempts it.)
-    let is_free = |green: &&'static Green| is_here(green) && green.off.load(Ordering::Relaxed) == 0;
+    let is_free = |green: &&'static Green| is_here(green) && green.off.load(Relaxed) == 0;
     let Some(green) = current::owner().filter(is_free) else {
         return change();
     };
@@ -64,7 +64,7 @@ pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T,
 pub(super) fn is_here(green: &'static Green) -> bool {
     let stay = || {
         let worker = green.last_worker()?;
-        let tick = worker.tick.load(Ordering::Relaxed);
+        let tick = worker.tick.load(Relaxed);
         Some((worker.thread(), worker.index, tick))
     };
     loop {
@@ -151,7 +151,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     worker.use_native_tls();
     current::set_scheduling(false);
     // Relaxed, here and below: the spawner asks again as long as it is refused a worker.
-    cluster.bound.fetch_add(1, Ordering::Relaxed);
+    cluster.bound.fetch_add(1, Relaxed);
     let mut processor = run.surrender();
     probe::stopped(processor.as_mut().map(Owned::lend), green, action);
     if let Some(processor) = processor {
@@ -163,7 +163,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
         if had_children {
             cluster.linger(worker);
         }
-        cluster.bound.fetch_sub(1, Ordering::Relaxed);
+        cluster.bound.fetch_sub(1, Relaxed);
         return Rested::Dismissed;
     }
     cluster.detached_switches.add_shared(1);
@@ -171,7 +171,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     cluster.monitor.kick();
     perturb::point("locked: staying");
     worker.sleep_until_woken();
-    cluster.bound.fetch_sub(1, Ordering::Relaxed);
+    cluster.bound.fetch_sub(1, Relaxed);
     current::set_scheduling(true);
     Rested::Working { searching: false }
 }

@@ -86,16 +86,14 @@
 //! (`observe::measure`). The table is never cleared. The table has an entry for each call, for threads spawned at places
 //! that are not known, or that the rest of the table, where places are hashed, has no entry left for.
 //!
-//! *Whose call it is.* The monitor does not own the thread, which may go on and end at any moment. So the monitor reads
-//! the address of the thread's identity, then the word there, which may be freed memory (`sys::word`), and then
-//! the first address again. A thread that ends clears that address before it frees; if the address is the same, and
-//! the worker has switched to no thread meanwhile (`tick`), the word was the place of the thread's spawn.
+//! The monitor does not own the thread, which may end at any moment, and another thread may have its record: then the call
+//! counts for that one.
 //!
 //! Ordering: a place's number is stored with Release when its other half is there; readers load it with Acquire.
 
 use core::panic::Location;
 
-use crate::engine::atomic::{AtomicI64, AtomicU64, Ordering, fence};
+use crate::engine::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use crate::engine::inspect::kernel::quiet;
 use crate::engine::probe::{self, Lost};
 use crate::engine::sched::tuning::{
@@ -103,11 +101,11 @@ use crate::engine::sched::tuning::{
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
 };
 use crate::engine::sched::{
-    Cluster, Counter, Green, Identity, Owned, Processor, ThreadFlags, Worker, events, signals,
+    Cluster, Counter, Green, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::{Doing, Observer};
-use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic, word};
+use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
 const PROBES: usize = 64;
@@ -165,7 +163,7 @@ pub(super) fn run(cluster: &'static Cluster) {
         event: false,
         next: NEVER,
     };
-    while !cluster.stopping.load(Ordering::SeqCst) {
+    while !cluster.stopping.load(SeqCst) {
         monitor.look();
         monitor.wait();
     }
@@ -230,7 +228,7 @@ impl Monitor {
         let cluster = self.cluster;
         let everybody_sleeps = || {
             let sleeps = cluster.idle.awake() == 0
-                && !cluster.stopping.load(Ordering::SeqCst)
+                && !cluster.stopping.load(SeqCst)
                 && !events::is_unwatched()
                 && !is_short(cluster)
                 && cluster.deferred.is_empty();
@@ -255,9 +253,7 @@ impl Monitor {
         }
         let until = self.next.min(tick_at).max(self.now + SHORTEST_TICK);
         let is_over = || {
-            clock::now() >= until
-                || cluster.stopping.load(Ordering::SeqCst)
-                || !cluster.deferred.is_empty()
+            clock::now() >= until || cluster.stopping.load(SeqCst) || !cluster.deferred.is_empty()
         };
         while !is_over() {
             cluster.monitor.rest(until);
@@ -304,14 +300,14 @@ impl Monitor {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_queue(processor, seen);
         // Acquire: pairs with the Release in `give_to`.
-        let Some(worker) = processor.worker.load(Ordering::Acquire) else {
+        let Some(worker) = processor.worker.load(Acquire) else {
             seen.worker = 0;
             return;
         };
         let Some(green) = worker.running() else {
             return;
         };
-        let slice = worker.slice.load(Ordering::Relaxed);
+        let slice = worker.slice.load(Relaxed);
         let identity = core::ptr::from_ref(worker) as usize;
         if (seen.worker, seen.slice) != (identity, slice) {
             let cpu = worker.cpu_time();
@@ -334,7 +330,7 @@ impl Monitor {
         }
         let is_surplus = processor.is_surplus();
         if is_surplus {
-            processor.attention.store(true, Ordering::Relaxed);
+            processor.attention.store(true, Relaxed);
         }
         if self.is_blocked(worker, green, seen) {
             // No other processor looks for events, and none sleeps that could be sent to look.
@@ -346,7 +342,7 @@ impl Monitor {
                 let doing = self.observer.doing(worker.thread());
                 signals::note_own_call(green, &doing);
                 worker.rest.note(worker);
-                let place = self.cluster.blocked_calls.find(&doing, worker, green);
+                let place = self.cluster.blocked_calls.find(&doing, green);
                 if self.take(processor, worker, green, Lost::Blocked(place))
                     && let Some(place) = place
                 {
@@ -364,9 +360,9 @@ impl Monitor {
 
     /// Looks at the threads that wait at `processor`, for it or for what is held back there.
     fn at_queue(&mut self, processor: &Processor, seen: &mut Seen) {
-        if processor.holds.load(Ordering::Relaxed) {
+        if processor.holds.load(Relaxed) {
             // Nobody knew how long the thread would run that they wait for.
-            processor.attention.store(true, Ordering::Relaxed);
+            processor.attention.store(true, Relaxed);
             self.waiting = true;
         }
         if self.cluster.policy.len(Some(processor.index)) != 0 {
@@ -402,16 +398,16 @@ impl Monitor {
     }
 
     fn at_timers(&mut self, processor: &'static Processor) {
-        let deadline = processor.next_deadline.load(Ordering::Relaxed);
+        let deadline = processor.next_deadline.load(Relaxed);
         if deadline <= self.now {
             // The processor's owner, if it has one, is on its way out, or runs a thread that
             // computes: then the processor whose slice ends first fires the timers of all.
             if processor.is_surplus() || self.now - deadline >= LATE {
                 for active in self.cluster.processors().take(self.cluster.active()) {
-                    active.attention.store(true, Ordering::Relaxed);
+                    active.attention.store(true, Relaxed);
                 }
             } else {
-                processor.attention.store(true, Ordering::Relaxed);
+                processor.attention.store(true, Relaxed);
                 self.look_by(deadline + LATE);
             }
             if self.cluster.idle.sleeping() != 0 {
@@ -435,7 +431,7 @@ impl Monitor {
         }
         let stands_for_long = self.now - seen.moved_at >= NOT_RUN_FOR;
         let is_blocked = self.observer.is_blocked(worker.thread());
-        green.off.load(Ordering::Relaxed) == 0 && is_blocked.unwrap_or(stands_for_long)
+        green.off.load(Relaxed) == 0 && is_blocked.unwrap_or(stands_for_long)
     }
 
     /// Goes through the three steps: the flag, the signal, and taking the processor.
@@ -446,10 +442,10 @@ impl Monitor {
         green: &'static Green,
         seen: &mut Seen,
     ) {
-        worker.over.store(seen.slice, Ordering::Relaxed);
+        worker.over.store(seen.slice, Relaxed);
         let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
-        if !green.calls_itself.load(Ordering::Relaxed) && over.insists(self.now, cpu) {
+        if !green.calls_itself.load(Relaxed) && over.insists(self.now, cpu) {
             // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
             // finds.
             let has_moved = seen.moved_at == self.now;
@@ -469,7 +465,7 @@ impl Monitor {
         green: &'static Green,
         how: Lost,
     ) -> bool {
-        let tick = worker.tick.load(Ordering::Relaxed);
+        let tick = worker.tick.load(Relaxed);
         if !worker.is_running(green) {
             return false;
         }
@@ -478,9 +474,9 @@ impl Monitor {
             let word = &worker.processor;
             let taken = word.retake(processor, kernel_thread::barrier, || {
                 // Acquire: pairs with the Release on the way out of the runtime (`current`).
-                green.off.load(Ordering::Acquire) == 0
+                green.off.load(Acquire) == 0
                     && worker.is_running(green)
-                    && worker.tick.load(Ordering::Relaxed) == tick
+                    && worker.tick.load(Relaxed) == tick
             });
             // SAFETY: the monitor has taken the processor for good, so the processor is in its hand.
             taken.then(|| unsafe { Owned::assume(processor) })
@@ -510,20 +506,20 @@ pub(super) struct Rest {
 impl Rest {
     /// The worker's thread is at rest.
     fn note(&self, worker: &Worker) {
-        self.cpu.store(worker.cpu_time(), Ordering::Relaxed);
-        self.user.store(worker.user_time(), Ordering::Relaxed);
+        self.cpu.store(worker.cpu_time(), Relaxed);
+        self.user.store(worker.user_time(), Relaxed);
     }
 
     /// The worker has another kernel thread, whose clocks begin anew.
     pub(super) fn begin(&self) {
         for clock in [&self.cpu, &self.user, &self.seen] {
-            clock.store(0, Ordering::Relaxed);
+            clock.store(0, Relaxed);
         }
     }
 
     /// Whether the worker, which has used `cpu` by now, has computed for long since.
     fn is_over(&self, worker: &Worker, cpu: u64) -> bool {
-        let since = |then: &AtomicU64, now: u64| now.saturating_sub(then.load(Ordering::Relaxed));
+        let since = |then: &AtomicU64, now: u64| now.saturating_sub(then.load(Relaxed));
         let computes = || since(&self.user, worker.user_time()) >= LONGEST_TICK;
         let is_on_a_cpu = || worker.cpu_time() != cpu;
         since(&self.cpu, cpu) >= CERTAIN || computes() && is_on_a_cpu()
@@ -545,7 +541,7 @@ impl Monitor {
                 continue;
             };
             let cpu = worker.cpu_time();
-            let used = cpu.wrapping_sub(worker.rest.seen.swap(cpu, Ordering::Relaxed));
+            let used = cpu.wrapping_sub(worker.rest.seen.swap(cpu, Relaxed));
             if used == 0 || self.observer.is_blocked(worker.thread()) == Some(true) {
                 worker.rest.note(worker);
                 continue;
@@ -555,7 +551,7 @@ impl Monitor {
             if worker.rest.is_over(worker, cpu)
                 && signals::send_preemption(worker, green, self.now, has_moved, &mut self.observer)
             {
-                green.calls_itself.store(false, Ordering::Relaxed);
+                green.calls_itself.store(false, Relaxed);
                 self.event = true;
             }
         }
@@ -565,7 +561,7 @@ impl Monitor {
     /// Looks whether a worker is missing. If that has lasted and the spawner has made none meanwhile, the monitor evicts
     /// threads. A spawner that is refused is waited for less long than one that is at work.
     fn at_shortage(&mut self) {
-        let workers = self.cluster.workers.load(Ordering::Relaxed);
+        let workers = self.cluster.workers.load(Relaxed);
         let spawner_goes_on = core::mem::replace(&mut self.workers, workers) != workers;
         if !is_short(self.cluster) {
             self.evict_at = NEVER;
@@ -577,7 +573,7 @@ impl Monitor {
             self.evict_some();
             self.evict_at = NEVER;
         }
-        let patience = match self.cluster.spawner.is_refused.load(Ordering::Relaxed) {
+        let patience = match self.cluster.spawner.is_refused.load(Relaxed) {
             true => RETRY_SPAWN,
             false => 10 * RETRY_SPAWN,
         };
@@ -619,6 +615,7 @@ const FREE: i64 = -1;
 pub(crate) struct BlockedCalls(Box<[Place]>);
 
 /// How often threads were blocked in one call, which were spawned at one place, and for how long, if that was measured.
+#[derive(Default)]
 pub(crate) struct Place {
     /// The number of the call.
     call: AtomicI64,
@@ -633,40 +630,32 @@ impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
         let place = |call| Place {
             call: AtomicI64::new(call),
-            spawned_at: AtomicStatic::none(),
-            count: Counter::new(),
-            nanos: Counter::new(),
+            ..Place::default()
         };
         let calls = (0..NUMBERS).chain([FREE; PLACES]);
         BlockedCalls(calls.map(place).collect())
     }
 
-    /// The place of `green`, which is blocked on `worker` and `doing` this. The monitor's.
-    pub(super) fn find(
-        &self,
-        doing: &Doing,
-        worker: &'static Worker,
-        green: &'static Green,
-    ) -> Option<&Place> {
+    /// The place of `green`, which is blocked and `doing` this. The monitor's.
+    fn find(&self, doing: &Doing, green: &Green) -> Option<&Place> {
         let Doing::Call(call) = doing else {
             return None;
         };
         let (calls, places) = self.0.split_at(NUMBERS as usize);
         let of_call = calls.get(usize::try_from(call.number).ok()?)?;
-        let Some(at) = spawned_at(worker, green) else {
+        let Some(at) = green.spawned_at.load(Relaxed) else {
             return Some(of_call);
         };
         let address = core::ptr::from_ref(at).addr();
         let first = (address >> 3).wrapping_add(call.number as usize * 31);
         let mut entries = (0..PLACES).map(|step| &places[first.wrapping_add(step) % PLACES]);
         let found = entries.find(|entry| {
-            if entry.call.load(Ordering::Relaxed) == FREE {
-                entry.spawned_at.store(Some(at), Ordering::Relaxed);
+            if entry.call.load(Relaxed) == FREE {
+                entry.spawned_at.store(Some(at), Relaxed);
                 // Release: partner: Acquire in `used`.
-                entry.call.store(call.number, Ordering::Release);
+                entry.call.store(call.number, Release);
             }
-            entry.call.load(Ordering::Relaxed) == call.number
-                && entry.spawned_at.is(at, Ordering::Relaxed)
+            entry.call.load(Relaxed) == call.number && entry.spawned_at.is(at, Relaxed)
         });
         Some(found.unwrap_or(of_call))
     }
@@ -676,42 +665,18 @@ impl BlockedCalls {
         // Acquire: partner: Release in `find`.
         self.0
             .iter()
-            .filter(|place| place.call.load(Ordering::Acquire) != FREE && place.count.get() != 0)
+            .filter(|place| place.call.load(Acquire) != FREE && place.count.get() != 0)
     }
 }
 
 impl Place {
     pub(crate) fn call(&self) -> i64 {
-        self.call.load(Ordering::Relaxed)
+        self.call.load(Relaxed)
     }
 
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
-        self.spawned_at.load(Ordering::Relaxed)
+        self.spawned_at.load(Relaxed)
     }
-}
-
-/// Where `green` was spawned, which `worker` was seen to run; see the header.
-fn spawned_at(
-    worker: &'static Worker,
-    green: &'static Green,
-) -> Option<&'static Location<'static>> {
-    let tick = worker.tick.load(Ordering::Acquire);
-    let identity = green.identity.load(Ordering::Acquire).addr();
-    if identity == 0 {
-        return None;
-    }
-    let address = word::read(identity.checked_add(Identity::PLACE)?)?;
-    // Acquire: the looks below come after the read.
-    fence(Ordering::Acquire);
-    let same = worker.is_running(green)
-        && worker.tick.load(Ordering::Relaxed) == tick
-        && green.identity.load(Ordering::Relaxed).addr() == identity;
-    if !same {
-        return None;
-    }
-    let location = core::ptr::with_exposed_provenance::<Location<'static>>(address);
-    // SAFETY: the thread has lived all the while, so the word is its identity's: null, or a location, which is static.
-    unsafe { location.as_ref() }
 }
 
 #[cfg(test)]

@@ -70,11 +70,7 @@
 
 use core::cell::Cell;
 
-use crate::engine::atomic::{
-    AtomicU32,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-    const_fn,
-};
+use crate::engine::atomic::{AtomicU32, Ordering::*, const_fn};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::WaitReason;
 use crate::engine::probe::{self, Kernel};
@@ -85,6 +81,7 @@ use crate::engine::sys::{clock, futex, perturb, sanitizer, statics::AtomicStatic
 // ==== the waiter ====
 
 /// A place where one thread waits to be woken.
+#[derive(Default)]
 pub(crate) struct Waiter {
     pub(crate) state: ParkState,
     /// The parked green thread. The park state publishes it.
@@ -321,7 +318,7 @@ const NOTIFIED: u32 = 1;
 const EXPIRED: u32 = 3;
 
 /// The word that decides which thread resumes one waiting thread. See the file's header.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ParkState {
     word: AtomicU32,
 }
@@ -520,7 +517,6 @@ impl Fifo {
         Some((first, first.next.get()?))
     }
 
-    #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -133,9 +133,7 @@ use fastrand::Rng;
 
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-    const_fn,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::{Counter, Counts};
@@ -180,6 +178,8 @@ pub(crate) struct Processor {
     /// Whether a driver holds something back here.
     pub(super) holds: AtomicBool,
     own: UnsafeCell<Own>,
+    /// The owner's.
+    seat: Seat,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`cluster`).
     pub(super) retired: AtomicBool,
@@ -220,7 +220,7 @@ impl Own {
     }
 }
 
-// SAFETY: only the owner reaches `own` (`Owned`), and ownership passes with Release and Acquire;
+// SAFETY: only the owner reaches `own` and `seat` (`Owned`), and ownership passes with Release and Acquire;
 // `below` belongs to the holder of the idlers' lock, `seen` to the monitor.
 unsafe impl Sync for Processor {}
 // SAFETY: as above.
@@ -248,13 +248,13 @@ impl Processor {
             worker: AtomicStatic::none(),
             attention: AtomicBool::new(false),
             cpu: AtomicUsize::new(usize::MAX),
-            switches: Counter::new(),
-            dry: Counter::new(),
-            steals: Counter::new(),
-            steal_attempts: Counter::new(),
-            counts: Counts::new(),
-            preemptions: Counter::new(),
-            parked_calls: Counter::new(),
+            switches: Counter::default(),
+            dry: Counter::default(),
+            steals: Counter::default(),
+            steal_attempts: Counter::default(),
+            counts: Counts::default(),
+            preemptions: Counter::default(),
+            parked_calls: Counter::default(),
             holds: AtomicBool::new(false),
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
@@ -267,6 +267,8 @@ impl Processor {
                 records: Records::new(),
                 random: Rng::with_seed(index as u64),
             }),
+            // SAFETY: the processor has this one, which `Owned::seat` lends to its owner.
+            seat: unsafe { Seat::new(index, ptr::from_ref(cluster).addr()) },
             cluster,
             retired: AtomicBool::new(true),
             below: Cell::new(None),
@@ -297,26 +299,9 @@ impl Processor {
 // ==== owning one as a value ====
 
 /// A processor that the holder owns, or has in hand.
-pub(crate) struct Owned<'a> {
-    processor: &'static Processor,
-    /// The lender uses it no more meanwhile.
-    lent: PhantomData<&'a mut RunLoop>,
-}
-
-/// The seat of an owned processor, for one call.
-pub(crate) struct Seated<'a> {
-    seat: Seat,
-    owned: PhantomData<&'a Processor>,
-}
-
-impl Deref for Seated<'_> {
-    type Target = Seat;
-
-    #[inline(always)]
-    fn deref(&self) -> &Seat {
-        &self.seat
-    }
-}
+///
+/// As long as one is lent, the lender does not use the processor.
+pub(crate) struct Owned<'a>(&'static Processor, PhantomData<&'a mut RunLoop>);
 
 impl Owned<'_> {
     /// # Safety
@@ -324,20 +309,12 @@ impl Owned<'_> {
     /// `Owned` of it.
     #[inline(always)]
     pub(super) unsafe fn assume(processor: &'static Processor) -> Owned<'static> {
-        Owned {
-            processor,
-            lent: PhantomData,
-        }
+        Owned(processor, PhantomData)
     }
 
     /// The right to ask the policy in the processor's name.
-    #[inline(always)]
-    pub(crate) fn seat(&self) -> Seated<'_> {
-        Seated {
-            // SAFETY: the processor is owned for longer than this borrow, as `assume` demands.
-            seat: unsafe { Seat::new(self.index, ptr::from_ref(self.cluster()).addr()) },
-            owned: PhantomData,
-        }
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.0.seat
     }
 
     /// The parts that belong to the owner alone.
@@ -345,22 +322,18 @@ impl Owned<'_> {
     pub(crate) fn own(&mut self) -> &mut Own {
         // SAFETY: nobody else uses the processor, as `assume` demands; the borrow of `self` excludes a second
         // reference.
-        unsafe { &mut *self.processor.own.get() }
+        unsafe { &mut *self.0.own.get() }
     }
 
     /// The processor itself, which all threads may look at.
-    #[inline(always)]
     pub(crate) fn shared(&self) -> &'static Processor {
-        self.processor
+        self.0
     }
 
     /// The same for as long as this is lent.
     #[inline(always)]
     pub(crate) fn lend(&mut self) -> Owned<'_> {
-        Owned {
-            processor: self.processor,
-            lent: PhantomData,
-        }
+        Owned(self.0, PhantomData)
     }
 }
 
@@ -372,38 +345,30 @@ impl Owned<'static> {
         // Release: pairs with the Acquire of the monitor's look.
         self.worker.store(Some(worker), Release);
         perturb::point("give");
-        worker.processor.assign(self.processor);
+        worker.processor.assign(self.0);
     }
 }
 
 impl Deref for Owned<'_> {
     type Target = Processor;
 
-    #[inline(always)]
     fn deref(&self) -> &Processor {
-        self.processor
+        self.0
     }
 }
 
 /// A worker's run loop: there is one, on the worker's own kernel thread.
-pub(crate) struct RunLoop {
-    worker: &'static Worker,
-    not_send: PhantomData<*mut ()>,
-}
+pub(crate) struct RunLoop(&'static Worker, PhantomData<*mut ()>);
 
 impl RunLoop {
     /// # Safety
     /// The caller is the worker's kernel thread, and makes the only one.
     pub(super) unsafe fn new(worker: &'static Worker) -> RunLoop {
-        RunLoop {
-            worker,
-            not_send: PhantomData,
-        }
+        RunLoop(worker, PhantomData)
     }
 
-    #[inline(always)]
     pub(super) fn worker(&self) -> &'static Worker {
-        self.worker
+        self.0
     }
 
     /// The processor of this worker. `None`: the monitor came between with an old look in mind, so
@@ -411,7 +376,7 @@ impl RunLoop {
     /// word is looked at again.
     #[inline(always)]
     pub(super) fn owned(&mut self) -> Option<Owned<'_>> {
-        let word = &self.worker.processor;
+        let word = &self.0.processor;
         let processor = word.get().or_else(|| word.settle())?;
         // SAFETY: the word says so, and the borrow of the run loop excludes a second look.
         Some(unsafe { Owned::assume(processor) })
@@ -419,7 +384,7 @@ impl RunLoop {
 
     /// Gives up the processor and has it in hand. `None`: the monitor took it first.
     pub(super) fn surrender(&mut self) -> Option<Owned<'static>> {
-        let processor = self.worker.processor.surrender()?;
+        let processor = self.0.processor.surrender()?;
         // SAFETY: nobody owns it now, and nobody else knows of that.
         Some(unsafe { Owned::assume(processor) })
     }
@@ -433,21 +398,21 @@ pub(crate) struct Ownership<P: 'static> {
     word: AtomicPtr<P>,
 }
 
+/// The word of a kernel thread without a processor.
+impl<P: 'static> Default for Ownership<P> {
+    fn default() -> Self {
+        Self {
+            word: AtomicPtr::new(Self::DETACHED),
+        }
+    }
+}
+
 impl<P: 'static> Ownership<P> {
     /// No processor can be at this address.
     const DETACHED: *mut P = {
         assert!(mem::align_of::<P>() > 1);
         ptr::without_provenance_mut(1)
     };
-
-    const_fn! {
-        /// The word of a kernel thread without a processor.
-        pub(crate) const fn new() -> Self {
-            Self {
-                word: AtomicPtr::new(Self::DETACHED),
-            }
-        }
-    }
 
     /// A word's value as a processor: neither null nor `DETACHED`.
     #[inline(always)]
@@ -570,6 +535,7 @@ static PIECES: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended, or that have had none.
 static UNUSED: Lock<Lifo<Worker>> = Lock::new(Lifo::new());
 
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Worker {
     // Every switch and every entry to the runtime touches these fields.
@@ -703,27 +669,12 @@ impl Worker {
 
     fn unused(index: u32) -> Worker {
         Worker {
-            processor: Ownership::new(),
-            current: AtomicStatic::none(),
             tick: AtomicU32::new(1),
             slice: AtomicU32::new(1),
-            over: AtomicU32::new(0),
             tcache: Cell::new(tls::no_cache()),
-            own_thread_pointer: Cell::new(ptr::null_mut()),
             has_native_tls: Cell::new(true),
-            base_mask: Cell::new(0),
             index,
-            kernel_thread: AtomicU32::new(0),
-            signalled: AtomicU32::new(0),
-            parker: Parker::new(),
-            below: Cell::new(None),
-            handed: Cell::new(None),
-            searching: Cell::new(false),
-            had_children: Cell::new(false),
-            spared: AtomicU32::new(0),
-            rest: Rest::default(),
-            observed: [const { AtomicU64::new(0) }; 2],
-            cluster: AtomicStatic::none(),
+            ..Worker::default()
         }
     }
 

@@ -13,7 +13,7 @@
 //! 1. The fast path touches no thread-local: invariant 3 of the folder.
 //! 2. A searcher ends by [`stop_searching`] or by resting, once (`idle.md`).
 
-use crate::engine::atomic::{Ordering, fence};
+use crate::engine::atomic::{Ordering::*, fence};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::probe::{self, By, Pick, Readied as Why};
 use crate::engine::sched::locked::{hand_to_its_worker, stay};
@@ -76,7 +76,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         let processor = &mut processor;
         processor.switches.add(1);
         let is_time = processor.switches.get() >= processor.own().looks.next;
-        if is_time || processor.attention.load(Ordering::Relaxed) {
+        if is_time || processor.attention.load(Relaxed) {
             if processor.is_surplus() {
                 if let Some(green) = successor {
                     ready_again(worker, Some(processor), green, Readied::Woken);
@@ -249,7 +249,11 @@ fn look_for_work(
         return Ok(next);
     }
     let cluster = worker.cluster();
-    searching = searching || cluster.idle.start_search(cluster.search_limit());
+    // Half of the processors may search at once.
+    searching = searching
+        || cluster
+            .idle
+            .start_search(cluster.active().div_ceil(2) as u32);
     match searching {
         true => search(worker, processor),
         false => Err(NothingFound { searching }),
@@ -263,7 +267,7 @@ pub(super) fn stop_searching(cluster: &'static Cluster) {
         perturb::point("found: last searcher");
         // SeqCst: partner: the fence in `claim_wake`. The push of a thread that relied on us comes
         // before it.
-        fence(Ordering::SeqCst);
+        fence(SeqCst);
         if cluster.policy.work_for_others() == ForOthers::Work {
             cluster.notify();
         }
@@ -328,7 +332,7 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
         Some(_) => victims.nearest_first(&distance),
     };
     processor.steal_attempts.add(1);
-    let thread = cluster.policy.steal(&processor.seat(), victims)?;
+    let thread = cluster.policy.steal(processor.seat(), victims)?;
     processor.steals.add(1);
     probe::picked(processor, thread.green(), Pick::Stolen);
     Some(thread.into())
@@ -341,7 +345,7 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
 fn step_down(worker: &'static Worker, processor: &mut Owned<'_>) {
     worker.use_native_tls();
     perturb::point("step_down");
-    processor.cluster().policy.leave(&processor.seat());
+    processor.cluster().policy.leave(processor.seat());
     let own = processor.own();
     own.stacks.drain();
     own.records.drain();
@@ -355,7 +359,7 @@ fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
         true => Others::Busy,
         false => Others::Idle,
     };
-    cluster.policy.next(&processor.seat(), others)
+    cluster.policy.next(processor.seat(), others)
 }
 
 /// Serves a busy processor between two threads: what is held back there, its timers and, less often, events.
@@ -363,7 +367,7 @@ fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
 #[inline(never)]
 fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
-    let attention = processor.attention.load(Ordering::Relaxed);
+    let attention = processor.attention.load(Relaxed);
     if attention || switches >= processor.own().looks.flush {
         events::flush(processor);
     }
@@ -404,7 +408,7 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
     let cluster = processor.cluster();
     let for_others = cluster
         .policy
-        .ready(Ready::new(green), how, Some(&processor.seat()));
+        .ready(Ready::new(green), how, Some(processor.seat()));
     tell(cluster, for_others);
 }
 

@@ -94,10 +94,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use crate::engine::arch::{self, Frame};
-use crate::engine::atomic::{
-    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::inspect::hold;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By, Readied as Why};
@@ -570,16 +567,13 @@ pub(crate) unsafe fn set_action(
 // ==== deferred wakes ====
 
 /// The threads of a cluster that handlers have woken.
+#[derive(Default)]
 pub(crate) struct DeferredWakes(AtomicPtr<Green>);
 
 static CHORE: OnceLock<fn()> = OnceLock::new();
 static IS_LEFT: AtomicBool = AtomicBool::new(false);
 
 impl DeferredWakes {
-    pub(super) const fn new() -> DeferredWakes {
-        DeferredWakes(AtomicPtr::new(ptr::null_mut()))
-    }
-
     fn push(&self, green: &'static Green) {
         let new = ptr::from_ref(green).cast_mut();
         let push = |top: *mut Green| {

@@ -27,7 +27,7 @@ use core::ffi::c_void;
 use core::fmt;
 use std::io::{self, Write};
 
-use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use crate::engine::inspect::kernel::{KernelThread, quiet};
 use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
 use crate::engine::sched::{
@@ -39,6 +39,7 @@ use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal}
 use crate::engine::tls;
 
 /// Where calls arrive.
+#[derive(Default)]
 pub(crate) struct Spawner {
     parker: Parker,
     /// A worker is needed.
@@ -55,32 +56,22 @@ pub(crate) struct Spawner {
 const AT_LIMIT: i32 = 0;
 
 impl Spawner {
-    pub(crate) const fn new() -> Spawner {
-        Spawner {
-            parker: Parker::new(),
-            is_called: AtomicBool::new(false),
-            is_asked: AtomicBool::new(false),
-            is_refused: AtomicBool::new(false),
-            no_signals: AtomicU32::new(0),
-        }
-    }
-
     /// A worker is needed.
     pub(crate) fn call(&self) {
-        self.is_called.store(true, Ordering::Relaxed);
+        self.is_called.store(true, Relaxed);
         self.ring();
     }
 
     /// No preemption signal can be sent now, by this error number: the spawner says so.
     pub(crate) fn tell_of_signals(&self, number: i32) {
-        if self.no_signals.swap(number as u32, Ordering::Relaxed) == 0 {
+        if self.no_signals.swap(number as u32, Relaxed) == 0 {
             self.ring();
         }
     }
 
     /// Asks the spawner to look at the stacks that nobody uses, unless it was asked.
     pub(super) fn ask_to_reclaim(&self) {
-        if !self.is_asked.swap(true, Ordering::Relaxed) {
+        if !self.is_asked.swap(true, Relaxed) {
             self.ring();
         }
     }
@@ -107,7 +98,7 @@ fn work(cluster: &'static Cluster) {
     let mut failures = 0;
     let mut quota_at = clock::now() + QUOTA / 2;
     let spawner = &cluster.spawner;
-    while !cluster.stopping.load(Ordering::SeqCst) {
+    while !cluster.stopping.load(SeqCst) {
         let look_at = looks.see_to(|now| {
             let go_on = || !spawner.parker.is_woken();
             let idle = || idle_stacks(cluster);
@@ -126,14 +117,14 @@ fn work(cluster: &'static Cluster) {
             cluster.see_to_quota();
         }
         cluster.see_to_size();
-        report_signals(spawner.no_signals.load(Ordering::Relaxed) as i32);
-        let is_called = spawner.is_called.swap(false, Ordering::Relaxed);
+        report_signals(spawner.no_signals.load(Relaxed) as i32);
+        let is_called = spawner.is_called.swap(false, Relaxed);
         let is_needed = (is_called || asks_again) && cluster.spare_count() == 0;
         asks_again = false;
         if is_needed {
             let refusal = spawn_worker(cluster).err();
             asks_again = refusal.is_some();
-            let was_refused = spawner.is_refused.swap(asks_again, Ordering::Relaxed);
+            let was_refused = spawner.is_refused.swap(asks_again, Relaxed);
             if let (Some(refusal), true) = (refusal, was_refused) {
                 report_shortage(cluster, refusal);
             }
@@ -143,7 +134,7 @@ fn work(cluster: &'static Cluster) {
 
 /// Takes the stacks of an idle processor, if one has some.
 fn idle_stacks(cluster: &Cluster) -> Option<List> {
-    cluster.spawner.is_asked.store(false, Ordering::Relaxed);
+    cluster.spawner.is_asked.store(false, Relaxed);
     let idlers = cluster.idlers.lock();
     idlers.processors.iter().find_map(|processor| {
         // SAFETY: nobody owns a processor that lies in the list, and this has the list's lock.
@@ -155,7 +146,7 @@ fn idle_stacks(cluster: &Cluster) -> Option<List> {
 /// The cluster has ended, and its stacks are in the common lists: another cluster's spawner looks
 /// after them. If there is none, the caller is no green thread, and returns them now.
 pub(super) fn leave_stacks(cluster: &Cluster) {
-    let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
+    let is_there = |cluster: &&Cluster| !cluster.stopping.load(SeqCst);
     match Worker::clusters().find(is_there) {
         Some(other) => other.spawner.ask_to_reclaim(),
         None => reclaim::all(cluster.active(), ThreadStack::destroy),
@@ -165,7 +156,7 @@ pub(super) fn leave_stacks(cluster: &Cluster) {
 /// How many workers there may be now. Bound workers come on top: if they were all that there may be, no worker would run
 /// other threads.
 fn limit(cluster: &Cluster) -> usize {
-    cluster.config.max_kernel_threads + cluster.bound.load(Ordering::Relaxed)
+    cluster.config.max_kernel_threads + cluster.bound.load(Relaxed)
 }
 
 /// Makes one worker, without the program's allocator. The error is the system's number, or [`AT_LIMIT`].
@@ -174,9 +165,7 @@ fn spawn_worker(cluster: &'static Cluster) -> Result<(), i32> {
     let limit = limit(cluster);
     let counted = cluster
         .workers
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-            (n < limit).then_some(n + 1)
-        });
+        .fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1));
     if counted.is_err() {
         return Err(AT_LIMIT);
     }
@@ -187,7 +176,7 @@ fn spawn_worker(cluster: &'static Cluster) -> Result<(), i32> {
         unsafe { bare(live, argument) }.inspect_err(|_| worker.end())
     });
     made.inspect_err(|_| {
-        cluster.workers.fetch_sub(1, Ordering::Relaxed);
+        cluster.workers.fetch_sub(1, Relaxed);
     })
 }
 
@@ -215,9 +204,7 @@ extern "C" fn live(worker: *mut c_void) -> *mut c_void {
     worker.end();
     perturb::point("worker: ended");
     // SeqCst: pairs with `Cluster::end`, which stores `stopping` before it loads the count.
-    if cluster.workers.fetch_sub(1, Ordering::SeqCst) == 1
-        && cluster.stopping.load(Ordering::SeqCst)
-    {
+    if cluster.workers.fetch_sub(1, SeqCst) == 1 && cluster.stopping.load(SeqCst) {
         cluster.emptied.wake();
     }
     core::ptr::null_mut()
@@ -274,27 +261,21 @@ pub(super) unsafe fn bare(
 /// are as many as there may be.
 fn report_shortage(cluster: &Cluster, number: i32) {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
-    let report = |why: fmt::Arguments<'_>| {
-        say_once(
-            &IS_MADE,
-            format_args!(
-                "greenthread: {why}, while other threads are ready: those that wait on a futex (std's \
-                 locks, and other libraries'), a file's lock or a child take turns from now on, and \
-                 all is slower. What waits in greenthread's own locks, channels and sockets needs no \
-                 kernel thread. Builder::max_kernel_threads raises the limit; the system's are ulimit \
-                 -u and the cgroup's pids.max\n"
-            ),
-        );
-    };
+    const WHAT_NOW: &str = "while other threads are ready: those that wait on a futex (std's locks, and other \
+         libraries'), a file's lock or a child take turns from now on, and all is slower. What waits in greenthread's own \
+         locks, channels and sockets needs no kernel thread. Builder::max_kernel_threads raises the limit; the system's \
+         are ulimit -u and the cgroup's pids.max";
     let limit = limit(cluster);
     match number {
         _ if !monitor::is_short(cluster) => {}
-        AT_LIMIT => report(format_args!(
-            "the limit of {limit} kernel threads is reached"
-        )),
-        _ => report(format_args!(
-            "the system refuses more kernel threads (error {number})"
-        )),
+        AT_LIMIT => say_once(
+            &IS_MADE,
+            format_args!("the limit of {limit} kernel threads is reached, {WHAT_NOW}"),
+        ),
+        _ => say_once(
+            &IS_MADE,
+            format_args!("the system refuses more kernel threads (error {number}), {WHAT_NOW}"),
+        ),
     }
 }
 
@@ -311,8 +292,8 @@ fn report_signals(number: i32) {
     say_once(
         &IS_MADE,
         format_args!(
-            "greenthread: {why}: while that is so, threads that compute are not preempted, and each \
-             keeps a kernel thread to itself\n"
+            "{why}: while that is so, threads that compute are not preempted, and each \
+             keeps a kernel thread to itself"
         ),
     );
 }
@@ -322,10 +303,10 @@ fn report_signals(number: i32) {
 fn say_once(is_said: &AtomicBool, text: fmt::Arguments<'_>) {
     let is_read = sys::poll_now(libc::STDERR_FILENO, libc::POLLOUT)
         .is_ok_and(|ready| ready & libc::POLLOUT != 0);
-    if is_read && !is_said.swap(true, Ordering::Relaxed) {
+    if is_read && !is_said.swap(true, Relaxed) {
         let mut space = [0; 640];
         let mut rest = &mut space[..];
-        let _ = rest.write_fmt(text); // what does not fit is left out
+        let _ = writeln!(rest, "greenthread: {text}"); // what does not fit is left out
         let unused = rest.len();
         let length = space.len() - unused;
         sys::print(&space[..length]);

@@ -34,7 +34,7 @@
 //! A thread, a record or a stack changes hands by a queue, by a list under its lock, or with the processor: this file
 //! needs orderings only for observers, who read stacks of others.
 
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use std::io::{self, Write};
 
 use crate::engine::inspect::notes;
@@ -103,7 +103,7 @@ impl ThreadStack {
             stack::acquire(size)?
         };
         // Relaxed: the slot came through a lock.
-        if slot.extra.load(Ordering::Relaxed) != 0 {
+        if slot.extra.load(Relaxed) != 0 {
             return Ok(ThreadStack::on(slot));
         }
         ThreadStack::make(slot).inspect_err(|_| {
@@ -116,7 +116,7 @@ impl ThreadStack {
     #[inline(always)]
     pub(crate) fn on(slot: &'static Slot) -> &'static ThreadStack {
         // Relaxed: the slot is the caller's.
-        ThreadStack::at(slot.extra.load(Ordering::Relaxed))
+        ThreadStack::at(slot.extra.load(Relaxed))
     }
 
     /// Returns the stack to which the word of a slot leads that has one.
@@ -150,10 +150,10 @@ impl ThreadStack {
                 owner: AtomicStatic::none(),
                 cpu_time: AtomicU64::new(0),
                 fiber: sanitizer::Fiber::new(),
-                name: [const { AtomicU8::new(0) }; 16],
+                name: Default::default(),
             });
             // Release: pairs with the Acquire in `owner_of`, which a fault handler calls.
-            slot.extra.store(at, Ordering::Release);
+            slot.extra.store(at, Release);
             sanitizer::holds_pointers(slot.bottom(), slot.top());
             Ok(&*stack)
         }
@@ -169,14 +169,14 @@ impl ThreadStack {
         if stack.tcache.is_null() || stack::trim(slot).is_err() {
             return Err(Stays::ForEver);
         }
-        let extra = slot.extra.swap(0, Ordering::Relaxed);
+        let extra = slot.extra.swap(0, Relaxed);
         let gives_cache = || {
             // SAFETY: the word is in the block of a free stack, which is the caller's.
             !stack.has_cache() || spare_cache(unsafe { stack.tcache.read() })
         };
         if !(notes::no_section_is_open() && gives_cache()) {
             // Release: as in `make`.
-            slot.extra.store(extra, Ordering::Release);
+            slot.extra.store(extra, Release);
             return Err(Stays::ForNow);
         }
         perturb::point("stack: dismantled");
@@ -194,27 +194,23 @@ impl ThreadStack {
     #[inline(always)]
     pub(super) fn belong_to(&self, green: &'static Green) {
         // Relaxed: the handler that asks runs on this stack.
-        self.owner.store(Some(green), Ordering::Relaxed);
-        self.cpu_time.store(0, Ordering::Relaxed);
+        self.owner.store(Some(green), Relaxed);
+        self.cpu_time.store(0, Relaxed);
         self.fiber.begin(self.thread_pointer);
-        self.name[15].store(0, Ordering::Relaxed);
+        self.name[15].store(0, Relaxed);
     }
 
     /// The owner, the caller, gives itself a name.
     pub(super) fn set_own_name(&self, mut name: SystemName) {
         name[15] = NAMED;
-        for (place, byte) in self.name.iter().zip(name) {
-            // Relaxed: a report that reads the name meanwhile may see parts of two names.
-            place.store(byte, Ordering::Relaxed);
-        }
+        // Relaxed: a report that reads the name meanwhile may see parts of two names.
+        let bytes = self.name.iter().zip(name);
+        bytes.for_each(|(place, byte)| place.store(byte, Relaxed));
     }
 
     /// The name that the owner has given itself.
     pub(crate) fn own_name(&self) -> Option<SystemName> {
-        let mut name = self
-            .name
-            .each_ref()
-            .map(|byte| byte.load(Ordering::Relaxed));
+        let mut name = self.name.each_ref().map(|byte| byte.load(Relaxed));
         (core::mem::take(&mut name[15]) == NAMED).then_some(name)
     }
 
@@ -229,10 +225,10 @@ impl ThreadStack {
     /// The stack on `slot` and its owner, if that thread lives at this moment. Takes no lock.
     pub(crate) fn owner_of(slot: &Slot) -> Option<(&'static ThreadStack, &'static Green)> {
         // Acquire: pairs with the Release in `make`.
-        let extra = slot.extra.load(Ordering::Acquire);
+        let extra = slot.extra.load(Acquire);
         let stack = (extra != 0).then(|| ThreadStack::at(extra))?;
         // A stack that is destroyed meanwhile reads as zero, and has no owner.
-        let green = stack.owner.load(Ordering::Relaxed)?;
+        let green = stack.owner.load(Relaxed)?;
         let is_on_it = green.stack().is_some_and(|own| core::ptr::eq(own, stack));
         is_on_it.then_some((stack, green))
     }
@@ -248,7 +244,7 @@ pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
     // are alive. (If a stray pointer led another thread here, the last owner may have gone.)
     let identity = ThreadStack::owner_of(slot)
-        .and_then(|(_, green)| unsafe { green.identity.load(Ordering::Relaxed).as_ref() });
+        .and_then(|(_, green)| unsafe { green.identity.load(Relaxed).as_ref() });
     let name = identity.and_then(Identity::name).unwrap_or("<unnamed>");
     print(name.as_bytes());
 }
@@ -281,7 +277,7 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     let worker = run.worker();
     worker.use_native_tls();
     let cluster = worker.cluster();
-    if !cluster.needs_stack.swap(true, Ordering::Relaxed) {
+    if !cluster.needs_stack.swap(true, Relaxed) {
         cluster.spawner.ring();
     }
     perturb::point("find_stack: waits");
@@ -293,7 +289,7 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
 
 /// The spawner makes a stack, if a thread waits for one. `failures`: how often in a row there was no memory for it.
 pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
-    if !cluster.needs_stack.swap(false, Ordering::Relaxed) {
+    if !cluster.needs_stack.swap(false, Relaxed) {
         return;
     }
     let Err(error) = stock_up(cluster) else {
@@ -379,7 +375,7 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::atomic::{AtomicUsize, Ordering};
+    use crate::engine::atomic::AtomicUsize;
     use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Ready, Seat};
     use crate::runtime::{Mode, Runtime};
     use std::sync::Arc;
@@ -389,8 +385,7 @@ mod tests {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
     pub(super) fn refuses(cluster: &Cluster) -> bool {
-        cluster.config.stack_size == SCARCE
-            && ASKED.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+        cluster.config.stack_size == SCARCE && ASKED.fetch_add(1, Relaxed).is_multiple_of(2)
     }
 
     /// One queue, and a count of the threads that were given as new.
@@ -400,7 +395,7 @@ mod tests {
     impl Policy for Counting {
         fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
             if how == Readied::Spawned {
-                self.1.fetch_add(1, Ordering::Relaxed);
+                self.1.fetch_add(1, Relaxed);
             }
             self.0.lock().push(thread);
             ForOthers::Work
@@ -436,9 +431,8 @@ mod tests {
             let runs = runs.clone();
             runtime.spawn(move || {
                 let others = runs.clone();
-                let child =
-                    crate::spawn(move || others[THREADS + i].fetch_add(1, Ordering::Relaxed));
-                runs[i].fetch_add(1, Ordering::Relaxed);
+                let child = crate::spawn(move || others[THREADS + i].fetch_add(1, Relaxed));
+                runs[i].fetch_add(1, Relaxed);
                 if i % 3 == 0 {
                     crate::yield_now();
                 }
@@ -449,9 +443,9 @@ mod tests {
         threads
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
-        assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
-        assert!(ASKED.load(Ordering::Relaxed) >= 2 * THREADS);
-        assert_eq!(spawned.load(Ordering::Relaxed), 2 * THREADS);
+        assert!(runs.iter().all(|runs| runs.load(Relaxed) == 1));
+        assert!(ASKED.load(Relaxed) >= 2 * THREADS);
+        assert_eq!(spawned.load(Relaxed), 2 * THREADS);
         runtime.shutdown();
     }
 }

@@ -38,7 +38,7 @@
 use core::cell::Cell;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering::*, compiler_fence, fence};
 use crate::engine::sched::{
     Green, RunLoop, ThreadFlags, Worker, cpu_time, current, locked, tuning::POOL,
 };
@@ -111,7 +111,7 @@ impl Context {
         // SAFETY: the stack is prepared, or its thread has left it, and the caller alone may run the thread, so nothing
         // else runs on the stack. The word is an action: only `suspend` comes back here.
         unsafe {
-            let word = arch::switch(self.run_loop.as_ptr(), self.own.load(Ordering::Relaxed), 0);
+            let word = arch::switch(self.run_loop.as_ptr(), self.own.load(Relaxed), 0);
             core::mem::transmute::<usize, Action>(word)
         }
     }
@@ -120,7 +120,7 @@ impl Context {
     /// prefetches, while the thread may be running: the value may be old, and says where to look, not what
     /// is there.
     pub(crate) fn saved_stack_pointer(&self) -> usize {
-        self.own.load(Ordering::Relaxed)
+        self.own.load(Relaxed)
     }
 
     /// Leaves the stack; returns when the thread is resumed, perhaps on another kernel thread.
@@ -146,13 +146,13 @@ impl Context {
 pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool) -> Action {
     let worker = run.worker();
     green.set_worker(worker);
-    let tick = worker.tick.load(Ordering::Relaxed).wrapping_add(1);
+    let tick = worker.tick.load(Relaxed).wrapping_add(1);
     // Release: a monitor that sees this tick sees all that the scheduler did before; see
     // `processor`.
-    worker.tick.store(tick, Ordering::Release);
+    worker.tick.store(tick, Release);
     if !inherits {
-        let slice = worker.slice.load(Ordering::Relaxed).wrapping_add(1);
-        worker.slice.store(slice, Ordering::Relaxed);
+        let slice = worker.slice.load(Relaxed).wrapping_add(1);
+        worker.slice.store(slice, Relaxed);
     }
     if green.flags.any() {
         enter_odd(worker, green);
@@ -163,11 +163,11 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         fiber.enter();
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
-    worker.current.store(Some(green), Ordering::Release);
+    worker.current.store(Some(green), Release);
     // Release: a report that sees what the thread writes sees that it runs; partner: the Acquire fence in
     // `ThreadSnapshot::holds`.
-    fence(Ordering::Release);
-    compiler_fence(Ordering::SeqCst);
+    fence(Release);
+    compiler_fence(SeqCst);
     worker.use_thread_tls();
     // SAFETY: the block is `green`'s, and the caller owns `green`, which is ready to run; nothing here touches a
     // thread-local.
@@ -177,7 +177,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         green.since.note_time();
         green.context.resume()
     };
-    compiler_fence(Ordering::SeqCst);
+    compiler_fence(SeqCst);
     if let Some(fiber) = green.fiber() {
         worker.use_native_tls();
         fiber.leave();
@@ -185,7 +185,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     green.since.left();
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`inspect::threads`).
-    worker.current.store(None, Ordering::Release);
+    worker.current.store(None, Release);
     if current::handlers_exist() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         worker.use_native_tls();
@@ -214,8 +214,9 @@ fn enter_odd(worker: &Worker, green: &Green) {
     } else {
         lend_cache(worker, green);
     }
-    if let Some(floats) = green.flags.take_floats() {
-        floats.set();
+    if green.flags.has(ThreadFlags::FLOATS) {
+        green.flags.remove(ThreadFlags::FLOATS);
+        FloatControl(green.floats.get()).set();
     }
     if green.flags.has(ThreadFlags::CLOCKED) {
         cpu_time::begins(green);
@@ -226,7 +227,7 @@ fn enter_odd(worker: &Worker, green: &Green) {
 #[inline(never)]
 fn leave_odd(worker: &'static Worker, green: &Green, floats: FloatControl) {
     if floats != FloatControl::DEFAULT {
-        green.flags.keep_floats(floats);
+        green.keep_floats(floats);
         FloatControl::DEFAULT.set();
     }
     if green.flags.has(ThreadFlags::CLOCKED) {
@@ -261,19 +262,11 @@ fn take_mask(worker: &'static Worker, green: &Green) {
 /// Orderings: the count is stored before the run loop says that the thread has left
 /// (`Worker::current`, a Release), so a reader that sees this sees the count. A reader that sees the count sees what the
 /// thread did before: it is stored with Release.
+#[derive(Default)]
 pub(crate) struct Since {
     turns: AtomicU32,
     /// In milliseconds of the coarse clock.
     at: AtomicU32,
-}
-
-impl Default for Since {
-    fn default() -> Since {
-        Since {
-            turns: AtomicU32::new(0),
-            at: AtomicU32::new(0),
-        }
-    }
 }
 
 impl Since {
@@ -284,26 +277,26 @@ impl Since {
     /// time when it was resumed: that was a time slice ago at most.)
     #[inline(always)]
     pub(crate) fn note_time(&self) {
-        self.at.store(clock::coarse(), Ordering::Relaxed);
+        self.at.store(clock::coarse(), Relaxed);
     }
 
     /// The thread has left its stack.
     #[inline(always)]
     pub(crate) fn left(&self) {
-        let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        let turns = self.turns.load(Relaxed).wrapping_add(1);
         // Release: partner: Acquire in `inspect::threads`.
-        self.turns.store(turns, Ordering::Release);
+        self.turns.store(turns, Release);
     }
 
     pub(crate) fn turns(&self) -> u32 {
-        self.turns.load(Ordering::Relaxed)
+        self.turns.load(Relaxed)
     }
 
     /// For how many milliseconds it has been as it is. The coarse clock stands still while the program rests, so
     /// the real one is asked.
     pub(crate) fn millis(&self) -> u32 {
         let now = (clock::now() / 1_000_000) as u32;
-        now.wrapping_sub(self.at.load(Ordering::Relaxed))
+        now.wrapping_sub(self.at.load(Relaxed))
     }
 }
 
@@ -315,7 +308,7 @@ fn lend_cache(worker: &Worker, green: &Green) {
     if word.is_null() {
         return;
     }
-    if worker.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
+    if worker.tcache.get() == tls::no_cache() && CACHES.load(Relaxed) != 0 {
         worker.tcache.set(take_spare_cache());
     }
     // SAFETY: a word of the green thread's block, which is the run loop's while the thread does not run.
@@ -347,11 +340,11 @@ static CACHES: AtomicUsize = AtomicUsize::new(0);
 #[inline(never)]
 fn take_spare_cache() -> usize {
     let pool = SPARE_CACHES.lock();
-    let count = CACHES.load(Ordering::Relaxed);
+    let count = CACHES.load(Relaxed);
     if count == 0 {
         return tls::no_cache();
     }
-    CACHES.store(count - 1, Ordering::Relaxed);
+    CACHES.store(count - 1, Relaxed);
     pool[count - 1]
 }
 
@@ -359,12 +352,12 @@ fn take_spare_cache() -> usize {
 #[inline(never)]
 pub(super) fn spare_cache(cache: usize) -> bool {
     let mut pool = SPARE_CACHES.lock();
-    let count = CACHES.load(Ordering::Relaxed);
+    let count = CACHES.load(Relaxed);
     if count == POOL {
         return false;
     }
     pool[count] = cache;
-    CACHES.store(count + 1, Ordering::Relaxed);
+    CACHES.store(count + 1, Relaxed);
     true
 }
 

@@ -60,11 +60,12 @@
 
 use core::cell::Cell;
 use core::mem::offset_of;
+use core::panic::Location;
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*, fence,
 };
 use crate::engine::inspect::notes::ReadSection;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
@@ -125,6 +126,10 @@ pub(crate) struct Green {
     pub(crate) mask: Cell<Mask>,
     /// The kernel thread to which the thread is locked.
     pub(crate) locked_to: Cell<Option<&'static Worker>>,
+    /// Where the thread was spawned, if that is known; for the count of calls that block (`monitor`).
+    pub(crate) spawned_at: AtomicStatic<Location<'static>>,
+    /// With [`ThreadFlags::FLOATS`] its floating-point settings.
+    pub(super) floats: Cell<u32>,
     /// The observer's (`probe`). A spawn does not touch them.
     pub(crate) observed: [AtomicU64; 2],
 }
@@ -157,43 +162,25 @@ impl ThreadFlags {
     /// The thread's CPU time is measured (`sched::cpu_time`). Any thread may add it; if the owner of a thread that does not
     /// run writes at the same moment, it may be lost.
     pub(crate) const CLOCKED: u32 = 128;
-    /// The bits from this one up: how the thread's floating-point settings differ from the default,
-    /// while it does not run.
-    const FLOATS: u32 = 8;
+    /// The thread, which does not run, has floating-point settings of its own.
+    pub(crate) const FLOATS: u32 = 256;
 
     #[inline(always)]
     pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.0.load(Relaxed) != 0
     }
 
     #[inline(always)]
     pub(crate) fn has(&self, flag: u32) -> bool {
-        self.0.load(Ordering::Relaxed) & flag != 0
+        self.0.load(Relaxed) & flag != 0
     }
 
     pub(crate) fn add(&self, flag: u32) {
-        self.0.fetch_or(flag, Ordering::Relaxed);
+        self.0.fetch_or(flag, Relaxed);
     }
 
     pub(crate) fn remove(&self, flag: u32) {
-        self.0.fetch_and(!flag, Ordering::Relaxed);
-    }
-
-    /// Keeps the floating-point settings with which the thread is to go on.
-    pub(crate) fn keep_floats(&self, floats: FloatControl) {
-        self.add(floats.0 << ThreadFlags::FLOATS);
-    }
-
-    /// Takes the floating-point settings of a thread that goes on, if they are not the default.
-    #[inline]
-    pub(crate) fn take_floats(&self) -> Option<FloatControl> {
-        const REST: u32 = (1 << ThreadFlags::FLOATS) - 1;
-        let all = self.0.load(Ordering::Relaxed);
-        if all <= REST {
-            return None;
-        }
-        self.remove(!REST);
-        Some(FloatControl(all >> ThreadFlags::FLOATS))
+        self.0.fetch_and(!flag, Relaxed);
     }
 }
 
@@ -235,7 +222,7 @@ impl Green {
 
     /// Whether the thread has said one of these of the calls that it makes now.
     pub(crate) fn says(&self, flags: u8) -> bool {
-        self.calls.load(Ordering::Relaxed) & flags != 0
+        self.calls.load(Relaxed) & flags != 0
     }
 
     pub(super) fn new() -> Green {
@@ -249,7 +236,7 @@ impl Green {
     #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
         // Relaxed: the queue that hands the thread on publishes the cluster.
-        match self.cluster.load(Ordering::Relaxed) {
+        match self.cluster.load(Relaxed) {
             Some(cluster) => cluster,
             None => die("a running thread has no cluster"),
         }
@@ -261,20 +248,20 @@ impl Green {
         // Relaxed: it was written on this kernel thread.
         // SAFETY: `set_worker` has written it before the thread ran for the first time. (A check
         // here would be one in every call of the runtime.)
-        unsafe { self.worker.load(Ordering::Relaxed).unwrap_unchecked() }
+        unsafe { self.worker.load(Relaxed).unwrap_unchecked() }
     }
 
     /// The kernel thread that ran this thread last, if any did; for reports.
     pub(crate) fn last_worker(&self) -> Option<&'static Worker> {
         // Acquire: partner: Release in `set_worker`.
-        self.worker.load(Ordering::Acquire)
+        self.worker.load(Acquire)
     }
 
     #[inline(always)]
     pub(crate) fn set_worker(&self, worker: &'static Worker) {
         // Release: a report that sees this worker sees that the thread has left the one before (`inspect::threads`); partner:
         // Acquire in `last_worker`.
-        self.worker.store(Some(worker), Ordering::Release);
+        self.worker.store(Some(worker), Release);
     }
 
     /// Makes this a thread of `cluster`, and sets its function.
@@ -283,7 +270,7 @@ impl Green {
     /// The thread is new and the caller's; `main`'s function may be called with its address, once,
     /// whenever the thread first runs, and does not unwind.
     pub(crate) unsafe fn prepare(&self, cluster: &'static Cluster, main: Main) {
-        self.cluster.store(Some(cluster), Ordering::Relaxed);
+        self.cluster.store(Some(cluster), Relaxed);
         self.main.set(Some(main));
     }
 
@@ -296,32 +283,38 @@ impl Green {
         self.tcache.set(stack.tcache);
         // Release: a report that sees the stack sees what is in it; partner: Acquire in `stack`. Relaxed below:
         // the thread and the holder of its record write it.
-        self.stack.store(Some(stack), Ordering::Release);
+        self.stack.store(Some(stack), Release);
         // Plain accesses: the thread does not run, so no handler comes between.
-        let flags = self.flags.0.load(Ordering::Relaxed) & !ThreadFlags::NEW;
+        let flags = self.flags.0.load(Relaxed) & !ThreadFlags::NEW;
         let cache = u32::from(stack.has_cache()) * ThreadFlags::CACHE;
-        self.flags.0.store(flags | cache, Ordering::Relaxed);
+        self.flags.0.store(flags | cache, Relaxed);
         let with = core::ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the stack is free, and the caller's; stacks are never unmapped, and their tops are aligned to 16 bytes.
         // `live` gets the record, and does not unwind.
         let own = unsafe { arch::fresh_stack(stack.bounds.top, live, with) };
-        self.context.own.store(own, Ordering::Relaxed);
+        self.context.own.store(own, Relaxed);
     }
 
     /// Ends the thread: its stack is free again, and its record as good as new.
     #[inline]
     pub(crate) fn end(&self) -> &'static ThreadStack {
-        self.flags.0.store(ThreadFlags::NEW, Ordering::Relaxed);
-        self.calls_itself.store(false, Ordering::Relaxed);
-        let Some(stack) = self.stack.load(Ordering::Relaxed) else {
+        self.flags.0.store(ThreadFlags::NEW, Relaxed);
+        self.calls_itself.store(false, Relaxed);
+        let Some(stack) = self.stack.load(Relaxed) else {
             die("a thread has ended that had no stack")
         };
-        self.stack.store(None, Ordering::Relaxed);
+        self.stack.store(None, Relaxed);
         let own = self.context.saved_stack_pointer();
         // The thread has left its last frames for good.
         sanitizer::forget_frames(own, stack.bounds.top - own);
-        self.context.own.store(0, Ordering::Relaxed);
+        self.context.own.store(0, Relaxed);
         stack
+    }
+
+    /// Keeps the floating-point settings with which the thread, which is the caller's, is to go on.
+    pub(crate) fn keep_floats(&self, floats: FloatControl) {
+        self.floats.set(floats.0);
+        self.flags.add(ThreadFlags::FLOATS);
     }
 
     /// Prefetches the record itself, for a caller that is about to run a thread that has been in a
@@ -357,11 +350,7 @@ impl Green {
         const LINE: usize = 64;
         const BELOW: usize = 4 * LINE;
         const FRAMES: usize = 20;
-        let frames = self
-            .parking
-            .load(Ordering::Relaxed)
-            .cast::<u8>()
-            .wrapping_sub(BELOW);
+        let frames = self.parking.load(Relaxed).cast::<u8>().wrapping_sub(BELOW);
         for line in 0..FRAMES {
             arch::prefetch(frames.wrapping_add(line * LINE));
         }
@@ -376,7 +365,7 @@ impl Green {
     pub(crate) fn expect(&self, parking: *const Parking) {
         // Relaxed: the run loop reads it on the same kernel thread, a timer under a lock, and reports
         // look twice.
-        self.parking.store(parking.cast_mut(), Ordering::Relaxed);
+        self.parking.store(parking.cast_mut(), Relaxed);
     }
 
     /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
@@ -390,7 +379,7 @@ impl Green {
         self.since.note_time();
         // Release: the count comes before the wait, or before what the thread writes after it; partner: Acquire
         // in `inspect::threads`.
-        fence(Ordering::Release);
+        fence(Release);
         if !parking.is_null() {
             self.expect(parking.wrapping_byte_add(Green::ON_STACK));
         }
@@ -399,20 +388,20 @@ impl Green {
     /// The park of this thread, which is the caller, is over.
     #[inline(always)]
     pub(crate) fn goes_on(&self) {
-        self.parking.store(core::ptr::null_mut(), Ordering::Relaxed);
+        self.parking.store(core::ptr::null_mut(), Relaxed);
     }
 
     /// The park under way. The caller owns the thread, which has left its stack with
     /// [`Action::Park`](super::switch::Action::Park).
     #[inline(always)]
     pub(crate) fn parking(&self) -> *const Parking {
-        self.parking.load(Ordering::Relaxed)
+        self.parking.load(Relaxed)
     }
 
     /// The wait under way, for reports; null if there is none. A thread that runs may be about to leave a park behind,
     /// and no count tells when it has: of such a thread only a wait on its kernel thread counts.
     pub(crate) fn seen_parking(&self, runs: bool) -> *const Parking {
-        let parking = self.parking.load(Ordering::Relaxed);
+        let parking = self.parking.load(Relaxed);
         match parking.addr() & Green::ON_STACK {
             0 if runs => core::ptr::null(),
             mark => parking.wrapping_byte_sub(mark),
@@ -422,7 +411,7 @@ impl Green {
     /// The name of this thread, which is the caller.
     pub(crate) fn name(&self) -> Option<&str> {
         // SAFETY: the thread keeps its identity while it runs.
-        unsafe { self.identity.load(Ordering::Relaxed).as_ref() }.and_then(Identity::name)
+        unsafe { self.identity.load(Relaxed).as_ref() }.and_then(Identity::name)
     }
 
     /// The stack, from the lowest usable address up. `None`: the thread has no stack, so it does not
@@ -434,7 +423,7 @@ impl Green {
     /// The stack, if the thread has one now.
     pub(crate) fn stack(&self) -> Option<&'static ThreadStack> {
         // Acquire: partner: Release in `start_on`.
-        self.stack.load(Ordering::Acquire)
+        self.stack.load(Acquire)
     }
 
     /// Where ThreadSanitizer is, what it knows of the thread, which has a stack.
@@ -497,19 +486,19 @@ impl Batches {
 
 /// Takes a batch out of the common stack; an empty one if there is none.
 fn take_batch() -> Batch {
-    if !ANY_FREE.load(Ordering::Relaxed) {
+    if !ANY_FREE.load(Relaxed) {
         return Lifo::new();
     }
     let mut free = FREE.lock();
     let batch = free.pop();
-    ANY_FREE.store(free.len != 0, Ordering::Relaxed);
+    ANY_FREE.store(free.len != 0, Relaxed);
     batch.unwrap_or(Lifo::new())
 }
 
 /// Puts batches into the common stack.
 fn give_batches(mut free: Guard<'_, Batches>, batches: impl IntoIterator<Item = Batch>) {
     batches.into_iter().for_each(|batch| free.push(batch));
-    ANY_FREE.store(free.len != 0, Ordering::Relaxed);
+    ANY_FREE.store(free.len != 0, Relaxed);
 }
 
 /// A processor's free records.
@@ -579,8 +568,8 @@ impl Records {
     /// Every record that was ever made, the newest first. Records that are made meanwhile may be missing.
     pub(crate) fn all() -> impl Iterator<Item = &'static Green> {
         // Acquire: partner: Release in `enlist`.
-        let newest = NEWEST.load(Ordering::Acquire);
-        core::iter::successors(newest, |piece| piece.older.load(Ordering::Relaxed))
+        let newest = NEWEST.load(Acquire);
+        core::iter::successors(newest, |piece| piece.older.load(Relaxed))
             .flat_map(|piece| &piece.records)
     }
 
@@ -623,12 +612,12 @@ pub(crate) const fn roster() -> *const Roster {
 
 impl Piece {
     fn enlist(&'static self) {
-        let mut newest = NEWEST.load(Ordering::Relaxed);
+        let mut newest = NEWEST.load(Relaxed);
         loop {
-            self.older.store(newest, Ordering::Relaxed);
+            self.older.store(newest, Relaxed);
             // Release: the piece; partner: Acquire in `all`. (Later pieces continue its release
             // sequence.)
-            match NEWEST.replace(newest, self, Ordering::Release) {
+            match NEWEST.replace(newest, self, Release) {
                 Ok(()) => return,
                 Err(now) => newest = now,
             }

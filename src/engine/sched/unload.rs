@@ -37,7 +37,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::sync::Arc;
 
-use crate::engine::atomic::{AtomicU32, Ordering};
+use crate::engine::atomic::{AtomicU32, Ordering::*};
 use crate::engine::inspect::notes::ReadSection;
 use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
 use crate::engine::sched::{fork, signals, spawner, start::ThreadStack};
@@ -84,11 +84,11 @@ pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
     }
     let word = &shared.word;
     // Acquire: pairs with the Release in `stand_in`: its flag is up.
-    while word.load(Ordering::Acquire) == STARTING {
+    while word.load(Acquire) == STARTING {
         futex::wait(word, STARTING, None);
     }
     let result = close();
-    word.store(OVER, Ordering::Relaxed);
+    word.store(OVER, Relaxed);
     futex::wake(word, 1);
     // The proxy's inspection is over. What threads left behind for it is dropped here, as the proxy frees nothing.
     drop(ReadSection::begin());
@@ -105,19 +105,19 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     let word = &shared.word;
     // SAFETY: this thread's own control block.
     let flag = unsafe { tls::look_up_flag(arch::thread_pointer()) };
-    flag.store(USED, Ordering::Relaxed);
+    flag.store(USED, Relaxed);
     // Release: pairs with the Acquire in `unloaded_by`.
-    word.store(READY, Ordering::Release);
+    word.store(READY, Release);
     futex::wake(word, 1);
     // It looks ever less often, since destructors may take long.
     let mut tick = SHORTEST_TICK;
-    while word.load(Ordering::Relaxed) != OVER {
+    while word.load(Relaxed) != OVER {
         // Acquire: pairs with glibc's change of it, after the library is out of the lists.
-        if flag.load(Ordering::Acquire) == WAITED_FOR {
+        if flag.load(Acquire) == WAITED_FOR {
             kernel_thread::barrier();
             wait_for_green_threads(shared.caller);
             // Release: pairs with glibc's load of it, by which the unloading goes on.
-            flag.store(USED, Ordering::Release);
+            flag.store(USED, Release);
             futex::wake(flag, 1);
             tick = SHORTEST_TICK;
         }
@@ -125,7 +125,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
         tick = (tick * 2).min(SOON);
     }
     // Another `dlclose` has a proxy of its own.
-    if flag.swap(UNUSED, Ordering::Release) == WAITED_FOR {
+    if flag.swap(UNUSED, Release) == WAITED_FOR {
         futex::wake(flag, 1);
     }
     ptr::null_mut()
@@ -141,7 +141,7 @@ fn wait_for_green_threads(caller: usize) {
         // SAFETY: a stack has a block.
         let flag = unsafe { tls::look_up_flag(block) };
         // Acquire: see the file's header.
-        while block as usize != caller && flag.load(Ordering::Acquire) != UNUSED {
+        while block as usize != caller && flag.load(Acquire) != UNUSED {
             kernel_thread::give_way();
         }
     });

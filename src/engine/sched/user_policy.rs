@@ -18,7 +18,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::engine::arch;
-use crate::engine::atomic::{Ordering, compiler_fence};
+use crate::engine::atomic::{Ordering::*, compiler_fence};
 use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::sched::{Cluster, Green, current};
 use crate::engine::sys::{die, statics::AtomicStatic};
@@ -38,14 +38,14 @@ impl UserPolicy {
 
     /// The user's policy is the policy of `cluster`, which nobody uses yet.
     pub(crate) fn serve(&self, cluster: &'static Cluster) {
-        self.cluster.store(Some(cluster), Ordering::Relaxed);
+        self.cluster.store(Some(cluster), Relaxed);
     }
 
     /// Runs `call` under the kernel thread's own thread pointer: the caller has `seat`.
     fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
-        let cluster = self.cluster.load(Ordering::Relaxed);
+        let cluster = self.cluster.load(Relaxed);
         let owner = cluster.map(|cluster| &cluster.processor(seat.index()).worker);
-        let Some(worker) = owner.and_then(|owner| owner.load(Ordering::Relaxed)) else {
+        let Some(worker) = owner.and_then(|owner| owner.load(Relaxed)) else {
             // A thread that has just taken the processor in hand is no worker, or has its own thread pointer.
             return self.call(call);
         };
@@ -77,9 +77,9 @@ impl UserPolicy {
         // two writes was written for any thread, and finds the kernel thread's thread-locals.
         unsafe { arch::set_thread_pointer(green.worker().own_thread_pointer.get()) };
         // Here and below, for the compiler: nothing of the call moves past a change of the pointer.
-        compiler_fence(Ordering::SeqCst);
+        compiler_fence(SeqCst);
         let result = self.call(call);
-        compiler_fence(Ordering::SeqCst);
+        compiler_fence(SeqCst);
         // SAFETY: as above; it is this thread's own.
         unsafe { arch::set_thread_pointer(green.thread_pointer.get()) };
         result
@@ -87,7 +87,7 @@ impl UserPolicy {
 
     /// A thread can run in its own cluster only.
     fn check(&self, thread: &Ready) {
-        if !self.cluster.is(thread.green().cluster(), Ordering::Relaxed) {
+        if !self.cluster.is(thread.green().cluster(), Relaxed) {
             die("a policy has handed out a thread of another runtime");
         }
     }

@@ -37,7 +37,7 @@ use crate::atomic::{
     fence,
 };
 use crate::engine::inspect;
-use crate::engine::probe::{Action, Actor, Pick, Processor, Readied, Stop, Thread, Words};
+use crate::engine::probe::{Action, Actor, Pick, Processor, Readied, Thread, Words};
 use crate::observe::kept::{self, Kept};
 use crate::sys::mm;
 
@@ -267,22 +267,24 @@ pub(in crate::observe) fn stopped(
             return;
         }
     }
-    stopped_otherwise(ring, thread, Stop::of(thread, action));
+    stopped_otherwise(ring, thread, action);
 }
 
 #[inline(never)]
-fn stopped_otherwise(ring: Option<&Ring>, thread: Thread<'_>, why: Stop<'_>) {
+fn stopped_otherwise(ring: Option<&Ring>, thread: Thread<'_>, action: Action) {
     let number = number_of(ring, thread);
-    let (kind, more) = match why {
-        Stop::Yielded => (Kind::Yielded, 0),
-        Stop::Preempted => (Kind::Preempted, 0),
-        Stop::Parked(on, false) => (Kind::Parked, record::text(on)),
-        Stop::Parked(on, true) => (Kind::ParkedUntil, record::text(on)),
-        Stop::HandedOver(to) => {
-            let to = to.map_or(0, |to| number_of(ring, to));
+    let (kind, more) = match action {
+        Action::Yield => (Kind::Yielded, 0),
+        Action::Preempt => (Kind::Preempted, 0),
+        Action::Park => match thread.waits() {
+            (on, false) => (Kind::Parked, record::text(on)),
+            (on, true) => (Kind::ParkedUntil, record::text(on)),
+        },
+        Action::HandOver => {
+            let to = thread.successor().map_or(0, |to| number_of(ring, to));
             (Kind::HandedOver, word(Kind::To, to.into()))
         }
-        Stop::Ended => (Kind::Ended, 0),
+        Action::Exit => (Kind::Ended, 0),
     };
     write(ring, kind, number, more);
 }

@@ -61,6 +61,12 @@ macro_rules! shadowed {
             stored: StdCell<bool>,
         }
 
+        impl$(<$t>)? Default for $name$(<$t>)? {
+            fn default() -> Self {
+                Self::new(<$value>::default())
+            }
+        }
+
         impl$(<$t>)? $name$(<$t>)? {
             pub(crate) fn new(value: $value) -> Self {
                 Self {

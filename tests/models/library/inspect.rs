@@ -4,8 +4,9 @@
 pub(crate) mod notes {
     include!(concat!(env!("OUT_DIR"), "/parts/notes.rs"));
 }
-#[path = "../../../src/engine/inspect/threads.rs"]
-pub(crate) mod threads;
+pub(crate) mod threads {
+    include!(concat!(env!("OUT_DIR"), "/parts/threads.rs"));
+}
 
 /// No kernel thread is looked at; the places of a table are.
 pub(crate) mod kernel {

@@ -32,6 +32,7 @@ pub(crate) struct Green {
     pub(crate) flags: ThreadFlags,
     pub(crate) thread_pointer: cell::Cell<*mut u8>,
     pub(crate) mask: cell::Cell<Mask>,
+    pub(crate) floats: cell::Cell<u32>,
 
     pub(crate) next: Cell<Option<&'static Green>>,
     /// Its context is saved. Touched by who leaves the stack, and by who resumes it.
@@ -112,6 +113,7 @@ impl ThreadFlags {
     pub(crate) const CACHE: u32 = 2;
     pub(crate) const NEW: u32 = 8;
     pub(crate) const CLOCKED: u32 = 128;
+    pub(crate) const FLOATS: u32 = 256;
 
     pub(crate) fn any(&self) -> bool {
         false
@@ -132,12 +134,6 @@ impl ThreadFlags {
 
     pub(crate) fn is_hidden(&self) -> bool {
         self.0.get() != 0
-    }
-
-    pub(crate) fn keep_floats(&self, _: FloatControl) {}
-
-    pub(crate) fn take_floats(&self) -> Option<FloatControl> {
-        None
     }
 }
 
@@ -180,11 +176,14 @@ impl Green {
             flags: ThreadFlags(cell::Cell::new(0)),
             thread_pointer: cell::Cell::new(ptr::null_mut()),
             mask: cell::Cell::new(0),
+            floats: cell::Cell::new(0),
             next: Cell::new(None),
             saved: Cell::new(false),
             stack: OnceLock::new(),
         }))
     }
+
+    pub(crate) fn keep_floats(&self, _: FloatControl) {}
 
     pub(crate) fn set_worker(&self, worker: &'static Worker) {
         self.worker.store(Some(worker), Release);

@@ -3,9 +3,7 @@
 
 use core::cell::Cell;
 
-use crate::engine::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn, fence,
-};
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::policy::Policy;
 use crate::engine::sched::idle::Parker;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
@@ -79,7 +77,7 @@ impl Cluster {
         seed: u64,
     ) -> &'static Cluster {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
-            live_count: LiveCount::new(),
+            live_count: LiveCount::default(),
             size: Size {
                 active: AtomicUsize::new(processors),
                 seats: AtomicUsize::new(processors),
@@ -89,7 +87,7 @@ impl Cluster {
             idle: IdleWord::new(processors as u32),
             idlers: Lock::new(Idlers::new()),
             watched: Apart(Watched::new()),
-            wake_ups: Apart(Counter::new()),
+            wake_ups: Apart(Counter::default()),
             config: Apart(Config {
                 ideas: Ideas { spinning: true },
             }),

@@ -9,7 +9,6 @@ use core::ptr;
 use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicUsize, Ordering,
     Ordering::{Acquire, Relaxed, Release},
-    const_fn,
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::Counts;
@@ -38,6 +37,7 @@ pub(crate) struct Processor {
     pub(crate) steal_attempts: Counter,
     second: u64,
     own: UnsafeCell<Own>,
+    pub(crate) seat: Seat,
     below: Cell<Option<&'static Processor>>,
     watched: Watched,
 }
@@ -92,15 +92,15 @@ impl Linked for Processor {
 impl Processor {
     pub(crate) fn new(index: usize, cluster: &'static Cluster, seed: u64) -> Processor {
         Processor {
-            counts: Counts::new(),
+            counts: Counts::default(),
             first: [0; 6],
             index,
             worker: AtomicStatic::none(),
             cpu: AtomicUsize::new(usize::MAX),
-            switches: Counter::new(),
-            dry: Counter::new(),
-            steals: Counter::new(),
-            steal_attempts: Counter::new(),
+            switches: Counter::default(),
+            dry: Counter::default(),
+            steals: Counter::default(),
+            steal_attempts: Counter::default(),
             second: 0,
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
@@ -113,6 +113,8 @@ impl Processor {
                 records: Records::new(),
                 random: Random::new(seed, index),
             }),
+            // SAFETY: the processor has this one, which `Owned::seat` lends to its owner.
+            seat: unsafe { Seat::new(index, ptr::from_ref(cluster).addr()) },
             below: Cell::new(None),
             watched: Watched {
                 cluster,

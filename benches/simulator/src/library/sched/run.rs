@@ -128,7 +128,7 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
     let thread = Ready::new(green);
     tell(
         cluster,
-        cluster.policy.ready(thread, how, Some(&processor.seat())),
+        cluster.policy.ready(thread, how, Some(processor.seat())),
     );
 }
 
@@ -190,7 +190,7 @@ fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
         true => Others::Busy,
         false => Others::Idle,
     };
-    cluster.policy.next(&processor.seat(), others)
+    cluster.policy.next(processor.seat(), others)
 }
 
 fn arrivals(processor: &mut Owned<'_>) -> Option<Next> {
@@ -248,7 +248,7 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     let distance = |other: usize| thief.distance(cluster.processor(other));
     let victims = victims(processor, last_pass, &distance);
     processor.steal_attempts.add(1);
-    let thread = cluster.policy.steal(&processor.seat(), victims)?;
+    let thread = cluster.policy.steal(processor.seat(), victims)?;
     processor.steals.add(1);
     Some(thread.into())
 }

@@ -38,13 +38,13 @@ impl Linked for Worker {
 impl Worker {
     pub(crate) fn new() -> Worker {
         Worker {
-            processor: Ownership::new(),
+            processor: Ownership::default(),
             first: [0; 7],
             below: Cell::new(None),
             handed: Cell::new(None),
             second: [0; 6],
             cluster: Cell::new(None),
-            parker: Parker::new(),
+            parker: Parker::default(),
             searching: Cell::new(false),
             was_woken: Cell::new(false),
         }
