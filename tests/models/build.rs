@@ -68,7 +68,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         "use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::{Acquire, Relaxed, Release, SeqCst}, fence};
         use crate::engine::sched::{Cluster, Fifo, events::{self, Turn}};
         use crate::engine::sys::clock::{self, NEVER};
-        use crate::engine::sys::{futex, perturb};",
+        use crate::engine::sys::{die, futex, perturb};",
     ),
     (NOTES, &["wait reasons"], ""),
     (

@@ -122,7 +122,7 @@ use crate::engine::sched::{
     Cluster, Owned, Processor, RunLoop, Worker, current, ready_globally, run::stop_searching,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::{futex, kernel_thread, perturb};
+use crate::engine::sys::{die, futex, kernel_thread, perturb};
 
 // ==== the idle word ====
 
@@ -167,7 +167,7 @@ impl IdleWord {
     pub(crate) fn found(&self) -> bool {
         let before = searching(self.word.fetch_sub(SEARCHER, Relaxed));
         if before == 0 {
-            crate::engine::sys::die("a processor that does not search has found something");
+            die("a processor that does not search has found something");
         }
         before == 1
     }
@@ -186,9 +186,7 @@ impl IdleWord {
         let before = self.word.fetch_add(then.wrapping_sub(gone), Relaxed);
         perturb::point("idle: announced");
         if awake(before) == 0 || was_searching && searching(before) == 0 {
-            crate::engine::sys::die(
-                "a processor goes to sleep that is not awake, or does not search",
-            );
+            die("a processor goes to sleep that is not awake, or does not search");
         }
     }
 
@@ -299,7 +297,7 @@ impl Idlers {
     /// Takes out an idle processor that the idle word has counted; the caller has it in hand then.
     fn pop_processor(&mut self) -> Owned<'static> {
         let Some(processor) = self.processors.pop() else {
-            crate::engine::sys::die("a sleeper was counted and none is in the list")
+            die("a sleeper was counted and none is in the list")
         };
         // SAFETY: nobody owns a processor that lies in the list, and it is in there once.
         unsafe { Owned::assume(processor) }

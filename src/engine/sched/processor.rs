@@ -118,8 +118,8 @@
 //!
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a late look of the monitor finds a record, and `tick` tells
-//! that it is too late. The record of a kernel thread that has ended serves the next one. The
-//! records lie in mapped memory, some in each piece: a thread that needs a worker may be waiting
+//! that it is too late. The record of a kernel thread that has ended serves the next one. All
+//! records lie in one mapping, whose pages are found when they are touched: a thread that needs a worker may be waiting
 //! for the allocator.
 
 use core::cell::{Cell, UnsafeCell};
@@ -522,17 +522,11 @@ impl<P: 'static> Ownership<P> {
 
 // ==== workers ====
 
-/// Records in a piece of memory.
-const PER_PIECE: usize = 32;
-
-/// Some records, in memory that stays mapped.
-type Piece = [Worker; PER_PIECE];
-
-static TABLE: [AtomicStatic<Piece>; Worker::MAX / PER_PIECE] =
-    [const { AtomicStatic::none() }; Worker::MAX / PER_PIECE];
-/// How many pieces there are; the last ones may not be in the table yet.
-static PIECES: AtomicUsize = AtomicUsize::new(0);
-/// Records whose kernel thread has ended, or that have had none.
+/// Where the records lie, one after the other; null before the first is made.
+static TABLE: AtomicPtr<Worker> = AtomicPtr::new(ptr::null_mut());
+/// How many records there are.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Records whose kernel thread has ended. Whoever makes a record has the lock.
 static UNUSED: Lock<Lifo<Worker>> = Lock::new(Lifo::new());
 
 #[derive(Default)]
@@ -598,15 +592,14 @@ impl Worker {
 
     /// The worker with this index, if there ever was one.
     pub(crate) fn get(index: usize) -> Option<&'static Worker> {
-        // Acquire: pairs with the Release in `register_some`.
-        let piece = TABLE.get(index / PER_PIECE)?.load(Acquire)?;
-        Some(&piece[index % PER_PIECE])
+        // SAFETY: so many records were written, and their memory stays mapped.
+        (index < Worker::count()).then(|| unsafe { &*TABLE.load(Relaxed).add(index) })
     }
 
     /// One more than the highest index so far.
     pub(crate) fn count() -> usize {
-        // Acquire: pairs with the change in `register_some`.
-        PIECES.load(Acquire) * PER_PIECE
+        // Acquire: the records, and where they lie; partner: Release in `make`.
+        COUNT.load(Acquire)
     }
 
     /// Every worker of the process, ended ones included.
@@ -624,11 +617,8 @@ impl Worker {
     pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Worker, i32> {
         let worker = {
             let _off = current::preemption_off();
-            let unused = UNUSED.lock().pop();
-            match unused {
-                Some(worker) => worker,
-                None => Worker::register_some()?,
-            }
+            let mut unused = UNUSED.lock();
+            unused.pop().map_or_else(Worker::make, Ok)?
         };
         // Release: pairs with the Acquire in `clusters`, which any thread may call.
         worker.cluster.store(Some(cluster), Release);
@@ -638,44 +628,34 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Makes a piece of memory full of records; all except the returned one are unused.
-    fn register_some() -> Result<&'static Worker, i32> {
-        let size = size_of::<Piece>().next_multiple_of(mm::page());
-        let mapping = mm::Mapping::new(size);
-        let mapping = mapping.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
-        // Release: pairs with the Acquire in `count`.
-        let number = PIECES
-            .fetch_update(AcqRel, Relaxed, |n| (n < TABLE.len()).then_some(n + 1))
-            .map_err(|_| libc::EAGAIN)?;
-        // The piece stays for good.
-        let piece = mem::ManuallyDrop::new(mapping).start() as *mut Piece;
-        // SAFETY: the memory is never unmapped, nobody else has it, and it is large enough; pages are aligned more
-        // strictly than records. Each record is written before the piece is read.
-        let piece: &'static Piece = unsafe {
-            for i in 0..PER_PIECE {
-                (&raw mut (*piece)[i]).write(Worker::unused((number * PER_PIECE + i) as u32));
-            }
-            &*piece
-        };
-        // Release: pairs with the Acquire in `get`.
-        TABLE[number].store(Some(piece), Release);
-        let (first, others) = (&piece[0], &piece[1..]);
-        others
-            .iter()
-            .rev()
-            .for_each(|other| UNUSED.lock().push(other));
-        Ok(first)
-    }
-
-    fn unused(index: u32) -> Worker {
-        Worker {
+    /// Makes one more record. The caller has the lock of the unused ones.
+    fn make() -> Result<&'static Worker, i32> {
+        let index = COUNT.load(Relaxed);
+        if index == Worker::MAX {
+            return Err(libc::EAGAIN);
+        }
+        if index == 0 {
+            let mapped = mm::map(Worker::MAX * size_of::<Worker>());
+            let start = mapped.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+            TABLE.store(start as *mut Worker, Relaxed);
+        }
+        let record = Worker {
             tick: AtomicU32::new(1),
             slice: AtomicU32::new(1),
             tcache: Cell::new(tls::no_cache()),
-            has_native_tls: Cell::new(true),
-            index,
+            index: index as u32,
             ..Worker::default()
-        }
+        };
+        // SAFETY: the mapping has room for so many records, begins with a page, and is never unmapped; nobody reads
+        // this place before the count says that a record is there.
+        let worker = unsafe {
+            let place = TABLE.load(Relaxed).add(index);
+            place.write(record);
+            &*place
+        };
+        // Release: the record, and where it lies; partner: Acquire in `count`.
+        COUNT.store(index + 1, Release);
+        Ok(worker)
     }
 
     /// The first call of a worker's kernel thread.
