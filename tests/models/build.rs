@@ -83,6 +83,13 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (
+        LOCAL_QUEUE,
+        &["the local queue"],
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Cell, Ordering};
+        use crate::engine::sched::Green;
+        use crate::engine::sys::perturb;",
+    ),
+    (
         SHARES,
         &["the shares"],
         "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn, fence};

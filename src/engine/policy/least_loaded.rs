@@ -26,7 +26,7 @@
 
 use core::ops::Range;
 
-use super::seat::Seats;
+use super::contract::Seats;
 use super::shared_queue::SharedQueue;
 use super::tuning::{BATCH, GLOBAL_INTERVAL};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};

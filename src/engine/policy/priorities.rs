@@ -33,8 +33,8 @@
 
 use core::mem;
 
+use super::contract::Seats;
 use super::relaxed_fifo::{below, roll};
-use super::seat::Seats;
 use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;

@@ -34,7 +34,7 @@
 
 use core::mem;
 
-use super::seat::Seats;
+use super::contract::Seats;
 use super::shared_queue::Aging;
 use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
