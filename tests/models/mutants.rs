@@ -23,7 +23,6 @@ pub(super) const SWITCH: &str = "engine/sched/switch.rs";
 pub(super) const SIDE: &str = "engine/wait/side.rs";
 pub(super) const TURNS: &str = "coroutine/turns.rs";
 pub(super) const CLAIM: &str = "engine/wait/claim.rs";
-pub(super) const LIST: &str = "engine/wait/list.rs";
 pub(super) const ADDRESSES: &str = "libc/addresses.rs";
 pub(super) const QUEUE: &str = "engine/wait/queue.rs";
 pub(super) const RAW_MUTEX: &str = "sync/raw_mutex.rs";

@@ -22,7 +22,7 @@
 //!   others in turn. So a thread does not depend on a single processor, which the system may not be
 //!   running.
 //!
-//! Invariant: no thread is given to a processor that has left (`seat`, invariant 3).
+//! Invariant: no thread is given to a processor that has left (`contract`, invariant 3).
 
 use core::ops::Range;
 

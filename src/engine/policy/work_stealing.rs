@@ -71,8 +71,8 @@
 //! visit, and the lock is held for no longer than it takes to follow so many links. A processor may also hand a single
 //! thread over to the overflow of another one.
 //!
-//! No thread is handed to a processor that is out of use: whoever hands one over asks under the overflow's lock (invariant 3
-//! of seats, in `contract`).
+//! No thread is handed to a processor that is out of use: whoever hands one over asks under the overflow's lock (`contract`,
+//! invariant 3).
 //!
 //! # Mixing
 //!
