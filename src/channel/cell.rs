@@ -36,8 +36,7 @@ pub(super) use self::select::{AnyHandle, Entry, Spot, Taken, Waiting};
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
 use crate::sys::{die, word};
-use crate::wait::claim::{self, Claimed, Node, Wait};
-use crate::wait::list::{Chain, Crowd, List};
+use crate::wait::claim::{self, Chain, Claimed, Crowd, List, Node, Wait};
 use crate::wait::{Facts, WaitKind, WaitReason, reason};
 
 /// The event for which a thread in a queue waits.

@@ -23,7 +23,7 @@ use super::cell::buffer::Block;
 use super::cell::{AnyPlain, Chooser, Entry, Kind, Peer, Side};
 use super::shared::{Failed, Shared, Until};
 use super::state::{Refused, Spare, State, Take};
-use crate::wait::list::Chain;
+use crate::wait::claim::Chain;
 
 /// The right to complete one operation, which a select has selected.
 pub(super) enum Right {

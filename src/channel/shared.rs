@@ -18,7 +18,7 @@ use super::state::{Refused, Spare, State, Take};
 use crate::engine::facade::{self, PreemptionOff};
 use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
-use crate::wait::list::Chain;
+use crate::wait::claim::Chain;
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,

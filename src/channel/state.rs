@@ -56,8 +56,7 @@ use core::mem::offset_of;
 
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Chooser, Entry, Kind, Peer, Plain, Queue, Side};
-use crate::wait::claim::Claimed;
-use crate::wait::list::Chain;
+use crate::wait::claim::{Chain, Claimed};
 
 pub(super) struct State<T> {
     pub(super) senders: Queue<T>,

@@ -215,14 +215,14 @@ macro_rules! hooked {
                         false => $name::target(),
                     }
                 }
-                $crate::sys::unwinding::jump_where!(way)
+                $crate::sys::libraries::jump_where!(way)
             }
         )*
     };
 }
 
 /// Declares functions that have the names of libc's, and call another function: `before` gets the arguments, and says
-/// which (`unwinding`). Any thread may be cancelled there, or unwind.
+/// which (`sys::libraries`). Any thread may be cancelled there, or unwind.
 macro_rules! around {
     ($(
         fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty {
@@ -241,8 +241,8 @@ macro_rules! around {
                 #[allow(unused_variables, reason = "whoever is called gets them")]
                 extern "C" fn before(
                     $($argument: $Type),*
-                ) -> $crate::sys::unwinding::Next $before
-                $crate::sys::unwinding::call_around!(before, $after, $unwound)
+                ) -> $crate::sys::libraries::Next $before
+                $crate::sys::libraries::call_around!(before, $after, $unwound)
             }
         )*
     };

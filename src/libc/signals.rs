@@ -21,8 +21,8 @@ use super::fail;
 use super::macros::Real;
 use crate::engine::hooks::handlers::{is_reserved, set_action};
 use crate::engine::hooks::mask_changed;
+use crate::sys::libraries::jump_where;
 use crate::sys::signal::{bit, is_own};
-use crate::sys::unwinding::jump_where;
 
 /// For the crate's own handlers, which a sanitizer must not delay.
 static SIGACTION_OF_LIBC: Real = Real::of_libc("sigaction\0");

@@ -25,7 +25,7 @@ use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold;
 use crate::engine::inspect::reason::{Facts, WaitKind};
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::{self, Observer};
 pub(super) use crate::engine::inspect::threads::Doing;
 use crate::engine::inspect::threads::{Thread, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
@@ -257,7 +257,7 @@ impl Collector {
             return None;
         };
         match self.observer.doing(thread) {
-            observer::Doing::Call(call) => Some(call.number),
+            kernel_thread::Doing::Call(call) => Some(call.number),
             _ => None,
         }
     }
@@ -317,8 +317,8 @@ fn frames_of_running(
     frames: &mut Vec<usize>,
 ) {
     let call = match observer.doing(thread) {
-        observer::Doing::Call(call) => Some(call),
-        observer::Doing::Untold if !is_green => return,
+        kernel_thread::Doing::Call(call) => Some(call),
+        kernel_thread::Doing::Untold if !is_green => return,
         _ => None,
     };
     let mut read = |registers| {

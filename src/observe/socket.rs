@@ -48,7 +48,7 @@ use super::snapshot::{self, Depth, Entry, Snapshot};
 use super::symbols::Symbols;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::Observer;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
 use crate::engine::inspect::workers::{Activity, Cluster, Processor};
@@ -533,7 +533,7 @@ impl Counts {
 }
 
 fn is_in_call(observer: &mut Observer, kernel_thread: i32) -> bool {
-    matches!(observer.doing(kernel_thread), observer::Doing::Call(_))
+    matches!(observer.doing(kernel_thread), kernel_thread::Doing::Call(_))
 }
 
 /// The processors of a runtime that are in use; kernel threads have none.

@@ -23,7 +23,7 @@ use addr2line::{Context, Frame, Location};
 use gimli::{Dwarf, LittleEndian};
 
 use super::modules::{Bytes, Modules};
-use crate::engine::inspect::system::elf::Elf;
+use crate::engine::inspect::system::libraries::Elf;
 use crate::sys::variable;
 
 /// Whether `RUST_BACKTRACE` asks for all of a stack.

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
-use crate::engine::inspect::system::syscalls;
+use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::threads::Doing;
 
 /// So many threads of a group are named.
@@ -182,7 +182,7 @@ impl Snapshot {
 impl Entry {
     /// The name of the system call that the thread is blocked in.
     pub(super) fn system_call(&self) -> Option<String> {
-        self.call.map(syscalls::name)
+        self.call.map(kernel_thread::call_name)
     }
 }
 

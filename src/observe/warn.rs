@@ -23,7 +23,7 @@ use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::Named;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::Observer;
 use crate::engine::inspect::threads::{Doing, Thread};
 use crate::engine::inspect::{all, workers};
 
@@ -92,7 +92,7 @@ fn sample(tallies: &mut HashMap<usize, Tally>, observer: &mut Observer) {
     for (green, worker) in workers::runs() {
         let tally = tallies.entry(Thread::Green(green).record()).or_default();
         let doing = observer.doing(worker.thread());
-        let blocks = matches!(doing, observer::Doing::Call(_));
+        let blocks = matches!(doing, kernel_thread::Doing::Call(_));
         if !blocks || !worker.is_running(green) {
             tally.running += 1;
             tally.wanted += u32::from(green.cluster().has_work());

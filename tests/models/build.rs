@@ -21,23 +21,23 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("places", &[PLACES]),
     ("snapshot", &[THREADS, SWITCH]),
     ("turns", &[TURNS, SIDE]),
-    ("claim", &[CLAIM, LIST]),
-    ("queue", &[CLAIM, LIST, QUEUE]),
-    ("addresses", &[CLAIM, LIST, QUEUE, ADDRESSES]),
-    ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
-    ("once", &[CLAIM, LIST, QUEUE, ONCE]),
+    ("claim", &[CLAIM]),
+    ("queue", &[CLAIM, QUEUE]),
+    ("addresses", &[CLAIM, QUEUE, ADDRESSES]),
+    ("mutex", &[CLAIM, QUEUE, RAW_MUTEX]),
+    ("once", &[CLAIM, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("local_queue", &[LOCAL_QUEUE]),
     ("dependents", &[DEPENDENTS]),
-    ("readiness", &[CLAIM, LIST, QUEUE, REGISTRATION]),
+    ("readiness", &[CLAIM, QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
     ("watch", &[WATCH]),
     ("channels", CHANNEL),
     ("select", CHANNEL),
     (
         "condvar",
-        &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
+        &[CLAIM, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
     ),
 ];
 
@@ -55,6 +55,14 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         &["hiding"],
         "use crate::engine::atomic::{Cell, Ordering::SeqCst, compiler_fence, const_fn};
         use crate::engine::sched::{Green, ThreadFlags};",
+    ),
+    (
+        LOCK,
+        &["the lock", "the fence"],
+        "use core::{cell::UnsafeCell, marker::PhantomData, ops::{Deref, DerefMut}};
+        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
+        use crate::engine::sys::{futex, perturb};
+        pub(crate) use crate::engine::sys::pauses::{Backoff, Patience};",
     ),
     (
         STATICS,
@@ -83,6 +91,13 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (
+        LOCAL_QUEUE,
+        &["the local queue"],
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Cell, Ordering};
+        use crate::engine::sched::Green;
+        use crate::engine::sys::perturb;",
+    ),
+    (
         SHARES,
         &["the shares"],
         "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn, fence};
@@ -102,7 +117,6 @@ const PARTS: &[(&str, &[&str], &str)] = &[
 
 const CHANNEL: &[&str] = &[
     CLAIM,
-    LIST,
     "channel/mod.rs",
     CELL,
     "channel/cell/buffer.rs",

@@ -65,8 +65,7 @@ use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::statics::Table;
 use crate::engine::sys::{self, perturb, word};
-use crate::engine::wait::claim::{Ended, Node, Wait};
-use crate::engine::wait::list::List;
+use crate::engine::wait::claim::{Ended, List, Node, Wait};
 use crate::engine::wait::{Locator, WaitKind, WaitReason, reason};
 
 /// Room for so many numbers: 2^24.

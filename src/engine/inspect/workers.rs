@@ -8,7 +8,7 @@ use super::threads::Thread;
 use crate::engine::atomic::Ordering::Acquire;
 pub(crate) use crate::engine::sched::{Cluster, Processor, Worker};
 use crate::engine::sched::{Green, cpu_time, fork, handlers, records, thread::SystemName, worker};
-use crate::engine::sys::handler;
+use crate::engine::sys::signal;
 
 /// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
 pub(crate) fn all() -> impl Iterator<Item = Thread> {
@@ -22,7 +22,7 @@ pub(crate) fn all() -> impl Iterator<Item = Thread> {
 /// may run.
 pub(crate) fn may_be_woken() -> bool {
     let is_awake = |cluster: &Cluster| cluster.idle.awake() != 0;
-    worker::clusters().any(is_awake) || handlers::exist() || handler::is_used()
+    worker::clusters().any(is_awake) || handlers::exist() || signal::are_caught()
 }
 
 /// All green threads that run, or are blocked in the kernel, with the workers that run them.

@@ -16,7 +16,7 @@ use crate::engine::atomic::Ordering;
 use crate::engine::inspect::hold;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{Cluster, Counter, Processor, current, handlers, preempt, start};
-use crate::engine::sys::{libraries, sanitizer, signal, syscalls};
+use crate::engine::sys::{kernel_thread, libraries, sanitizer, signal};
 use crate::engine::{stack, tls};
 
 /// Prepares a signal for preemption, a free one if none is asked for, and returns it.
@@ -170,7 +170,7 @@ fn blocked_calls(blocked: impl Iterator<Item = Blocked>) -> Vec<BlockedCall> {
     calls.sort_by_key(|(_, call)| Reverse(call.count));
     calls.truncate(SHOWN);
     let shown = calls.into_iter().map(|(number, mut call)| {
-        call.name = syscalls::name(number);
+        call.name = kernel_thread::call_name(number);
         call.places.sort_by_key(|place| Reverse(place.count));
         call.places.truncate(SHOWN);
         call

@@ -107,7 +107,7 @@ use crate::engine::sched::{
     worker,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::kernel_thread::{Doing, Observer};
 use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic, word};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.

@@ -50,7 +50,7 @@ use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, Ordering};
 use crate::engine::inspect::hold;
 use crate::engine::sched::{Green, ThreadFlags, Worker, handlers, switch::Bounds, worker};
-use crate::engine::sys::observer::{Doing, Observer, SystemCall};
+use crate::engine::sys::kernel_thread::{Doing, Observer, SystemCall};
 use crate::engine::sys::signal::{self, Mask, Payload};
 use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer};
 

@@ -137,7 +137,7 @@ pub(crate) struct Processor {
     pub(crate) worker: AtomicStatic<Worker>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
-    /// The CPU that it was last seen on; kept where [`topology::machine`] knows of any difference
+    /// The CPU that it was last seen on; kept where [`topology::MACHINE`] knows of any difference
     /// between CPUs.
     cpu: AtomicUsize,
     pub(crate) switches: Counter,
@@ -256,7 +256,7 @@ impl Processor {
 
     /// The owner says on which CPU it is.
     pub(crate) fn note_cpu(&self) {
-        if topology::machine().is_some() {
+        if topology::MACHINE.load(Acquire).is_some() {
             self.cpu.store(arch::cpu(), Relaxed);
         }
     }
@@ -264,7 +264,9 @@ impl Processor {
     /// How far from here, in the rings of [`topology`], another processor is.
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Relaxed);
-        topology::machine().map_or(0, |here| here.ring(cpu(self), cpu(other)))
+        topology::MACHINE
+            .load(Acquire)
+            .map_or(0, |here| here.ring(cpu(self), cpu(other)))
     }
 }
 

@@ -25,7 +25,6 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{clock, kernel_thread, lock::Lock, mm, sanitizer, statics::AtomicStatic};
-use crate::engine::tls;
 
 /// How many workers a process can have at once.
 pub(crate) const MAX: usize = 1 << 16;
@@ -55,7 +54,7 @@ pub(crate) struct Worker {
     /// The slice that the monitor has ended; it counts only while `slice` is still this one.
     pub(super) over: AtomicU32,
     /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
-    /// [`tls::no_cache`] if it has none.
+    /// [`tls::NO_CACHE`] if it has none.
     pub(crate) tcache: Cell<usize>,
     /// The thread pointer of the kernel thread itself.
     pub(super) own_thread_pointer: Cell<*mut u8>,
@@ -179,7 +178,7 @@ impl Worker {
             tick: AtomicU32::new(1),
             slice: AtomicU32::new(1),
             over: AtomicU32::new(0),
-            tcache: Cell::new(tls::no_cache()),
+            tcache: Cell::new(super::switch::no_cache()),
             own_thread_pointer: Cell::new(core::ptr::null_mut()),
             has_native_tls: Cell::new(true),
             base_mask: Cell::new(0),
