@@ -43,9 +43,10 @@ use std::time::Duration;
 
 use super::dump::{STATES, State};
 use super::employ;
-use super::json::{self, Object, Quoted, list};
+use super::json::{Object, Quoted, list};
 use super::snapshot::{self, Depth, Entry, Snapshot};
 use super::symbols::Symbols;
+use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::inspect::system::observer::{self, Observer};
@@ -754,7 +755,7 @@ fn of_runtime(runtime: &Running) -> Object {
 fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
     let wait = entry.wait.as_ref();
     let wait = wait.map(|wait| snapshot.describe_wait(wait));
-    json::thread(entry)
+    thread_as_json(entry)
         .with("turns", entry.turns)
         .maybe("waits_for", wait.map(Quoted))
 }

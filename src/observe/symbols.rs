@@ -22,7 +22,7 @@ use std::sync::Arc;
 use addr2line::{Context, Frame, Location};
 use gimli::{Dwarf, LittleEndian};
 
-use super::modules::{Bytes, Modules};
+use super::unwind::{Bytes, Modules};
 use crate::engine::inspect::system::elf::Elf;
 use crate::sys::variable;
 

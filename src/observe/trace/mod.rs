@@ -6,8 +6,7 @@
 //! | `record` | how an event is written, in words of 64 bits; the queue of events that happen on no processor |
 //! | `ring` | a processor's ring of words; what is written down of the scheduler's events; copies of rings |
 //! | `timeline` | from words to the order of all events: who ran where, from when to when |
-//! | `json` | a file for Perfetto and Chrome |
-//! | `page` | a page for any browser, with `page.html` as its text |
+//! | `write` | a file for Perfetto and Chrome; a page for any browser, with `page.html` as its text |
 //!
 //! One trace at a time is written ([`BUSY`]).
 //!
@@ -19,13 +18,12 @@
 //! handler that libc calls at exit. If the process ends otherwise (a signal, `_exit`, `abort`), nothing is written; a forked child
 //! writes nothing.
 
-mod json;
-mod page;
 pub(super) mod record;
 #[cfg(green)]
 pub(super) mod ring;
 #[cfg_attr(not(green), allow(dead_code, reason = "no processor has a ring"))]
 mod timeline;
+mod write;
 
 use std::fmt;
 use std::fs::File;
