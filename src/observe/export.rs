@@ -320,7 +320,7 @@ pub(super) fn begin_schedtrace(interval: Duration) -> io::Result<()> {
     ONCE.call_once(|| {
         let begin = Instant::now();
         let live = move || write_schedtrace(begin, interval);
-        result = employ("gt-schedtrace", live);
+        result = employ("gt-schedtrace", live).map(drop);
     });
     result
 }

@@ -29,10 +29,16 @@ pub(super) struct Object(String);
 
 impl Object {
     pub(super) fn with(mut self, name: &str, value: impl Display) -> Object {
+        self.add(name, &value);
+        self
+    }
+
+    // Not generic: an answer has some twenty members of different types.
+    #[inline(never)]
+    fn add(&mut self, name: &str, value: &dyn Display) {
         let comma = if self.0.is_empty() { "" } else { "," };
         // A String accepts everything.
         let _ = write!(self.0, "{comma}\"{name}\":{value}");
-        self
     }
 
     /// The same if there is a value.
@@ -51,8 +57,13 @@ impl Display for Object {
 }
 
 pub(super) fn list(items: impl Iterator<Item = impl Display>) -> String {
-    let items: Vec<String> = items.map(|item| item.to_string()).collect();
-    format!("[{}]", items.join(","))
+    let mut text = String::from("[");
+    for (place, item) in items.enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        // A String accepts everything.
+        let _ = write!(text, "{comma}{item}");
+    }
+    text + "]"
 }
 
 #[cfg(test)]

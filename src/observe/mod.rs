@@ -64,6 +64,7 @@
 // | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three; a queue for that |
 // | `trace`, `measure`, `events` | the schedule of a piece of work; times, and what is kept of each processor; what happens, for the crate tracing |
 // | `export` | whether times are measured; the table of runtimes' figures; for Prometheus, the crate metrics, and standard error |
+// | `numbers` | maps and sorts with one instance of std's code for all the above |
 // | `gdb` | a table and a script by which gdb finds green threads |
 // | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
 //
@@ -85,6 +86,8 @@ mod json;
     reason = "memory of zero bytes; the place of a call, from its address"
 )]
 mod measure;
+#[cfg_attr(not(green), allow(dead_code, reason = "nothing is in groups"))]
+mod numbers;
 mod observer;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
@@ -118,8 +121,10 @@ pub use self::export::publish_metrics;
 pub use self::export::{is_measuring, measure, write_prometheus};
 pub use self::trace::{Trace, trace};
 
+use std::thread::JoinHandle;
+
 /// Starts a helper that observes.
-fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     use crate::engine::facade::spawn_helper;
     spawn_helper(name, Box::new(work))
 }

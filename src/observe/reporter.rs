@@ -36,13 +36,13 @@
 //! | a future's waker | the kind of wait is one from outside |
 
 use core::hash::{Hash, Hasher};
-use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::hash::DefaultHasher;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
+use super::numbers::NumberMap;
 use super::snapshot::{Depth, Snapshot};
 use super::start::Wishes;
 use super::text::Named;
@@ -313,15 +313,16 @@ fn all_wait(own_thread: i32) -> Option<u64> {
         (record, seen.turns).hash(&mut digest);
         threads += 1;
     };
-    let mut known = HashSet::from([own_thread]);
+    let mut known = NumberMap::default();
+    known.or_insert(own_thread as u64, ());
     for thread in kernel::all() {
         if thread.is_helper() {
-            known.insert(thread.thread());
+            known.or_insert(thread.thread() as u64, ());
             continue;
         }
         match Thread::Kernel(thread).look() {
             Some(seen) if waits_inside(&seen) => {
-                known.insert(thread.thread());
+                known.or_insert(thread.thread() as u64, ());
                 add(seen.thread.record(), &seen);
             }
             Some(_) => return None,
@@ -332,7 +333,7 @@ fn all_wait(own_thread: i32) -> Option<u64> {
     for task in std::fs::read_dir("/proc/self/task").ok()? {
         let name = task.ok()?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok());
-        if !thread.is_some_and(|thread: i32| known.contains(&thread)) {
+        if thread.and_then(|thread| known.get(thread)).is_none() {
             return None;
         }
     }

@@ -6,14 +6,16 @@
 //! JSON is one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name theirs by number.
 
 use core::fmt::{self, Write as _};
+use core::hash::{Hash, Hasher};
 use core::mem::ManuallyDrop;
-use std::collections::HashMap;
+use std::hash::DefaultHasher;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::{FromRawFd, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::json::{Object, Quoted, list};
+use super::numbers::{NumberMap, order};
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
 use crate::engine::inspect::system::syscalls;
@@ -57,21 +59,26 @@ impl Snapshot {
 
     /// The threads by what they do, the smallest groups first.
     fn groups(&self) -> Vec<Vec<&Entry>> {
-        let mut places = HashMap::new();
-        let mut groups: Vec<Vec<&Entry>> = Vec::new();
-        for entry in &self.threads {
+        let key = |entry: &Entry| {
             let kind = entry.wait.as_ref().map(|wait| wait.kind.name.as_ptr());
             let spawned_at = entry.spawned_at.map(core::ptr::from_ref);
             let state = entry.state_word();
-            let key = (state, kind, spawned_at, entry.stack, entry.is_green);
-            let place = *places.entry(key).or_insert_with(|| {
-                groups.push(Vec::new());
-                groups.len() - 1
-            });
-            groups[place].push(entry);
+            (state, kind, spawned_at, entry.stack, entry.is_green)
+        };
+        let mut groups: NumberMap<Vec<&Entry>> = NumberMap::default();
+        for entry in &self.threads {
+            let (own, mut digest) = (key(entry), DefaultHasher::new());
+            own.hash(&mut digest);
+            let is_it = |group: &Vec<&Entry>| key(group[0]) == own;
+            let place = groups.place(digest.finish(), is_it, || Vec::with_capacity(1));
+            groups.entries[place].1.push(entry);
         }
-        groups.sort_by_key(Vec::len);
-        groups
+        let mut groups = groups.entries;
+        let sizes = groups.iter().map(|(_, group)| group.len() as u64);
+        let order = order(sizes).into_iter();
+        order
+            .map(|place| core::mem::take(&mut groups[place].1))
+            .collect()
     }
 
     fn write_group(

@@ -46,10 +46,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation,
-    EvaluationResult, EvaluationStorage, Expression, LittleEndian, Location, Piece, Register,
-    RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression, UnwindSection,
-    UnwindTableRow, Value,
+    BaseAddresses, CfaRule, DwOp, EhFrame, EhFrameHdr, EndianSlice, Expression, LittleEndian,
+    Reader, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,
+    UnwindSection, UnwindTableRow, constants as op,
 };
 
 use crate::engine::inspect::system::libraries::{self, Library};
@@ -269,7 +268,6 @@ impl Unwinder {
         Some(then(Row {
             row,
             section: &view.frames,
-            encoding: entry.cie().encoding(),
             return_address: entry.cie().return_address_register(),
             is_signal: entry.is_signal_trampoline(),
         }))
@@ -482,17 +480,10 @@ impl UnwindContextStorage<usize> for InPlace {
     type Stack = [UnwindTableRow<usize, Self>; 8];
 }
 
-impl<'a> EvaluationStorage<Bytes<'a>> for InPlace {
-    type Stack = [Value; 16];
-    type ExpressionStack = [(Bytes<'a>, Bytes<'a>); 4];
-    type Result = [Piece<Bytes<'a>>; 1];
-}
-
 /// One rule as it stands in the tables.
 struct Row<'a> {
     row: &'a UnwindTableRow<usize, InPlace>,
     section: &'a EhFrame<Bytes<'a>>,
-    encoding: Encoding,
     return_address: Register,
     is_signal: bool,
 }
@@ -572,6 +563,8 @@ impl Row<'_> {
         }
     }
 
+    /// Computes an expression, which begins with `first` on its stack. It has no loops, and only the operations that compilers
+    /// and assembly use in unwind tables: a register at a distance, constants, arithmetic, and a word of memory.
     fn evaluate(
         &self,
         expression: &UnwindExpression<usize>,
@@ -579,43 +572,66 @@ impl Row<'_> {
         registers: &Registers,
         read: Read<'_>,
     ) -> Result<usize, End> {
-        let Expression(code) = expression.get(self.section).map_err(|_| End::Lost)?;
-        let mut evaluation = Evaluation::<_, InPlace>::new_in(code, self.encoding);
-        evaluation.set_max_iterations(FUEL);
+        let lost = |_| End::Lost;
+        let Expression(mut code) = expression.get(self.section).map_err(lost)?;
+        let mut stack = Operands::default();
         if let Some(first) = first {
-            evaluation.set_initial_value(first as u64);
+            stack.push(first)?;
         }
-        let mut state = evaluation.evaluate();
-        loop {
-            state = match state.map_err(|_| End::Lost)? {
-                EvaluationResult::Complete => break,
-                EvaluationResult::RequiresRegister { register, .. } => {
-                    let value = registers.get(register)? as u64;
-                    evaluation.resume_with_register(Value::Generic(value))
+        while !code.is_empty() {
+            let operation = DwOp(code.read_u8().map_err(lost)?);
+            let value = match operation {
+                DwOp(literal @ 0x30..=0x4f) => usize::from(literal - 0x30),
+                DwOp(register @ 0x70..=0x8f) => {
+                    let base = registers.get(Register(u16::from(register - 0x70)))?;
+                    base.wrapping_add_signed(code.read_sleb128().map_err(lost)? as isize)
                 }
-                EvaluationResult::RequiresMemory { address, size, .. }
-                    if usize::from(size) == size_of::<usize>() =>
-                {
-                    let value = read(address as usize)? as u64;
-                    evaluation.resume_with_memory(Value::Generic(value))
+                op::DW_OP_const1u => usize::from(code.read_u8().map_err(lost)?),
+                op::DW_OP_const1s => code.read_i8().map_err(lost)? as usize,
+                op::DW_OP_constu => code.read_uleb128().map_err(lost)? as usize,
+                op::DW_OP_consts => code.read_sleb128().map_err(lost)? as usize,
+                op::DW_OP_deref => read(stack.pop()?)?,
+                op::DW_OP_plus_uconst => {
+                    let more = code.read_uleb128().map_err(lost)?;
+                    stack.pop()?.wrapping_add(more as usize)
                 }
-                _ => return Err(End::Lost),
+                _ => {
+                    let (right, left) = (stack.pop()?, stack.pop()?);
+                    match operation {
+                        op::DW_OP_and => left & right,
+                        op::DW_OP_minus => left.wrapping_sub(right),
+                        op::DW_OP_plus => left.wrapping_add(right),
+                        op::DW_OP_shl => left.unbounded_shl(right as u32),
+                        op::DW_OP_ge => usize::from(left as isize >= right as isize),
+                        _ => return Err(End::Lost),
+                    }
+                }
             };
+            stack.push(value)?;
         }
-        match evaluation.as_result() {
-            [
-                Piece {
-                    location: Location::Address { address },
-                    ..
-                },
-            ] => Ok(*address as usize),
-            _ => Err(End::Lost),
-        }
+        stack.pop()
     }
 }
 
-/// The most steps that an expression may take.
-const FUEL: u32 = 256;
+/// The stack of an expression.
+#[derive(Default)]
+struct Operands {
+    words: [usize; 16],
+    count: usize,
+}
+
+impl Operands {
+    fn push(&mut self, word: usize) -> Result<(), End> {
+        *self.words.get_mut(self.count).ok_or(End::Lost)? = word;
+        self.count += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Result<usize, End> {
+        self.count = self.count.checked_sub(1).ok_or(End::Lost)?;
+        Ok(self.words[self.count])
+    }
+}
 
 // ==== what is loaded ====
 

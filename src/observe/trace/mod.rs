@@ -29,8 +29,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, Once, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::record::{Event, QUEUE};
@@ -42,7 +42,7 @@ use super::observer::{self, TRACE};
 use crate::arch::ticks;
 use crate::atomic::{
     AtomicBool,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::facade::is_forked_child;
 use crate::sys::clock;
@@ -221,11 +221,13 @@ const LATER: Duration = Duration::from_millis(4);
 /// Whether a trace is being written.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// A trace that is being written. Dropped, it ends.
-struct Session {
-    /// Tells the collector that the trace is over; and what the collector makes of it.
-    collector: Option<(Sender<()>, Receiver<Timeline>)>,
-}
+/// Whether the trace that is being written is over. Relaxed: the collector's thread is unparked after that, and looks.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+/// What the collector has made of the last trace, until that is taken.
+static RESULT: Mutex<Option<Timeline>> = Mutex::new(None);
+
+/// A trace that is being written, and the thread of its collector. Dropped, it ends.
+struct Session(Option<JoinHandle<()>>);
 
 impl Session {
     /// Begins a trace.
@@ -236,33 +238,33 @@ impl Session {
             return Err(io::Error::new(ErrorKind::ResourceBusy, message));
         }
         record::begin();
+        IS_OVER.store(false, Relaxed);
         let collector = Collector::begin();
-        let (stop, is_over) = channel();
-        let (result, timeline) = channel();
         let life = move || {
-            let _ = result.send(collector.collect(&is_over));
+            let timeline = collector.collect();
+            *RESULT.lock().unwrap_or_else(PoisonError::into_inner) = Some(timeline);
         };
-        employ("gt-trace", life).inspect_err(|_| release())?;
+        let thread = employ("gt-trace", life).inspect_err(|_| release())?;
         observer::add(TRACE);
-        Ok(Session {
-            collector: Some((stop, timeline)),
-        })
+        Ok(Session(Some(thread)))
     }
 
     /// Ends the trace.
     fn end(&mut self) -> io::Result<Timeline> {
-        let collector = self.collector.take();
+        let collector = self.0.take();
         if is_forked_child() {
-            // The collector is the parent's, and so is the trace. The collector may have been sending at the fork.
+            // The collector's thread is the parent's, and so is the trace.
             core::mem::forget(collector);
             return Err(io::Error::other("the trace is the parent's"));
         }
-        let timeline = collector.and_then(|(stop, timeline)| {
-            drop(stop);
-            timeline.recv().ok()
-        });
-        // If the collector has panicked.
+        IS_OVER.store(true, Relaxed);
+        if let Some(collector) = collector {
+            collector.thread().unpark();
+            // If the collector has panicked, there is no result.
+            let _ = collector.join();
+        }
         observer::remove(TRACE);
+        let timeline = RESULT.lock().unwrap_or_else(PoisonError::into_inner).take();
         release();
         timeline.ok_or_else(|| io::Error::other("the collector of the trace has panicked"))
     }
@@ -270,7 +272,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.collector.is_some() {
+        if self.0.is_some() {
             let _ = self.end();
         }
     }
@@ -308,10 +310,9 @@ impl Collector {
     }
 
     /// Copies until the trace is over.
-    fn collect(mut self, is_over: &Receiver<()>) -> Timeline {
-        let mut pause = SOON;
-        while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(pause) {
-            pause = if self.copy() { SOON } else { LATER };
+    fn collect(mut self) -> Timeline {
+        while !IS_OVER.load(Relaxed) {
+            thread::park_timeout(if self.copy() { SOON } else { LATER });
         }
         #[cfg(green)]
         self.copies.end();
@@ -322,7 +323,7 @@ impl Collector {
         #[cfg(not(green))]
         let reels = Vec::new();
         let clock = Clock::new(self.begin, (ticks(), clock::now()));
-        Timeline::of(&reels, &self.outside, self.lost, clock)
+        Timeline::of(reels, &self.outside, self.lost, clock)
     }
 
     /// Copies what is new. True: there was something.

@@ -20,12 +20,12 @@
 //! of the trace fits into 32 bits.
 
 use core::fmt::Arguments;
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::record::{KERNEL, Kind, STOPS, text_of};
 use super::timeline::{Item, Timeline};
 use crate::observe::json::{Object, Quoted, list};
+use crate::observe::numbers::NumberMap;
 
 // ==== JSON ====
 
@@ -42,7 +42,7 @@ impl Timeline {
             timeline: self,
             out,
             flows: 0,
-            on_their_way: HashMap::new(),
+            on_their_way: NumberMap::default(),
         };
         writer.head()?;
         self.items.iter().try_for_each(|item| writer.item(item))?;
@@ -54,8 +54,8 @@ struct Writer<'a> {
     timeline: &'a Timeline,
     out: &'a mut dyn Write,
     flows: u64,
-    /// The flows to threads that have not run since.
-    on_their_way: HashMap<u32, u64>,
+    /// The flows to threads that have not run since; 0 for other threads.
+    on_their_way: NumberMap<u64>,
 }
 
 impl Writer<'_> {
@@ -140,7 +140,8 @@ impl Writer<'_> {
         };
         let more = format_args!(",\"stopped\":\"{stopped}\"{more}");
         self.slice(item, &label, "run", more)?;
-        if let Some(flow) = self.on_their_way.remove(&item.thread) {
+        let flow = core::mem::take(self.on_their_way.or_insert(item.thread.into(), 0));
+        if flow != 0 {
             let more = format_args!(r#","bp":"e","id":{flow},{FLOW}"#);
             self.event("f", item.track, item.start, more)?;
         }
@@ -170,7 +171,7 @@ impl Writer<'_> {
     fn leads_to(&mut self, thread: u32, track: u32, at: u64, how: &str) -> Done {
         self.flows += 1;
         let flow = self.flows;
-        self.on_their_way.insert(thread, flow);
+        *self.on_their_way.or_insert(thread.into(), 0) = flow;
         let args = format_args!(r#""args":{{"to":{thread},"how":"{how}"}}"#);
         let more = format_args!(r#","id":{flow},{FLOW},{args}"#);
         self.event("s", track, at, more)
@@ -212,19 +213,18 @@ impl Timeline {
     fn data(&self, out: &mut dyn Write) -> io::Result<()> {
         let unit = self.length / u64::from(u32::MAX) + 1;
         // What threads wait for. The first text is empty.
-        let (mut texts, mut numbers) = (vec![""], HashMap::from([(0, 0)]));
+        let mut texts = NumberMap::default();
+        texts.or_insert(0, (0, ""));
         for wait in self.items.iter().filter(|item| is_wait(item)) {
-            numbers.entry(wait.other).or_insert_with(|| {
-                texts.push(text_of(wait.other));
-                texts.len() as u32 - 1
-            });
+            let number = texts.entries.len() as u32;
+            texts.or_insert(wait.other, (number, text_of(wait.other)));
         }
         let tracks = self.tracks.iter().map(|track| {
             let told = Object::default().with("runtime", track.runtime);
             told.with("name", Quoted(self.name_of(track)))
         });
         let mut names = Object::default();
-        for (number, name) in self.names.iter().filter(|(_, name)| !name.is_empty()) {
+        for (number, name) in &self.names.entries {
             names = names.with(&number.to_string(), Quoted(name));
         }
         let head = Object::default()
@@ -234,14 +234,17 @@ impl Timeline {
             .with("count", self.items.len())
             .with("whys", list(STOPS.iter().map(Quoted)))
             .with("tracks", list(tracks))
-            .with("texts", list(texts.iter().map(Quoted)))
+            .with(
+                "texts",
+                list(texts.entries.iter().map(|(_, (_, text))| Quoted(text))),
+            )
             .with("names", names);
         write!(out, "{{...{head}")?;
         self.column(out, "start", |item| (item.start / unit) as u32)?;
         self.column(out, "end", |item| (item.end / unit) as u32)?;
         self.column(out, "thread", |item| item.thread)?;
         self.column(out, "other", |item| match is_wait(item) {
-            true => numbers[&item.other],
+            true => texts.get(item.other).map_or(0, |text| text.0),
             false => item.other as u32,
         })?;
         self.column(out, "kind", |item| item.track << 8 | code(item.kind))?;
