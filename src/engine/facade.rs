@@ -71,6 +71,9 @@ impl Thread {
 
 /// Starts a kernel thread that works for the runtime, and runs no handler of the program's.
 #[cfg(any(green, feature = "observe"))]
-pub(crate) fn spawn_helper(name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+pub(crate) fn spawn_helper(
+    name: &str,
+    work: Box<dyn FnOnce() + Send>,
+) -> io::Result<std::thread::JoinHandle<()>> {
     spawner::spawn_helper(name, spawner::OBSERVER_STACK, work)
 }
