@@ -345,7 +345,7 @@ pub(super) fn wake_all<T>(
 // ---- what a report tells of a wait ----
 //
 // The report reads the channel's length, its capacity and the number of its handles without the lock, word by
-// word, and forgets what it has read if the thread does not wait any more (`engine::inspect::reason`).
+// word, and forgets what it has read if the thread does not wait any more (`engine::inspect::notes`).
 
 /// A select, which waits for several channels.
 pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);

@@ -33,7 +33,7 @@ use super::sched::{current, enter, spawner, switch::Action};
 #[cfg(green)]
 pub(crate) use super::sched::{
     current::may_block,
-    handlers::{are_ignored as program_ignores, is_reserved as preempts},
+    signals::{are_ignored as program_ignores, is_reserved as preempts},
 };
 pub(crate) use super::sched::{
     fork::is_child as is_forked_child,

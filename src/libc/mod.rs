@@ -68,7 +68,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::facade;
 use crate::engine::hooks::count_parked;
-use crate::engine::hooks::handlers::begun;
+use crate::engine::hooks::signals::begun;
 use crate::sys::{clock, libraries, variable};
 
 /// Whether calls are hooked in this process.

@@ -3,7 +3,7 @@
 //! The program runs on meanwhile, so this is no picture of one moment: each thread is shown as it was when it
 //! was looked at. A thread that lives all the while is in the snapshot, once.
 //!
-//! Names stay while a read section is open (`inspect::epoch`). A section covers some threads only: threads that end
+//! Names stay while a read section is open (`inspect::notes`). A section covers some threads only: threads that end
 //! leave memory behind until the section is over.
 //!
 //! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is a thread that is blocked in a
@@ -23,9 +23,8 @@ pub(super) use super::dump::Depth;
 use super::numbers::NumberMap;
 use super::symbols::{Symbol, Symbols, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
-use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold;
-use crate::engine::inspect::reason::{Facts, WaitKind};
+use crate::engine::inspect::notes::{Facts, ReadSection, WaitKind};
 use crate::engine::inspect::system::kernel_thread::{self, Observer};
 pub(super) use crate::engine::inspect::threads::Doing;
 use crate::engine::inspect::threads::{Thread, ThreadSnapshot};

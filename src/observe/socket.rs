@@ -51,7 +51,7 @@ use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::inspect::system::kernel_thread::Observer;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
-use crate::engine::inspect::workers::{Activity, Cluster, Processor};
+use crate::engine::inspect::{Activity, Cluster, Processor};
 use crate::engine::inspect::{all, kernel};
 use crate::observe::export::{FIGURES, Value};
 use crate::sys::clock;

@@ -72,9 +72,17 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     ),
     (
         IDLE,
-        &["the idle word", "the deadline that is watched"],
-        "use crate::engine::atomic::{AtomicU64, Ordering::{Relaxed, SeqCst}, const_fn, fence};
-        use crate::engine::sys::clock::NEVER;
+        &["the idle word", "the deadline that is watched", "the wake word"],
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::{Acquire, Relaxed, Release, SeqCst}, const_fn, fence};
+        use crate::engine::sched::{Cluster, Fifo, events::{self, Turn}};
+        use crate::engine::sys::clock::{self, NEVER};
+        use crate::engine::sys::{futex, perturb};",
+    ),
+    (NOTES, &["wait reasons"], ""),
+    (
+        PLACES,
+        &["places"],
+        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;",
     ),
     (
@@ -109,7 +117,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         "use crate::engine::arch::{self, FloatControl};
         use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
-        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, handlers, locked};
+        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, current, locked};
         use crate::engine::sched::{lend_cache, take_cache};
         use crate::engine::sys::{clock, signal};",
     ),

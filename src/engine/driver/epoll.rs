@@ -3,7 +3,7 @@
 //! A descriptor is registered, edge-triggered and for both directions, when a call on it would
 //! block for the first time. Its token is the address of its [`Record`], which is never freed.
 //!
-//! The scheduler decides which kernel thread collects events, and when (`sched::io`).
+//! The scheduler decides which kernel thread collects events, and when (`sched::events`).
 
 use core::cell::Cell;
 use std::io;
@@ -14,10 +14,10 @@ use super::registration::{Readiness, make_ready};
 use super::watch;
 use super::{Direction, Limit, Source, wait_in_kernel, would_block};
 use crate::engine::arch;
+use crate::engine::sched::Fifo;
 use crate::engine::sched::current;
 use crate::engine::sched::current::blocking;
-use crate::engine::sched::io::{self as events, BATCH, Collect};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::events::{self, BATCH, Collect};
 use crate::engine::sys::epoll::{self, BELL, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{clock, perturb};

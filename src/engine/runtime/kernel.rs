@@ -10,7 +10,7 @@ use super::packet::{Job, ThreadOptions};
 use super::pthread::{self, Pthread};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
+use crate::engine::inspect::notes::{self, WaitKind, WaitReason};
 use crate::engine::probe::{self, Kernel as Does};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sys::die;
@@ -34,7 +34,7 @@ pub(crate) struct KernelBackend {
 }
 
 /// For reports: a runtime that is being shut down.
-static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", reason::nothing);
+static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", notes::nothing);
 
 impl KernelBackend {
     /// Makes a backend, which is never freed: threads hold it without counting.

@@ -10,11 +10,11 @@ use super::handle::{Shared, Thread};
 use super::packet::{Job, ThreadOptions};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::inspect::epoch;
+use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By};
 use crate::engine::sched::start::{ThreadStack, stock_up};
-use crate::engine::sched::{self, Cluster, Green, ThreadFlags, current, records};
+use crate::engine::sched::{self, Cluster, Green, ThreadFlags, current, thread::Records};
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
 
@@ -92,7 +92,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
         }
         _ => (None, false),
     };
-    let green = free.map_or_else(records::create, Ok)?;
+    let green = free.map_or_else(Records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
         Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
         None if is_stocked => Ok(()),
@@ -100,7 +100,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     };
     if let Err(error) = prepared {
         let _off = current::preemption_off();
-        records::release(green);
+        Records::release(green);
         return Err(error);
     }
     Ok(green)
@@ -160,6 +160,6 @@ fn leave(green: &'static Green, thread: Thread) {
     // fence in `spawned_at` (`sched::monitor`).
     fence(Ordering::Release);
     // No code asks for the current thread any more.
-    epoch::leave(thread, true);
+    notes::leave_behind(thread, true);
     current::forbid_preemption(green);
 }

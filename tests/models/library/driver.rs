@@ -10,7 +10,7 @@ pub(crate) mod epoll {
     use std::{io, os::fd::RawFd};
 
     use super::registration::Readiness;
-    use crate::engine::sched::list::Fifo;
+    use crate::engine::sched::Fifo;
 
     /// It serves one descriptor, in one direction.
     pub(crate) struct Record(pub(crate) Readiness);
