@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use libc::{SIG_ERR, sighandler_t, sigset_t};
 
+use super::Real;
 use super::fail;
-use super::macros::Real;
 use crate::engine::hooks::mask_changed;
 use crate::engine::hooks::signals::{is_reserved, set_action};
 use crate::sys::libraries::jump_where;

@@ -326,10 +326,10 @@ mod tests {
     }
 
     const BELOW: [&str; 6] = [
-        "greenthread::engine::runtime::packet::__rust_begin_short_backtrace",
+        "greenthread::engine::runtime::spawn::__rust_begin_short_backtrace",
         "core::ops::function::FnOnce::call_once",
         "std::panicking::try",
-        "greenthread::engine::runtime::packet::Packet<T,F>::act",
+        "greenthread::engine::runtime::spawn::Packet<T,F>::act",
         "greenthread::engine::runtime::spawn::body",
         "greenthread::engine::arch::x86_64::switch::call_at_bottom",
     ];

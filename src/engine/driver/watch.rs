@@ -53,8 +53,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
-use super::epoll::INSTANCE;
-use super::registration::make_ready;
+use super::epoll::{INSTANCE, make_ready};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use crate::engine::sched::Fifo;
