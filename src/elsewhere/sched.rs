@@ -190,14 +190,13 @@ pub(crate) mod spawner {
         name: &str,
         stack_size: usize,
         work: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<()> {
+    ) -> io::Result<std::thread::JoinHandle<()>> {
         let builder = std::thread::Builder::new().name(name.into());
-        let started = builder.stack_size(stack_size).spawn(move || {
+        builder.stack_size(stack_size).spawn(move || {
             KernelThread::begin(true);
             work();
             KernelThread::end();
-        });
-        started.map(drop)
+        })
     }
 }
 

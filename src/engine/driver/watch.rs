@@ -53,8 +53,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
-use super::epoll::INSTANCE;
-use super::registration::make_ready;
+use super::epoll::{INSTANCE, make_ready};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use crate::engine::sched::Fifo;
@@ -65,8 +64,7 @@ use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::statics::Table;
 use crate::engine::sys::{self, perturb, word};
-use crate::engine::wait::claim::{Ended, Node, Wait};
-use crate::engine::wait::list::List;
+use crate::engine::wait::claim::{Ended, List, Node, Wait};
 use crate::engine::wait::{Locator, WaitKind, WaitReason, reason};
 
 /// Room for so many numbers: 2^24.

@@ -33,7 +33,7 @@ pub(crate) mod system {
     #[cfg(test)]
     pub(crate) use crate::engine::arch::{fresh_stack, switch};
     pub(crate) use crate::engine::sched::fork::OnlyHere;
-    pub(crate) use crate::engine::sys::{elf, kernel_thread, libraries, observer, print, syscalls};
+    pub(crate) use crate::engine::sys::{kernel_thread, libraries, print};
 }
 
 /// Types whose layout a debugger has to know.

@@ -229,6 +229,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// The words by which other threads are known.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> {
+        [self.holder, self.target].into_iter().flatten()
+    }
+
     pub(crate) fn number(&mut self, name: &'static str, value: u64) {
         self.numbers.push((name, value));
     }

@@ -31,7 +31,7 @@ use crate::engine::sched::{
     Cluster, Green, Identity, Processor, ThreadFlags, Worker, cpu_time, current, fork,
     switch::Bounds,
 };
-use crate::engine::sys::{handler, word};
+use crate::engine::sys::{signal, word};
 
 // ==== a snapshot ====
 
@@ -274,7 +274,7 @@ pub(crate) fn all() -> impl Iterator<Item = Thread> {
 /// may run.
 pub(crate) fn may_be_woken() -> bool {
     let is_awake = |cluster: &Cluster| cluster.idle.awake() != 0;
-    Worker::clusters().any(is_awake) || current::handlers_exist() || handler::is_used()
+    Worker::clusters().any(is_awake) || current::handlers_exist() || signal::are_caught()
 }
 
 /// All green threads that run, or are blocked in the kernel, with the workers that run them.

@@ -110,7 +110,7 @@ impl SharedQueue {
         let _always = self.push_if(|| true, green, how);
     }
 
-    /// Adds a thread if `is_in_use`, which is asked under the lock (`seat`). False: the thread is still the caller's.
+    /// Adds a thread if `is_in_use`, which is asked under the lock (`contract`, invariant 3). False: the thread is still the caller's.
     #[must_use = "a thread that was not queued would never run"]
     pub(crate) fn push_if(
         &self,

@@ -58,7 +58,7 @@ use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 
-use super::packet::{Act, Shares, packet_of_unknown_thread};
+use super::spawn::{Act, Shares, packet_of_unknown_thread};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{self, Facts, Locator, WaitKind, WaitReason};

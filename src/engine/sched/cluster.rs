@@ -260,7 +260,8 @@ impl Cluster {
             perturb::point("close: one has left");
             self.emptied.wake();
         };
-        spawner::spawn_helper(name, spawner::HELPER_STACK, Box::new(life)).inspect_err(|_| {
+        let helper = spawner::spawn_helper(name, spawner::HELPER_STACK, Box::new(life));
+        helper.map(drop).inspect_err(|_| {
             self.staff.fetch_sub(1, Relaxed);
         })
     }

@@ -548,7 +548,8 @@ fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
     /// What the thread has said before.
     struct Before(u8);
     impl Drop for Before {
-        #[inline(always)]
+        // Once in the program: a call is little beside a system call, and there are many that say something.
+        #[inline(never)]
         fn drop(&mut self) {
             if let Some(green) = green() {
                 green.calls.store(self.0, Relaxed);

@@ -17,7 +17,7 @@
 //! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads), or the fork waits until it
 //! is free (the loader's for its list: `sys::libraries`). That
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
-//! (`runtime::pthread`).
+//! (`runtime::kernel`).
 
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};

@@ -104,7 +104,7 @@ use crate::engine::sched::{
     Cluster, Counter, Green, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::kernel_thread::{Doing, Observer};
 use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.

@@ -148,7 +148,7 @@ use crate::engine::sys::{
     clock, clock::NEVER, die, kernel_thread, lock::Lock, mm, perturb, sanitizer,
     statics::AtomicStatic, topology,
 };
-use crate::engine::{arch, probe, stack, tls};
+use crate::engine::{arch, probe, stack};
 
 // ==== the processor ====
 
@@ -161,7 +161,7 @@ pub(crate) struct Processor {
     pub(crate) worker: AtomicStatic<Worker>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
-    /// The CPU that it was last seen on; kept where [`topology::machine`] knows of any difference
+    /// The CPU that it was last seen on; kept where [`topology::MACHINE`] knows of any difference
     /// between CPUs.
     cpu: AtomicUsize,
     pub(crate) switches: Counter,
@@ -284,7 +284,7 @@ impl Processor {
 
     /// The owner says on which CPU it is.
     pub(crate) fn note_cpu(&self) {
-        if topology::machine().is_some() {
+        if topology::MACHINE.load(Acquire).is_some() {
             self.cpu.store(arch::cpu(), Relaxed);
         }
     }
@@ -292,7 +292,9 @@ impl Processor {
     /// How far from here, in the rings of [`topology`], another processor is.
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Relaxed);
-        topology::machine().map_or(0, |here| here.ring(cpu(self), cpu(other)))
+        topology::MACHINE
+            .load(Acquire)
+            .map_or(0, |here| here.ring(cpu(self), cpu(other)))
     }
 }
 
@@ -543,7 +545,7 @@ pub(crate) struct Worker {
     /// The slice that the monitor has ended; it counts only while `slice` is still this one.
     pub(super) over: AtomicU32,
     /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
-    /// [`tls::no_cache`] if it has none.
+    /// [`super::switch::no_cache`] if it has none.
     pub(crate) tcache: Cell<usize>,
     /// The thread pointer of the kernel thread itself.
     pub(super) own_thread_pointer: Cell<*mut u8>,
@@ -642,7 +644,7 @@ impl Worker {
         let record = Worker {
             tick: AtomicU32::new(1),
             slice: AtomicU32::new(1),
-            tcache: Cell::new(tls::no_cache()),
+            tcache: Cell::new(super::switch::no_cache()),
             index: index as u32,
             ..Worker::default()
         };

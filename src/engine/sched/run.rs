@@ -327,7 +327,7 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     let (thief, random) = (processor.shared(), processor.own().random());
     let distance = |other: usize| thief.distance(cluster.processor(other));
     let victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
-    let victims = match topology::machine() {
+    let victims = match topology::MACHINE.load(Acquire) {
         None => victims,
         Some(_) => victims.nearest_first(&distance),
     };

@@ -101,7 +101,7 @@ use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::{
     Cluster, Green, ThreadFlags, Worker, current, ready_globally, switch::Bounds,
 };
-use crate::engine::sys::observer::{Doing, Observer, SystemCall};
+use crate::engine::sys::kernel_thread::{Doing, Observer, SystemCall};
 use crate::engine::sys::signal::{self, KernelAction, Mask, Payload, bit};
 use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, word};
 

@@ -26,6 +26,7 @@
 use core::ffi::c_void;
 use core::fmt;
 use std::io::{self, Write};
+use std::thread::JoinHandle;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use crate::engine::inspect::kernel::{KernelThread, quiet};
@@ -223,7 +224,7 @@ pub(crate) fn spawn_helper(
     name: &str,
     stack_size: usize,
     work: Box<dyn FnOnce() + Send>,
-) -> io::Result<()> {
+) -> io::Result<JoinHandle<()>> {
     // A new thread begins with its creator's mask.
     let mask = signal::set_mask(signal::ALL);
     let started = std::thread::Builder::new()
@@ -237,7 +238,7 @@ pub(crate) fn spawn_helper(
             KernelThread::end();
         });
     signal::set_mask(mask);
-    started.map(drop)
+    started
 }
 
 /// Starts a kernel thread that calls `main(argument)`, with libc's means alone. A thread of std's allocates and takes

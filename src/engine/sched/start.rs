@@ -39,7 +39,7 @@ use std::io::{self, Write};
 
 use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
-use crate::engine::sched::switch::{Bounds, spare_cache};
+use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
 use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{
     Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
@@ -219,7 +219,7 @@ impl ThreadStack {
     #[inline(always)]
     pub(super) fn has_cache(&self) -> bool {
         // SAFETY: the word is in the block, which is the caller's while the stack belongs to no thread that lives.
-        !self.tcache.is_null() && unsafe { self.tcache.read() != tls::no_cache() }
+        !self.tcache.is_null() && unsafe { self.tcache.read() != no_cache() }
     }
 
     /// The stack on `slot` and its owner, if that thread lives at this moment. Takes no lock.

@@ -30,7 +30,7 @@
 //! the way in and takes it out on the way back. A thread that was preempted, perhaps in the middle
 //! of malloc's fast path, keeps the cache that it has. Caches that are thus left over, and kernel
 //! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without a cache has in malloc's
-//! word the value that a fresh thread has there, which need not be null (`tls::no_cache`). Where
+//! word the value that a fresh thread has there, which need not be null (`tls::NO_CACHE`). Where
 //! the word was not recognised, or taking a cache away was tried and failed (`tls::probe`), caches
 //! stay in the stacks: they cost memory then, as much as the stacks' number at its peak times a
 //! cache.
@@ -302,17 +302,23 @@ impl Since {
 
 // ==== malloc's cache ====
 
+/// What malloc's word holds in a thread without a cache.
+#[inline(always)]
+pub(crate) fn no_cache() -> usize {
+    tls::NO_CACHE.load(Relaxed)
+}
+
 #[inline(always)]
 fn lend_cache(worker: &Worker, green: &Green) {
     let word = green.tcache.get();
     if word.is_null() {
         return;
     }
-    if worker.tcache.get() == tls::no_cache() && CACHES.load(Relaxed) != 0 {
+    if worker.tcache.get() == no_cache() && CACHES.load(Relaxed) != 0 {
         worker.tcache.set(take_spare_cache());
     }
     // SAFETY: a word of the green thread's block, which is the run loop's while the thread does not run.
-    unsafe { word.write(worker.tcache.replace(tls::no_cache())) };
+    unsafe { word.write(worker.tcache.replace(no_cache())) };
 }
 
 #[inline(always)]
@@ -322,10 +328,10 @@ fn take_cache(worker: &Worker, green: &Green) {
         return;
     }
     // SAFETY: as in `lend_cache`.
-    let cache = unsafe { word.replace(tls::no_cache()) };
-    if worker.tcache.get() == tls::no_cache() {
+    let cache = unsafe { word.replace(no_cache()) };
+    if worker.tcache.get() == no_cache() {
         worker.tcache.set(cache);
-    } else if cache != tls::no_cache() && !spare_cache(cache) {
+    } else if cache != no_cache() && !spare_cache(cache) {
         // SAFETY: as in `lend_cache`. The pool is full: the thread keeps what it has.
         unsafe { word.write(cache) };
         green.flags.add(ThreadFlags::CACHE);
@@ -342,7 +348,7 @@ fn take_spare_cache() -> usize {
     let pool = SPARE_CACHES.lock();
     let count = CACHES.load(Relaxed);
     if count == 0 {
-        return tls::no_cache();
+        return no_cache();
     }
     CACHES.store(count - 1, Relaxed);
     pool[count - 1]
@@ -363,8 +369,8 @@ pub(super) fn spare_cache(cache: usize) -> bool {
 
 /// A worker ends: its cache goes to another worker.
 pub(crate) fn leave_cache(worker: &Worker) {
-    let cache = worker.tcache.replace(tls::no_cache());
-    if cache != tls::no_cache() {
+    let cache = worker.tcache.replace(no_cache());
+    if cache != no_cache() {
         // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
         // free it.
         let _is_kept = spare_cache(cache);

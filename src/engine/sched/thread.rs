@@ -304,9 +304,12 @@ impl Green {
             die("a thread has ended that had no stack")
         };
         self.stack.store(None, Relaxed);
-        let own = self.context.saved_stack_pointer();
         // The thread has left its last frames for good.
-        sanitizer::forget_frames(own, stack.bounds.top - own);
+        #[cfg(asan)]
+        {
+            let own = self.context.saved_stack_pointer();
+            sanitizer::forget_frames(own, stack.bounds.top - own);
+        }
         self.context.own.store(0, Relaxed);
         stack
     }

@@ -42,8 +42,7 @@
 //! # Memory orderings
 //! All passes under locks. `WANTED` is a hint: relaxed.
 
-use super::cache::{BATCH, COMMON, Common, List};
-use super::{Slot, WANTED, release, slab};
+use super::{BATCH, COMMON, Common, List, Slot, WANTED, release, slab};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{clock, perturb};
 use std::sync::atomic::Ordering::Relaxed;

@@ -17,7 +17,7 @@
 //! # Invariants
 //! 1. `written` is at most [`LONGEST`] words ahead of `head`.
 //! 2. So word `i` is still whole if `i + WORDS >= head + LONGEST`, for a `head` that was read after it.
-//! 3. Nothing here allocates, or takes a lock; a processor's first event maps memory (`kept`).
+//! 3. Nothing here allocates, or takes a lock; a processor's first event maps memory (`measure`).
 //!
 //! # Memory orderings
 //! - a word → the reader: Release of `head` in `publish` and `note`, Acquire in `head` and `copy`.
@@ -38,7 +38,7 @@ use crate::atomic::{
 };
 use crate::engine::inspect;
 use crate::engine::probe::{Action, Actor, Pick, Processor, Readied, Thread, Words};
-use crate::observe::kept::{self, Kept};
+use crate::observe::measure::{self, Kept};
 use crate::sys::mm;
 
 /// Words in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
@@ -325,7 +325,7 @@ struct Copied {
 /// The rings of all processors.
 fn rings() -> impl Iterator<Item = (&'static inspect::Processor, &'static Ring)> {
     // Acquire: partner: Release in `Kept::ring`.
-    kept::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
+    measure::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
 }
 
 impl Copies {

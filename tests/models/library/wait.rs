@@ -18,8 +18,6 @@ use crate::sys::clock;
 
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
-#[path = "../../../src/engine/wait/list.rs"]
-pub(crate) mod list;
 #[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
 #[path = "../../../src/engine/wait/side.rs"]
