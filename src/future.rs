@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::thread::{JoinHandle, Result};
-use crate::wait::{WaitKind, WaitReason, Waiter, reason};
+use crate::wait::{WaitKind, WaitReason, Waiter};
 
 // `block_on`: the waker is a count of a `Waiter`, on which the thread waits between polls.
 //
@@ -49,7 +49,7 @@ impl Wake for Signal {
 }
 
 /// For reports.
-static FUTURE: WaitKind = WaitKind::outside("future", reason::nothing);
+static FUTURE: WaitKind = WaitKind::outside("future");
 
 /// Runs a future on the current thread until it is ready, and returns its output.
 ///

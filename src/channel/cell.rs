@@ -43,7 +43,7 @@ use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::sys::{die, perturb, word};
 use crate::wait::claim::{self, Chain, Claimed, Crowd, List, Node, Wait};
-use crate::wait::{Facts, WaitKind, WaitReason, reason};
+use crate::wait::{Facts, WaitKind, WaitReason};
 
 /// The event for which a thread in a queue waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,14 +354,14 @@ pub(super) fn wake_all<T>(
 // word, and forgets what it has read if the thread does not wait any more (`engine::inspect::notes`).
 
 /// A select, which waits for several channels.
-pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);
+pub(super) static SELECT: WaitKind = WaitKind::inside("select");
 
 /// The wait reasons of channels of one type of message.
 struct Of<T>(PhantomData<T>);
 
 impl<T> Of<T> {
-    const SEND: WaitKind = WaitKind::inside("room in channel", look::<T>);
-    const RECEIVE: WaitKind = WaitKind::inside("message from channel", look::<T>);
+    const SEND: WaitKind = WaitKind::inside("room in channel").with_numbers(look::<T>);
+    const RECEIVE: WaitKind = WaitKind::inside("message from channel").with_numbers(look::<T>);
 }
 
 /// A thread waits on its `side` of the channel.

@@ -22,7 +22,7 @@ use super::shared::Failed;
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sys::clock::{self, NEVER};
 use crate::wait::claim::Wait;
-use crate::wait::{WaitKind, WaitReason, reason};
+use crate::wait::{WaitKind, WaitReason};
 
 /// A timer. Its messages are instants: `T` is that type, as `message` knows.
 pub(super) struct Timer<T> {
@@ -108,7 +108,7 @@ impl<T> Timer<T> {
 }
 
 /// For reports: such a channel's time, or a select's that has no other operation.
-static TIMER: WaitKind = WaitKind::inside("time", reason::nothing);
+static TIMER: WaitKind = WaitKind::inside("time");
 
 /// Blocks the thread until `when`, or for ever if that is `None`.
 pub(super) fn sleep_until(when: u64) {

@@ -40,9 +40,9 @@ pub(crate) use super::sched::{
     locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread},
 };
 use super::sys::clock;
-use super::wait::{WaitKind, WaitReason, Waiter, reason};
+use super::wait::{WaitKind, WaitReason, Waiter};
 
-static SLEEP: WaitKind = WaitKind::inside("end of sleep", reason::nothing);
+static SLEEP: WaitKind = WaitKind::inside("end of sleep");
 
 /// The calling thread.
 impl Thread {

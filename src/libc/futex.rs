@@ -47,7 +47,7 @@ use crate::wait::queue::Position;
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
-static FUTEX: WaitKind = WaitKind::inside("futex", |address, facts| {
+static FUTEX: WaitKind = WaitKind::inside("futex").with_numbers(|address, facts| {
     if let Ok(word) = word::look(address) {
         facts.number("word", u64::from(word));
     }

@@ -60,7 +60,7 @@ pub struct Barrier {
 pub struct BarrierWaitResult(bool);
 
 /// For reports.
-static BARRIER: WaitKind = WaitKind::inside("barrier", |address, facts| {
+static BARRIER: WaitKind = WaitKind::inside("barrier").with_numbers(|address, facts| {
     let word = |offset| word::read(address + offset);
     if let (Some(arrived), Some(size)) = (
         word(offset_of!(Barrier, arrived)),

@@ -22,7 +22,7 @@ use super::poison::{self, LockResult, PoisonError};
 use crate::atomic::{Ordering::Relaxed, const_fn};
 use crate::sys::clock;
 use crate::wait::queue::{Position, WaitQueue, Waited};
-use crate::wait::{WaitKind, WaitReason, reason};
+use crate::wait::{WaitKind, WaitReason};
 
 /// A condition variable: threads wait on it until data behind a [`Mutex`](super::Mutex) has
 /// changed.
@@ -99,7 +99,7 @@ impl WaitTimeoutResult {
 }
 
 /// For reports.
-static CONDVAR: WaitKind = WaitKind::inside("condition variable", reason::nothing);
+static CONDVAR: WaitKind = WaitKind::inside("condition variable");
 
 impl Condvar {
     const_fn! {

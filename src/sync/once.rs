@@ -36,7 +36,6 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 use crate::atomic::{AtomicUsize, const_fn};
 use crate::engine::facade::mark;
-use crate::sys::word;
 use crate::wait::queue::{Position, State, WaitQueue};
 use crate::wait::{Locator, WaitKind, WaitReason};
 
@@ -74,13 +73,7 @@ pub struct Once {
 }
 
 /// For reports.
-static ONCE: WaitKind = WaitKind::inside("once", |address, facts| {
-    let word = |offset| word::read(address + offset);
-    if word(offset_of!(Once, queue)).is_some_and(|state| state & RUNNING != 0) {
-        facts.holder = word(offset_of!(Once, runner)).filter(|&mark| mark != 0);
-    }
-})
-.with(Locator::Holder {
+static ONCE: WaitKind = WaitKind::inside("once").with(Locator::Holder {
     at: offset_of!(Once, runner),
     flags_at: offset_of!(Once, queue),
     flags: RUNNING,

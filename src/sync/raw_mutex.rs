@@ -37,8 +37,8 @@ use core::mem::offset_of;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::atomic::{AtomicUsize, const_fn};
 use crate::engine::facade;
+use crate::sys::clock;
 use crate::sys::lock::Backoff;
-use crate::sys::{clock, word};
 use crate::wait::queue::{Position, State, WaitQueue, Waited};
 use crate::wait::{Locator, WaitKind, WaitReason};
 
@@ -63,13 +63,7 @@ pub(crate) struct RawMutex {
 }
 
 /// For reports.
-static MUTEX: WaitKind = WaitKind::inside("mutex", |address, facts| {
-    let word = |offset| word::read(address + offset);
-    if word(offset_of!(RawMutex, queue)).is_some_and(|state| state & HELD != 0) {
-        facts.holder = word(offset_of!(RawMutex, holder)).filter(|&mark| mark != 0);
-    }
-})
-.with(Locator::Holder {
+static MUTEX: WaitKind = WaitKind::inside("mutex").with(Locator::Holder {
     at: offset_of!(RawMutex, holder),
     flags_at: offset_of!(RawMutex, queue),
     flags: HELD,

@@ -77,23 +77,21 @@ pub(crate) struct RawRwLock {
 }
 
 /// For reports.
-static READ: WaitKind = WaitKind::inside("read lock", look).with(HOLDER);
-static WRITE: WaitKind = WaitKind::inside("write lock", look).with(HOLDER);
+static READ: WaitKind = WaitKind::inside("read lock")
+    .with(HOLDER)
+    .with_numbers(readers);
+static WRITE: WaitKind = WaitKind::inside("write lock")
+    .with(HOLDER)
+    .with_numbers(readers);
 const HOLDER: Locator = Locator::Holder {
     at: offset_of!(RawRwLock, writer),
     flags_at: offset_of!(RawRwLock, state),
     flags: WRITER as usize,
 };
 
-fn look(address: usize, facts: &mut Facts) {
-    let word = |offset| word::read(address + offset);
-    let Some(state) = word(offset_of!(RawRwLock, state)) else {
-        return;
-    };
-    let state = State(state as u64);
-    if state.has(WRITER) {
-        facts.holder = word(offset_of!(RawRwLock, writer)).filter(|&mark| mark != 0);
-    } else {
+fn readers(address: usize, facts: &mut Facts) {
+    let state = word::read(address + offset_of!(RawRwLock, state)).map(|state| State(state as u64));
+    if let Some(state) = state.filter(|state| !state.has(WRITER)) {
         facts.number("readers", state.readers());
     }
 }

@@ -526,7 +526,7 @@ struct Count {
 }
 
 /// For reports.
-static SEMAPHORE: WaitKind = WaitKind::inside("semaphore", |address, facts| {
+static SEMAPHORE: WaitKind = WaitKind::inside("semaphore").with_numbers(|address, facts| {
     if let Some(state) = word::read(address + offset_of!(Count, state)) {
         facts.number("permits", (state / PERMIT) as u64);
     }

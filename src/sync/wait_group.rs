@@ -55,7 +55,7 @@ struct Inner {
 }
 
 /// For reports.
-static WAIT_GROUP: WaitKind = WaitKind::inside("wait group", |address, facts| {
+static WAIT_GROUP: WaitKind = WaitKind::inside("wait group").with_numbers(|address, facts| {
     if let Some(count) = word::read(address + offset_of!(Inner, count)) {
         facts.number("handles", count as u64);
     }

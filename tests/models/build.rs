@@ -78,7 +78,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::clock::{self, NEVER};
         use crate::engine::sys::{die, futex, perturb};",
     ),
-    (NOTES, &["wait reasons"], ""),
+    (NOTES, &["wait reasons"], "use crate::engine::sys::word;"),
     (
         THREADS,
         &["a snapshot"],

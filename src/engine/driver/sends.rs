@@ -57,7 +57,7 @@ use crate::engine::sched::{
     Owned, ThreadFlags, enter, events::Held, events::has_company, events::hold,
 };
 use crate::engine::sys;
-use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
+use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// The number of operations that one system call performs at most. With 8 it was as good; with 24
 /// and 32 the replies to a hundred connections came so late that their next requests did too.
@@ -84,7 +84,7 @@ struct Request {
 }
 
 /// For reports. The kernel ends such a wait soon.
-static SENT: WaitKind = WaitKind::outside("sending", reason::nothing);
+static SENT: WaitKind = WaitKind::outside("sending");
 
 /// Has the kernel perform a send together with others, if there are any. Returns the kernel's answer, or
 /// `None`: the caller is to make the system call.

@@ -28,8 +28,8 @@ use super::uring::{self, length};
 use crate::engine::arch;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::current;
-use crate::engine::sys::{clock, perturb, word};
-use crate::engine::wait::{Facts, Locator, WaitKind, WaitReason};
+use crate::engine::sys::{clock, perturb};
+use crate::engine::wait::{Locator, WaitKind, WaitReason};
 
 /// The event that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,16 +83,11 @@ pub(crate) struct Source {
 }
 
 /// For reports.
-static READ: WaitKind = WaitKind::outside("descriptor to read", look).with(FD);
-static WRITE: WaitKind = WaitKind::outside("descriptor to write", look).with(FD);
+static READ: WaitKind = WaitKind::outside("descriptor to read").with(FD);
+static WRITE: WaitKind = WaitKind::outside("descriptor to write").with(FD);
 const FD: Locator = Locator::Descriptor {
     at: mem::offset_of!(Source, fd),
 };
-
-fn look(address: usize, facts: &mut Facts) {
-    let fd = word::look(address + mem::offset_of!(Source, fd));
-    facts.descriptor = fd.ok().map(|fd| fd as i32);
-}
 
 impl Source {
     /// For reports: a thread waits for one direction.

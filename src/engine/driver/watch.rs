@@ -63,9 +63,9 @@ use crate::engine::sched::{current, signals};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::statics::Table;
-use crate::engine::sys::{self, perturb, word};
+use crate::engine::sys::{self, perturb};
 use crate::engine::wait::claim::{Ended, List, Node, Wait};
-use crate::engine::wait::{Locator, WaitKind, WaitReason, reason};
+use crate::engine::wait::{Locator, WaitKind, WaitReason};
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
@@ -140,11 +140,8 @@ pub(crate) struct Call {
 }
 
 /// For reports: a `poll`, or the like; a call.
-static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors", reason::nothing);
-static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor", |address, facts| {
-    facts.descriptor = word::look(address).ok().map(|fd| fd as i32);
-})
-.with(Locator::Descriptor { at: 0 });
+static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors");
+static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor").with(Locator::Descriptor { at: 0 });
 
 /// The events that a node waits for.
 fn wanted(node: &Node) -> i32 {

@@ -14,7 +14,7 @@
 //! An observer reads the thing behind the address while the program runs on. The thread that waits keeps
 //! the thing alive for as long as it waits, so the observer looks whether the thread still waits
 //! *after* it has read (`inspect::threads`), and otherwise forgets what it saw. Until then the memory may be
-//! anything: the `look` of a kind reads by `sys::word` only, which never faults.
+//! anything: so it is read by `sys::word` only, which never faults.
 //!
 //! # Read sections
 //!
@@ -45,7 +45,7 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
-use crate::engine::sys::{die, kernel_thread, lock::entry_fence};
+use crate::engine::sys::{die, kernel_thread, lock::entry_fence, word};
 
 // ==== identities ====
 
@@ -130,19 +130,18 @@ pub(crate) struct WaitKind {
     pub(crate) name: &'static str,
     /// The threads of this process are all that can end the wait, apart from the clock.
     pub(crate) is_inside: bool,
-    /// Tells what can be read of the thing at an address.
-    pub(crate) look: fn(usize, &mut Facts),
-    /// The same for a debugger, which calls no functions.
+    /// What is to be read of the thing at an address.
     pub(crate) locator: Locator,
+    /// Tells numbers of the thing; a debugger, which calls no functions, does without.
+    numbers: fn(usize, &mut Facts),
 }
 
-/// Where a debugger finds the thread that a thing leads to: a part of what [`WaitKind::look`] tells. The
-/// debugger's script reads these words, so a change here is a change there (`observe::gdb`).
+/// Where observers find the thread that a thing leads to. The debugger's script reads these words, so a change here is a
+/// change there (`observe::gdb`).
 #[derive(Clone, Copy)]
 #[repr(usize)]
-#[allow(dead_code, reason = "the debugger's script reads the fields")]
 pub(crate) enum Locator {
-    /// The debugger is told nothing.
+    /// The thing leads to none.
     Nothing = 0,
     /// The mark of the thread that holds the thing lies `at` bytes behind the thing's address, while the word at `flags_at`
     /// has one of the `flags`.
@@ -165,31 +164,57 @@ impl Locator {
 
 impl WaitKind {
     /// A kind whose waits other threads end.
-    pub(crate) const fn inside(name: &'static str, look: fn(usize, &mut Facts)) -> WaitKind {
+    pub(crate) const fn inside(name: &'static str) -> WaitKind {
         WaitKind {
             name,
             is_inside: true,
-            look,
             locator: Locator::Nothing,
+            numbers: |_, _| (),
         }
     }
 
     /// A kind whose waits may be ended from outside: by the kernel, or another process.
-    pub(crate) const fn outside(name: &'static str, look: fn(usize, &mut Facts)) -> WaitKind {
+    pub(crate) const fn outside(name: &'static str) -> WaitKind {
         WaitKind {
             is_inside: false,
-            ..WaitKind::inside(name, look)
+            ..WaitKind::inside(name)
         }
     }
 
-    /// The same kind with a locator for debuggers.
+    /// The same kind, of which this is to be read.
     pub(crate) const fn with(self, locator: Locator) -> WaitKind {
         WaitKind { locator, ..self }
     }
-}
 
-/// For kinds of which nothing more is to be told.
-pub(crate) fn nothing(_: usize, _: &mut Facts) {}
+    /// The same kind, of which this function tells numbers.
+    pub(crate) const fn with_numbers(self, numbers: fn(usize, &mut Facts)) -> WaitKind {
+        WaitKind { numbers, ..self }
+    }
+
+    /// What can be read of the thing at `address`.
+    pub(crate) fn facts(&self, address: usize) -> Facts {
+        let mut facts = Facts::default();
+        let place = |at: usize| address.wrapping_add(at);
+        match self.locator {
+            Locator::Nothing => {}
+            Locator::Holder {
+                at,
+                flags_at,
+                flags,
+            } => {
+                let is_held = word::read(place(flags_at)).is_some_and(|state| state & flags != 0);
+                let mark = is_held.then(|| word::read(place(at))).flatten();
+                facts.holder = mark.filter(|&mark| mark != 0);
+            }
+            Locator::Target { at } => facts.target = Some(place(at)),
+            Locator::Descriptor { at } => {
+                facts.descriptor = word::look(place(at)).ok().map(|fd| fd as i32);
+            }
+        }
+        (self.numbers)(address, &mut facts);
+        facts
+    }
+}
 
 /// What a thread waits for: a kind of thing, and the address of the thing.
 #[derive(Clone, Copy)]

@@ -220,8 +220,7 @@ impl ThreadSnapshot {
     /// What can be told of the thing that the thread waits for; `None`: it waits no more, or for nothing.
     pub(crate) fn facts(&self) -> Option<Facts> {
         let reason = self.waiting?.reason;
-        let mut facts = Facts::default();
-        (reason.kind.look)(reason.of.addr(), &mut facts);
+        let facts = reason.kind.facts(reason.of.addr());
         self.holds().then_some(facts)
     }
 

@@ -111,7 +111,7 @@ pub(super) struct Shared {
 }
 
 /// For reports: a thread waits until another has begun.
-static BEGUN: WaitKind = WaitKind::inside("beginning of a thread", notes::nothing);
+static BEGUN: WaitKind = WaitKind::inside("beginning of a thread");
 
 impl Shared {
     /// Where the end lies.
@@ -393,9 +393,9 @@ fn forget_at_end(shared: *const Shared) {
 }
 
 /// For reports: a thread waits to be unparked. It owns one share of its data itself.
-static PARK: WaitKind = WaitKind::inside("unpark", handles::<1>);
+static PARK: WaitKind = WaitKind::inside("unpark").with_numbers(handles::<1>);
 /// A kernel thread that was spawned here owns three: with its job, as its handle, and for its end (`runtime::kernel`).
-static PARK_SPAWNED_KERNEL: WaitKind = WaitKind::inside("unpark", handles::<3>);
+static PARK_SPAWNED_KERNEL: WaitKind = WaitKind::inside("unpark").with_numbers(handles::<3>);
 
 /// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself
 /// owns `OWN` shares.
@@ -420,10 +420,7 @@ impl UnwindSafe for End {}
 impl RefUnwindSafe for End {}
 
 /// For reports: a joiner waits.
-static JOIN: WaitKind = WaitKind::inside("end of a thread", |end, facts| {
-    facts.target = end.checked_sub(Shared::END);
-})
-.with(Locator::Target {
+static JOIN: WaitKind = WaitKind::inside("end of a thread").with(Locator::Target {
     at: Shared::END.wrapping_neg(),
 });
 
@@ -495,9 +492,8 @@ mod tests {
     fn handles_are_counted() {
         let own = packet_of_unknown_thread(None);
         let others: Vec<_> = (0..3).map(|_| own.clone()).collect();
-        let mut facts = Facts::default();
         let token = &own.shared().token;
-        (PARK.look)(core::ptr::from_ref(token).addr(), &mut facts);
+        let facts = PARK.facts(core::ptr::from_ref(token).addr());
         assert_eq!(facts.numbers, [("handles", 3)]);
         drop(others);
     }

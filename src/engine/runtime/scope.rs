@@ -65,7 +65,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 /// For reports.
-static SCOPE: WaitKind = WaitKind::inside("end of a scope", |address, facts| {
+static SCOPE: WaitKind = WaitKind::inside("end of a scope").with_numbers(|address, facts| {
     if let Some(running) = word::read(address + offset_of!(Members, running)) {
         facts.number("threads", running as u64);
     }

@@ -107,7 +107,7 @@ use std::time::Duration;
 use crate::engine::atomic::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering::*, compiler_fence, fence,
 };
-use crate::engine::inspect::notes::{self, WaitKind, WaitReason};
+use crate::engine::inspect::notes::{WaitKind, WaitReason};
 use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::idle::{IdleWord, Idlers, Parker, Watched};
 use crate::engine::sched::{
@@ -192,8 +192,8 @@ pub(crate) struct Cluster {
 }
 
 /// For reports: a runtime that is being shut down.
-static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", notes::nothing);
-static EMPTIED: WaitKind = WaitKind::inside("end of a runtime's kernel threads", notes::nothing);
+static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads");
+static EMPTIED: WaitKind = WaitKind::inside("end of a runtime's kernel threads");
 
 impl Cluster {
     /// Starts a cluster: its monitor, its spawner and its first worker run when this returns.
@@ -471,7 +471,7 @@ pub(crate) struct Size {
 }
 
 /// For reports: the runtime's number of processors is being changed.
-static GRANTED: WaitKind = WaitKind::inside("change of the number of processors", notes::nothing);
+static GRANTED: WaitKind = WaitKind::inside("change of the number of processors");
 
 /// The number of processors of a cluster whose builder names none: the CPUs that the process may
 /// use, by affinity and cgroup quota. It allocates and reads files: only ordinary threads ask.

@@ -17,10 +17,10 @@ use crate::engine::sched::Green;
 use crate::engine::sched::park::Parking;
 use crate::engine::sched::switch::Action;
 use crate::engine::sys::{perturb, sanitizer};
-use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
+use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// For reports: a coroutine, or the thread that resumes it, waits for the other.
-static TURN: WaitKind = WaitKind::inside("turn of a coroutine", reason::nothing);
+static TURN: WaitKind = WaitKind::inside("turn of a coroutine");
 /// The park of a thread that waits aside.
 static ASIDE: Parking = Parking::without_waiter(WaitReason::only(&TURN));
 

@@ -43,15 +43,15 @@ use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::thread_id;
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use crate::sys::libraries::Next;
+use crate::wait::WaitKind;
 use crate::wait::queue::Position;
-use crate::wait::{WaitKind, reason};
 
 /// The green threads that wait for locks, semaphores and conditions.
 pub(super) static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 /// For reports.
-static OBJECT: WaitKind = WaitKind::inside("lock of C", reason::nothing);
+static OBJECT: WaitKind = WaitKind::inside("lock of C");
 
 // What a thread waits for.
 const LOCK: Events = 1;

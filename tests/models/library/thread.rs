@@ -52,7 +52,7 @@ pub(crate) fn spawn<T: 'static>(main: impl FnOnce() -> T + 'static) -> JoinHandl
 
 /// A park is one word: its deadline.
 pub(crate) mod waiter {
-    use crate::engine::inspect::notes::{WaitKind, WaitReason, nothing};
+    use crate::engine::inspect::notes::{WaitKind, WaitReason};
     use crate::engine::sys::clock;
 
     pub(crate) struct Waiter;
@@ -85,7 +85,7 @@ pub(crate) mod waiter {
         /// # Safety
         /// None is needed.
         pub(crate) unsafe fn from_words([deadline]: [usize; Parking::WORDS]) -> Parking {
-            static SOMETHING: WaitKind = WaitKind::inside("something", nothing);
+            static SOMETHING: WaitKind = WaitKind::inside("something");
             Parking {
                 deadline: deadline as u64,
                 ..Parking::without_waiter(WaitReason::only(&SOMETHING))

@@ -23,13 +23,11 @@ pub(crate) mod queue;
 #[path = "../../../src/engine/wait/side.rs"]
 pub(crate) mod side;
 
-pub(crate) use crate::engine::inspect::notes::{
-    self as reason, Facts, Locator, WaitKind, WaitReason,
-};
+pub(crate) use crate::engine::inspect::notes::{Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::sched::park::Outcome;
 use crate::sched::park::{Found, ParkState};
 
-static SOMETHING: WaitKind = WaitKind::inside("something", reason::nothing);
+static SOMETHING: WaitKind = WaitKind::inside("something");
 
 /// What models' threads wait for; no report asks.
 pub(crate) fn wait_reason() -> WaitReason {

@@ -79,7 +79,7 @@ use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
 use crate::engine::sched::{self, current, fork};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{self, clock, perturb};
-use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter, reason};
+use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter};
 
 /// The number of entries that one system call submits at most. The completion queue has space for
 /// more.
@@ -95,7 +95,7 @@ const BELL: u64 = 0;
 const ASK_AGAIN: u64 = 100_000_000;
 
 /// For reports.
-static OPERATION: WaitKind = WaitKind::outside("operation of io_uring", reason::nothing);
+static OPERATION: WaitKind = WaitKind::outside("operation of io_uring");
 
 struct Operation {
     /// The operation that was pushed after this one.
