@@ -9,7 +9,7 @@
 //! | [`stopped`] | a thread has left its stack | the run loop, before it does what the thread asked for |
 //! | [`blocked`] | a thread loses its processor and goes on without | the monitor |
 //! | [`worker_has`] | a worker gets a processor, for the thread that it runs already, if it runs one | who gives it |
-//! | [`worker_idle`] | a processor lies down | who has it in hand |
+//! | [`worker_idle`] | a processor goes to sleep | who has it in hand |
 //! | [`kernel`] | a kernel thread begins, ends, waits, goes on, spawns | that thread |
 //!
 //! Each of them first loads [`WORD`], one static word; if it is 0 nobody observes, and that is all. Otherwise it calls the

@@ -58,7 +58,7 @@
 //!
 //! | state of a processor | retired | is in | leaves it |
 //! |---|---|---|---|
-//! | at work | no | its worker's word | by lying down: idle, or retired if it is surplus by then |
+//! | at work | no | its worker's word | by going to sleep: idle, or retired if it is surplus by then |
 //! | idle | no | the list of idle ones | woken: at work; surplus: retired |
 //! | retired | yes | nowhere | no surplus any more: idle |
 //!
@@ -66,7 +66,7 @@
 //!   list of idle ones, and one is woken if there is work.
 //! - *Shrinking*: `active` says so. Idle surplus processors are taken out of the list. A surplus
 //!   processor at work is told (`attention`): its owner, in the run loop, gives the threads in its
-//!   queue to all, and lies down as any processor does. If its thread does not come to the run
+//!   queue to all, and goes to sleep as any processor does. If its thread does not come to the run
 //!   loop, the monitor acts: it ends the time slice, or takes the processor, though nothing else
 //!   waits. Nobody waits for that: after a slice and a few milliseconds at most no surplus
 //!   processor runs.
@@ -81,7 +81,7 @@
 //! Invariants:
 //! 6. `active` and `retired` change under the idlers' lock. Only the spawner changes `active` and
 //!    the number of records (before it runs, the thread that starts the cluster does).
-//! 7. When a change is done, no surplus processor is in the list; a worker that lays one down
+//! 7. When a change is done, no surplus processor is in the list; a worker that puts one to sleep
 //!    later sees, under the lock, that it is surplus. So an idle processor is an active one, except
 //!    for moments.
 //! 8. A retired processor's queue is empty, except for threads that others put there (a policy

@@ -344,12 +344,10 @@ fn cut(green: &'static Green, previous: &'static Green) {
     let next = green.timer.next.take();
     let child = &previous.timer.child;
     let is_first = child.get().is_some_and(|first| ptr::eq(first, green));
-    let link = if is_first {
-        child
-    } else {
-        &previous.timer.next
-    };
-    link.set(next);
+    match is_first {
+        true => child.set(next),
+        false => previous.timer.next.set(next),
+    }
     if let Some(next) = next {
         next.timer.previous.set(Some(previous));
     }
@@ -619,10 +617,9 @@ pub(crate) fn hold(processor: &mut Owned<'_>, is_full: bool) {
     processor.holds.store(true, Relaxed);
     let switches = processor.switches.get();
     let own = processor.own();
-    let last = if is_full {
-        switches + 1
-    } else {
-        own.arrivals_until
+    let last = match is_full {
+        true => switches + 1,
+        false => own.arrivals_until,
     };
     own.looks.flush_by(last);
 }

@@ -37,7 +37,7 @@
 //! 1. While the lock is free: sleepers in the list = `sleeping` + claims whose pop is still to
 //!    come. So a claimer always finds a sleeper. A sleeper that finds `sleeping` = 0 while it is in
 //!    the list must not leave: the claimers have promised to wake every sleeper in it. Hence
-//!    `cancel_sleep` can be refused. (A sleeper that lay down later may be popped in our place:
+//!    `cancel_sleep` can be refused. (A sleeper that went to sleep later may be popped in our place:
 //!    then it searches instead of us, and our count is still right.)
 //! 2. A sleeper gets up as a searcher, however it gets up. A searcher ends by [`IdleWord::found`],
 //!    [`IdleWord::announce_sleep`] or [`IdleWord::retire`], nothing else (a searcher that stops for
@@ -66,19 +66,19 @@
 //! push (or `found`) and the look at the word. They are each other's partners. Data travels by the
 //! queues and by the list's lock.
 //!
-//! The owner sees what the waker did before `wake`, or `poke`: Release there, Acquire in `take`. A worker's changes before its sleep go to the thread that chooses it by the list, or the
-//! queue, that it was chosen from.
-//! The monitor's fences stand where they are.
+//! The owner of a wake word sees what the waker did before `wake`, or `poke`: Release there, Acquire in `take`. A worker's
+//! changes before its sleep go to the thread that chooses the worker by the list, or the queue, that the worker was chosen
+//! from. The monitor's fences stand where they are.
 //!
 //! # Deadlines
 //!
-//! A worker that lies down watches the earliest deadline of the cluster unless another sleeper watches one as
+//! A worker that goes to sleep watches the earliest deadline of the cluster unless another sleeper watches one as
 //! early ([`Watched`]). So while everybody sleeps, somebody watches the earliest: of two sleepers, one that has
 //! set a timer and then goes to sleep, and one that wakes up and then looks at the timers again, either the
 //! first finds that nobody watches, or the second sees the timer. While any processor is awake
 //! the monitor watches; when it goes to sleep itself it does as a worker does. A worker that
 //! stops watching without a processor in hand kicks the monitor. So does a worker that arms a
-//! timer and lays a processor down without lying down itself.
+//! timer and puts a processor to sleep and does not sleep itself.
 //!
 //! # Children
 //!
@@ -368,7 +368,7 @@ impl Cluster {
             None => {
                 // There is no kernel thread for the processor: it sleeps on, and the worker that the spawner
                 // makes looks for work first of all.
-                self.lie_down(&mut idlers, processor, true);
+                self.put_to_sleep(&mut idlers, processor, true);
                 drop(idlers);
                 self.spawner.call();
             }
@@ -377,9 +377,14 @@ impl Cluster {
         self.monitor.kick();
     }
 
-    /// Lays down a processor that nobody owns: it is idle from now on, or retired if there are too
+    /// Puts a processor to sleep that nobody owns: the processor is idle from now on, or retired if there are too
     /// many. Afterwards the caller looks at every queue.
-    fn lie_down(&self, idlers: &mut Idlers, mut processor: Owned<'static>, was_searching: bool) {
+    fn put_to_sleep(
+        &self,
+        idlers: &mut Idlers,
+        mut processor: Owned<'static>,
+        was_searching: bool,
+    ) {
         probe::worker_idle(&mut processor);
         if processor.is_surplus() {
             self.idle.retire(was_searching);
@@ -403,7 +408,7 @@ impl Cluster {
             processor.worker.store(None, Relaxed);
             // Another worker may take the processor now; this one holds none.
             current::set_scheduling(false);
-            self.lie_down(&mut self.idlers.lock(), processor, searching);
+            self.put_to_sleep(&mut self.idlers.lock(), processor, searching);
             perturb::point("rest: announced");
         } else if let Some(green) = worker.handed.take() {
             // The monitor came first, with an old look in mind (`processor`), and the thread is locked to this
@@ -585,19 +590,19 @@ impl Cluster {
         self.watched.watch(earliest)
     }
 
-    /// Lays down a processor that was taken from its worker: nothing waits for it.
-    pub(super) fn lay_down(&'static self, mut processor: Owned<'static>) {
+    /// Puts a processor to sleep that was taken from its worker: no thread waits for the processor.
+    pub(super) fn put_taken_to_sleep(&'static self, mut processor: Owned<'static>) {
         processor.worker.store(None, Relaxed);
         events::flush(&mut processor);
         // Some of its threads would be out of reach of workers that get another processor.
         self.policy.leave(processor.seat());
-        perturb::point("lay_down: left");
-        self.lie_down(&mut self.idlers.lock(), processor, false);
-        perturb::point("lay_down: lain");
+        perturb::point("put_taken_to_sleep: left");
+        self.put_to_sleep(&mut self.idlers.lock(), processor, false);
+        perturb::point("put_taken_to_sleep: asleep");
         if self.something_to_do() {
             self.notify();
         }
-        // No worker that would watch the deadlines lies down here.
+        // No worker goes to sleep here that would watch the deadlines.
         self.monitor.kick();
     }
 

@@ -155,7 +155,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     let mut processor = run.surrender();
     probe::stopped(processor.as_mut().map(Owned::lend), green, action);
     if let Some(processor) = processor {
-        cluster.lay_down(processor);
+        cluster.put_taken_to_sleep(processor);
     }
     complete(worker, None, green, action);
     if has_ended {

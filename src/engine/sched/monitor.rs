@@ -21,7 +21,7 @@
 //! At a worker without a processor that computes for long, it sends the signal, so that the thread
 //! queues for a processor (*strays*).
 //!
-//! Taking a processor: `processor`. A processor that was taken lies down, and a sleeper is
+//! Taking a processor: `processor`. A processor that was taken goes to sleep, and a sleeper is
 //! woken for the threads that wait in it.
 //!
 //! It runs with signals blocked and never allocates: its memory of each processor is in the
@@ -310,13 +310,12 @@ impl Monitor {
         let slice = worker.slice.load(Relaxed);
         let identity = core::ptr::from_ref(worker) as usize;
         if (seen.worker, seen.slice) != (identity, slice) {
-            let cpu = worker.cpu_time();
             *seen = Seen {
                 worker: identity,
                 dry: seen.dry,
                 slice,
                 since: self.now,
-                cpu,
+                cpu: worker.cpu_time(),
                 moved_at: self.now,
                 over: None,
             };
@@ -486,7 +485,7 @@ impl Monitor {
         };
         self.event = true;
         self.cluster.hand_offs.add_shared(1);
-        self.cluster.lay_down(processor);
+        self.cluster.put_taken_to_sleep(processor);
         true
     }
 }

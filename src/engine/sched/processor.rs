@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | the run loop of the worker that owns it | [`RunLoop::owned`] | until it looks again |
 //! | a green thread inside the runtime | [`Entered::processor`](super::current::Entered::processor) | until it leaves |
-//! | a thread that has it in hand: nobody owns it | [`RunLoop::surrender`]; the monitor, when it has taken it; a list of idle ones | until it is given away, or lies down |
+//! | a thread that has it in hand: nobody owns it | [`RunLoop::surrender`]; the monitor, when it has taken it; a list of idle ones | until it is given away, or goes to sleep |
 //! | the spawner, of a processor that has retired; the closer of a cluster that has no worker left | [`Owned::assume`] | as long as that is so |
 //!
 //! Of a processor there is one `Owned` that is used. A signal handler that interrupts
@@ -626,7 +626,6 @@ impl Worker {
         worker.cluster.store(Some(cluster), Release);
         worker.handed.set(None);
         worker.searching.set(false);
-        worker.has_native_tls.set(true);
         Ok(worker)
     }
 

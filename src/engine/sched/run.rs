@@ -338,7 +338,7 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     Some(thread.into())
 }
 
-/// There are too many processors, and this one lies down next: the threads in its queue go to
+/// There are too many processors, and this one goes to sleep next: the threads in its queue go to
 /// others.
 #[cold]
 #[inline(never)]

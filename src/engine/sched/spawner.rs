@@ -305,11 +305,9 @@ fn say_once(is_said: &AtomicBool, text: fmt::Arguments<'_>) {
     let is_read = sys::poll_now(libc::STDERR_FILENO, libc::POLLOUT)
         .is_ok_and(|ready| ready & libc::POLLOUT != 0);
     if is_read && !is_said.swap(true, Relaxed) {
-        let mut space = [0; 640];
-        let mut rest = &mut space[..];
-        let _ = writeln!(rest, "greenthread: {text}"); // what does not fit is left out
-        let unused = rest.len();
-        let length = space.len() - unused;
-        sys::print(&space[..length]);
+        let mut line = io::Cursor::new([0; 640]);
+        let _ = writeln!(line, "greenthread: {text}"); // what does not fit is left out
+        let length = line.position() as usize;
+        sys::print(&line.into_inner()[..length]);
     }
 }

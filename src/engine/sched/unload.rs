@@ -134,7 +134,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
 /// Waits until each thread was seen to look nothing up, except the one whose control block is at
 /// `caller`.
 fn wait_for_green_threads(caller: usize) {
-    // Rooms that were visited stay.
+    // Stacks that were visited stay.
     let section = ReadSection::begin();
     stack::visit(|stack| {
         let block = ThreadStack::at(stack).thread_pointer;
