@@ -3,7 +3,9 @@
 
 use core::cell::Cell;
 
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize, Ordering::*, compiler_fence, fence,
+};
 use crate::engine::policy::Policy;
 use crate::engine::sched::idle::Parker;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
@@ -109,7 +111,7 @@ impl Cluster {
 
     /// All workers end.
     pub(crate) fn stop(&'static self) {
-        self.stopping.store(true, Ordering::SeqCst);
+        self.stopping.store(true, SeqCst);
         let workers = self.workers.iter();
         workers.for_each(|worker| worker.parker.poke());
     }
@@ -140,11 +142,11 @@ impl Cluster {
     }
 
     pub(crate) fn active(&self) -> usize {
-        self.size.active.load(Ordering::Relaxed)
+        self.size.active.load(Relaxed)
     }
 
     pub(crate) fn seats(&self) -> usize {
-        self.size.seats.load(Ordering::Acquire)
+        self.size.seats.load(Acquire)
     }
 
     pub(crate) fn search_limit(&self) -> u32 {

@@ -6,10 +6,7 @@ use core::mem;
 use core::ops::Deref;
 use core::ptr;
 
-use crate::engine::atomic::{
-    AtomicBool, AtomicPtr, AtomicUsize, Ordering,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::Counts;
 use crate::engine::sched::events::Held;
@@ -136,12 +133,12 @@ impl Processor {
 
     pub(crate) fn note_cpu(&self) {
         if topology::machine().is_some() {
-            self.cpu.store(arch::cpu(), Ordering::Relaxed);
+            self.cpu.store(arch::cpu(), Relaxed);
         }
     }
 
     pub(crate) fn distance(&self, other: &Processor) -> usize {
-        let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
+        let cpu = |of: &Processor| of.cpu.load(Relaxed);
         topology::machine().map_or(0, |here| here.ring(cpu(self), cpu(other)))
     }
 }
