@@ -303,7 +303,7 @@ impl RelaxedFifo {
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat));
+        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat).entry);
         let lanes = match how {
             Readied::Preempted => &self.preempted,
             _ => &self.fresh,
@@ -315,7 +315,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
-        Some(Ready::new(self.pop(self.dice.of(seat))?).into())
+        Some(Ready::new(self.pop(&self.dice.of(seat))?).into())
     }
 
     fn resize(&self, processors: usize) {

@@ -506,7 +506,7 @@ impl Policy for WorkStealing {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let local = match seat {
             None => None,
-            Some(seat) => match self.locals.hold_known(seat) {
+            Some(seat) => match self.locals.known(seat) {
                 None => {
                     self.locals.of(seat); // it comes for the first time
                     return self.ready(thread, how, Some(seat));
@@ -546,7 +546,7 @@ impl Policy for WorkStealing {
 
     #[inline]
     fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
-        let Some(local) = self.locals.hold_known(seat) else {
+        let Some(local) = self.locals.known(seat) else {
             self.locals.of(seat); // it comes for the first time
             return self.next(seat, others);
         };
@@ -559,14 +559,14 @@ impl Policy for WorkStealing {
         if !self.options.stealing {
             return None;
         }
-        let mine = self.locals.hold(seat);
+        let mine = self.locals.of(seat);
         let thread = self.steal_for(&mine, victims)?;
         mine.next.set_running(thread.green());
         Some(thread)
     }
 
     fn leave(&self, seat: &Seat) {
-        let local = self.locals.hold(seat);
+        let local = self.locals.of(seat);
         local.withdraw_request(&self.locals);
         self.global.append(local.leave());
     }

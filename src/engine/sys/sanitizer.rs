@@ -388,18 +388,16 @@ mod tsan {
         fn __interceptor_dlclose();
     }
 
-    /// The sanitizer's functions in the place of libc's, as far as the crate has functions with libc's names itself.
-    static INTERCEPTORS: [(&CStr, unsafe extern "C" fn()); 4] = [
-        (c"pthread_sigmask", __interceptor_pthread_sigmask),
-        (c"sigprocmask", __interceptor_sigprocmask),
-        (c"sigaction", __interceptor_sigaction),
-        (c"dlclose", __interceptor_dlclose),
-    ];
-
-    /// The sanitizer's function in the place of libc's `name`.
+    /// The sanitizer's function in the place of libc's `name`, as far as the crate has a function with that name itself.
     pub(crate) fn interceptor(name: &CStr) -> Option<usize> {
-        let found = INTERCEPTORS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, function)| *function as usize)
+        let function = match name.to_bytes() {
+            b"pthread_sigmask" => __interceptor_pthread_sigmask,
+            b"sigprocmask" => __interceptor_sigprocmask,
+            b"sigaction" => __interceptor_sigaction,
+            b"dlclose" => __interceptor_dlclose,
+            _ => return None,
+        } as unsafe extern "C" fn();
+        Some(function as usize)
     }
 
     /// Defines the function `$name`, which as a signal's handler does nothing in the sanitizer's code, and is `$handler` elsewhere. The
