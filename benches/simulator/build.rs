@@ -5,13 +5,18 @@ mod parts;
 
 use std::{env, fs, path::Path};
 
-const PARTS: [(&str, &[&str]); 3] = [
+const PARTS: [(&str, &[&str]); 5] = [
     (
         "sched/processor.rs",
         &["owning one as a value", "the ownership word"],
     ),
     ("sched/cluster.rs", &["how many live"]),
     ("sys/lock.rs", &["the lock", "the fence"]),
+    ("sched/park.rs", &["lists"]),
+    (
+        "sched/events.rs",
+        &["the turn", "the threads that events make ready"],
+    ),
 ];
 
 fn main() {

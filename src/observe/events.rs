@@ -8,8 +8,7 @@ use core::panic::Location;
 
 #[cfg(feature = "tracing")]
 pub use self::publish::publish_events;
-use super::observer::{EVENTS, listens};
-use super::queue::Queue;
+use super::observer::{EVENTS, Queue, listens};
 use crate::engine::inspect::Identity;
 #[cfg(green)]
 use crate::engine::probe::BlockedPlace;

@@ -35,7 +35,7 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::die;
 use crate::engine::sys::lock::Lock;

@@ -39,8 +39,8 @@ use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::engine::sched::Fifo;
 use crate::engine::sched::Green;
-use crate::engine::sched::list::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 
 /// Two levels for each priority: see [`level`].

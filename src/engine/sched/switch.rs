@@ -16,7 +16,7 @@
 //! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
 //!
 //! A thread that has changed its signal mask takes it along: once the mask was seen to differ
-//! (`current::mask_changed`, `preempt`), the switch saves it and restores the kernel thread's base mask.
+//! (`current::mask_changed`, `signals`), the switch saves it and restores the kernel thread's base mask.
 //! If a signal that the thread blocks has come for it, the mask stays on the kernel thread, and the thread
 //! with it (`locked`), until it has taken the signal: nobody else may get that, and only the kernel knows all
 //! about it, its place in the queue of a real-time signal included. A thread that is locked by itself keeps its mask on
@@ -40,7 +40,7 @@ use core::cell::Cell;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::sched::{
-    Green, RunLoop, ThreadFlags, Worker, cpu_time, handlers, locked, tuning::POOL,
+    Green, RunLoop, ThreadFlags, Worker, cpu_time, current, locked, tuning::POOL,
 };
 use crate::engine::sys::{clock, lock::Lock, sanitizer, signal};
 use crate::engine::tls;
@@ -186,7 +186,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`inspect::threads`).
     worker.current.store(None, Ordering::Release);
-    if handlers::exist() {
+    if current::handlers_exist() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         worker.use_native_tls();
     }

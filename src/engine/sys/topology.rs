@@ -13,7 +13,6 @@
 //! A fact that the kernel does not tell counts as shared. A machine whose CPUs are all in one ring 0 is *flat*:
 //! it has no topology worth asking for.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -56,9 +55,9 @@ impl Topology {
     /// Reads the folders `cpu` and `node` in `root`. `None`: the machine is flat. Of CPUs that share a cache one is
     /// looked at, since reading a file takes the kernel some 20 µs, and there may be hundreds.
     pub(crate) fn read(root: &Path) -> Option<Topology> {
-        let mut places = BTreeMap::new();
+        let mut places: Vec<Option<Place>> = Vec::new();
         for (cpu, folder) in numbered(&root.join("cpu"), "cpu") {
-            if places.contains_key(&cpu) {
+            if places.get(cpu).is_some_and(Option::is_some) {
                 continue;
             }
             let package = text(&folder.join("topology/physical_package_id"));
@@ -70,21 +69,27 @@ impl Topology {
                 node: 0,
             };
             let sharers = list(&sharers).take_while(|&sharer| sharer < MOST_CPUS);
-            places.extend(sharers.chain([cpu]).map(|cpu| (cpu, place)));
+            for cpu in sharers.chain([cpu]) {
+                places.resize(places.len().max(cpu + 1), None);
+                places[cpu] = Some(place);
+            }
         }
         for (node, folder) in numbered(&root.join("node"), "node") {
             for cpu in list(&text(&folder.join("cpulist")).unwrap_or_default()) {
-                places.entry(cpu).and_modify(|place| place.node = node);
+                if let Some(Some(place)) = places.get_mut(cpu) {
+                    place.node = node;
+                }
             }
         }
-        let (&last, first) = places.last_key_value()?;
-        if places.values().all(|place| place == first) {
+        let mut known = places.iter().flatten();
+        let first = known.next()?;
+        if known.all(|place| place == first) {
             return None;
         }
         // No thread runs on a CPU that is not there.
-        let place = |cpu| places.get(&cpu).copied().unwrap_or_default();
+        let places = places.into_iter().map(Option::unwrap_or_default);
         Some(Topology {
-            places: (0..=last).map(place).collect(),
+            places: places.collect(),
         })
     }
 

@@ -41,7 +41,7 @@ use core::{iter, ptr};
 
 use super::{Outcome, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sys::perturb;
 
 // ==== the claim ====

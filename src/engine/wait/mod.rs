@@ -12,5 +12,5 @@ pub(crate) mod claim;
 pub(crate) mod queue;
 pub(crate) mod side;
 
-pub(crate) use super::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
+pub(crate) use super::inspect::notes::{self as reason, Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::engine::sched::park::{Outcome, Waiter};

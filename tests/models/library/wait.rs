@@ -23,7 +23,9 @@ pub(crate) mod queue;
 #[path = "../../../src/engine/wait/side.rs"]
 pub(crate) mod side;
 
-pub(crate) use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
+pub(crate) use crate::engine::inspect::notes::{
+    self as reason, Facts, Locator, WaitKind, WaitReason,
+};
 pub(crate) use crate::sched::park::Outcome;
 use crate::sched::park::{Found, ParkState};
 

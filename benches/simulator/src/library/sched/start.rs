@@ -1,7 +1,7 @@
 //! Stands in for the library's `start`, and for the stores behind it: a thread's record and its stack,
 //! from its spawn to its end.
 //!
-//! A processor keeps free records in batches (`sched/records.rs`) and free stacks in a list
+//! A processor keeps free records in batches (`sched/thread.rs`) and free stacks in a list
 //! (`stack/mod.rs`), and goes to the common stock, under its lock, when they overflow or run
 //! dry. The stock is that of a program that has run for a while: it has no end. So nothing is made
 //! here, and no memory is asked for. Given back is the memory below a stack's top, as the library does:
