@@ -99,8 +99,8 @@ pub(crate) mod futex {
         changed.notify_all();
     }
 }
-#[path = "../engine/sys/lock.rs"]
-pub(crate) mod lock;
+#[path = "../engine/sys/shared.rs"]
+pub(crate) mod shared;
 /// No thread stops.
 pub(crate) mod perturb {
     #[inline(always)]
@@ -116,8 +116,6 @@ pub(crate) mod sanitizer {
     #[inline(always)]
     pub(crate) fn observe<T>(_: &T) {}
 }
-#[path = "../engine/sys/statics.rs"]
-pub(crate) mod statics;
 
 pub(crate) mod variable {
     use std::ffi::OsString;

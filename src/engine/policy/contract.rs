@@ -38,8 +38,7 @@ use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::die;
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::statics::{MAX, Table};
+use crate::engine::sys::shared::{Lock, MAX, Table};
 use crate::engine::sys::topology::RINGS;
 
 // ==== the questions ====

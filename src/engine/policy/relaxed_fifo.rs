@@ -43,8 +43,7 @@ use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::clock;
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::statics::Table;
+use crate::engine::sys::shared::{Lock, Table};
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;

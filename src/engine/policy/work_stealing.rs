@@ -156,8 +156,7 @@ use super::tuning::{GLOBAL_INTERVAL, LONG, MANY, MIXING_INTERVAL, NEXT_IN_A_ROW,
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Cell, Ordering};
 use crate::engine::sched::{Fifo, Green};
-use crate::engine::sys::lock::{Guard, Lock};
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::shared::{AtomicStatic, Guard, Lock};
 use crate::engine::sys::{clock, perturb};
 
 // ==== the policy ====

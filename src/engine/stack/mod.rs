@@ -47,8 +47,8 @@ mod tests;
 
 use crate::engine::arch::LARGEST_PAGE;
 use crate::engine::sys::mm::{self, page};
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{lock::Lock, perturb};
+use crate::engine::sys::perturb;
+use crate::engine::sys::shared::{AtomicStatic, Lock};
 use slab::Span;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};

@@ -43,7 +43,7 @@
 //! All passes under locks. `WANTED` is a hint: relaxed.
 
 use super::{BATCH, COMMON, Common, List, Slot, WANTED, release, slab};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sys::shared::Lock;
 use crate::engine::sys::{clock, perturb};
 use std::sync::atomic::Ordering::Relaxed;
 

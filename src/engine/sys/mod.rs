@@ -1,8 +1,8 @@
 //! System calls, each behind a function that returns `io::Result` or a plain value.
 //!
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
-//! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
-//! itself. (But for the growing of a [`statics::Table`]: only ordinary threads do that.)
+//! libc where libc would write `errno`, nothing allocates, and the only lock is [`shared::Lock`]
+//! itself. (But for the growing of a [`shared::Table`]: only ordinary threads do that.)
 //!
 //! This file has what every switch and every wake-up may need: the call itself, the clock ([`clock`]), blocking on a word
 //! ([`futex`]), and the points at which a perturbed build stops a thread ([`perturb`]). The other files have a subject each.
@@ -11,12 +11,11 @@ pub(crate) mod calls;
 pub(crate) mod epoll;
 pub(crate) mod kernel_thread;
 pub(crate) mod libraries;
-pub(crate) mod lock;
 pub(crate) mod mm;
 pub(crate) mod perturb;
 pub(crate) mod sanitizer;
+pub(crate) mod shared;
 pub(crate) mod signal;
-pub(crate) mod statics;
 pub(crate) mod topology;
 pub(crate) mod word;
 
