@@ -570,8 +570,8 @@ impl Policy for WorkStealing {
     }
 
     fn resize(&self, processors: usize) {
-        // A processor may have asked for a thread, lain down, and gone out of use before it got one: no thief looks there
-        // any more.
+        // A processor may have asked for a thread, gone to sleep, and gone out of use before it got one: no thief looks
+        // there any more.
         let empty = |unused: &Local, _: &Local| self.global.append(unused.overflow.take_all());
         self.locals.resize(processors, Local::new, empty);
     }

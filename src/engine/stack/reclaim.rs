@@ -17,9 +17,9 @@
 //! and rings the spawner; a look lowers the flag. Looks are an interval apart. They go on without
 //! being asked as long as a list has more than is kept; then an idle cluster is left alone.
 //!
-//! No cache is forgotten: the flag is under the lock under which processors lie down. A look lowers it
-//! and takes the caches of those that lie there. If a processor lies down after that, then the monitor,
-//! which asks after all processors have lain down, finds the flag lowered, and there is another look.
+//! No cache is forgotten: the flag is under the lock under which processors go to sleep. A look lowers the flag
+//! and takes the caches of those that sleep. If a processor goes to sleep after that, then the monitor,
+//! which asks after all processors have gone to sleep, finds the flag lowered, and there is another look.
 //!
 //! # Which thread may touch what
 //! - *A slot that is being returned* cannot be taken: it is in no cache and no list, since the look took

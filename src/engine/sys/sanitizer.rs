@@ -84,7 +84,7 @@ unsafe extern "C" {
 }
 
 /// The sanitizer in this process, if there is one that green threads do not get along with.
-pub(crate) fn stranger() -> Option<&'static str> {
+pub(crate) fn unsupported() -> Option<&'static str> {
     // SAFETY: the words above, as many as names, which nobody writes once the loader has.
     let functions = unsafe { FUNCTIONS.iter() };
     let mut found = functions.zip(NAMES).filter(|(at, _)| !at.is_null());
