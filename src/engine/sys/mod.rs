@@ -398,6 +398,7 @@ mod no_tsan {
     }
 
     pub(crate) fn lend_own(_: *mut u8) {}
+    pub(crate) fn hide() {}
     pub(crate) fn see_again() {}
     #[inline(always)]
     pub(crate) fn publish<T>(_: &T) {}

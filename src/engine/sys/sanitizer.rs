@@ -340,7 +340,7 @@ mod tsan {
     }
 
     /// Nothing that this thread does is seen, from now on.
-    fn hide() {
+    pub(crate) fn hide() {
         // SAFETY: counts in the thread's state.
         unsafe {
             AnnotateIgnoreReadsBegin(core::ptr::null(), 0);
