@@ -33,7 +33,7 @@
 pub(crate) use self::threads::*;
 use crate::engine::atomic::{AtomicU32, Ordering::*};
 use crate::engine::sched::Identity;
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::shared::AtomicStatic;
 
 /// Who observes, in the observer's own bits; 0: nobody.
 static WORD: AtomicU32 = AtomicU32::new(0);

@@ -105,7 +105,7 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::kernel_thread::{Doing, Observer};
-use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic};
+use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
 const PROBES: usize = 64;
