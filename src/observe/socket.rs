@@ -319,7 +319,8 @@ impl Client<'_> {
             self.asked = clock::now();
             let asked = parse(&line);
             let (stream, until) = (self.stream, self.asked + ANSWER_FOR);
-            let mut to = BufWriter::new(Slow { stream, until });
+            let slow: Box<dyn Write + '_> = Box::new(Slow { stream, until });
+            let mut to = BufWriter::new(slow);
             match asked {
                 Ok(Ask::Summary { show }) => write!(to, "{}", self.summary(show))?,
                 Ok(Ask::Thread { id }) => write!(to, "{}", thread(id))?,
