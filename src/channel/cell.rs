@@ -1,8 +1,8 @@
-//! The ways of a message from one thread to another: through the [`buffer`], or straight into a
-//! place on the stack of the thread that waits for it.
+//! The ways of a message from one thread to another: through the `buffer`, or straight into a
+//! place on the stack of the thread that waits for it. And the references by which senders and receivers share a
+//! channel.
 //!
-//! Of the channel's files only this one, the `buffer`, the references to the channel (`half`) and a
-//! `select`'s waits contain `unsafe`. This file gives safe types to the others:
+//! Of the channel's files only this one and the `buffer` contain `unsafe`. This file gives safe types to the others:
 //!
 //! | type | is | so it can |
 //! |---|---|---|
@@ -10,6 +10,7 @@
 //! | [`Peer`] | a thread that waited there and was claimed | be told how it ended, once |
 //! | [`wait_in_queue`], [`wait_for`] | a plain wait, from its beginning to its end | not be left early |
 //! | [`Waiting`], [`Spot`] | a select's wait and its place in one queue | stand in several |
+//! | [`Half`] | a sender's reference to its channel, or a receiver's | be cloned, and disconnect |
 //!
 //! Invariants:
 //! 1. A thread in a queue is alive: a plain wait is one function call, which leaves the queue
@@ -20,24 +21,28 @@
 //! 3. A peer waits until it is woken, and looks at neither its place nor its node before. So these
 //!    belong to the holder of the [`Plain`] or the [`Chooser`], and neither can be copied. Each
 //!    turns into a [`Claimed`], to be woken, when it is told how its wait ended.
+//! 4. A channel exists as long as a [`Half`] of it does: each is counted on its side.
+//! 5. The last half of a side disconnects. Of the two last halves the later frees the channel: the
+//!    half that finds `one_side_gone` set.
 //!
-//! Ordering: this file has none of its own. A queue is under its channel's lock, and a wake-up
-//! publishes.
-
-pub(super) mod buffer;
-pub(super) mod half;
-mod select;
+//! Orderings: a queue is under its channel's lock, and a wake-up publishes. Giving a reference up is AcqRel, so that all
+//! accesses through any handle come before the disconnection and the freeing. Cloning is Relaxed: the cloning thread has
+//! a reference.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
+use core::mem::offset_of;
+use core::ops::Deref;
+use core::ptr::NonNull;
 use core::{mem, ptr};
 
-pub(super) use self::select::{AnyHandle, Entry, Spot, Taken, Waiting};
-use super::shared::{Deadline, Locked, Shared};
-use super::state::State;
-use crate::sys::{die, word};
-use crate::wait::claim::{self, Claimed, Node, Wait};
-use crate::wait::list::{Chain, Crowd, List};
+use super::buffer::Buffer;
+use super::selecting::{Handle, Right};
+use super::shared::{Deadline, Locked, Shared, State};
+use crate::atomic::Ordering::{AcqRel, Relaxed};
+use crate::atomic::{AtomicBool, AtomicUsize};
+use crate::sys::{die, perturb, word};
+use crate::wait::claim::{self, Chain, Claimed, Crowd, List, Node, Wait};
 use crate::wait::{Facts, WaitKind, WaitReason, reason};
 
 /// The event for which a thread in a queue waits.
@@ -106,7 +111,7 @@ struct Place<T> {
     message: Cell<Option<T>>,
 }
 
-// ---- waiting threads ----
+// ==== waiting threads ====
 
 /// Threads that wait to send messages `T`, or to receive them.
 pub(super) struct Queue<T> {
@@ -220,7 +225,7 @@ pub(super) enum Side {
     Receivers,
 }
 
-// ---- claimed threads ----
+// ==== claimed threads ====
 
 /// A claimed thread, which waited for an operation on messages `T`.
 pub(super) enum Peer<T> {
@@ -343,10 +348,10 @@ pub(super) fn wake_all<T>(
     }
 }
 
-// ---- what a report tells of a wait ----
+// ==== what a report tells of a wait ====
 //
 // The report reads the channel's length, its capacity and the number of its handles without the lock, word by
-// word, and forgets what it has read if the thread does not wait any more (`engine::inspect::reason`).
+// word, and forgets what it has read if the thread does not wait any more (`engine::inspect::notes`).
 
 /// A select, which waits for several channels.
 pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);
@@ -378,14 +383,14 @@ fn look<T>(channel: usize, facts: &mut Facts) {
         None | Some(usize::MAX) => {}
         Some(capacity) => facts.number("capacity", capacity as u64),
     }
-    for (name, place) in half::counts::<T>(channel) {
+    for (name, place) in counts::<T>(channel) {
         if let Some(count) = word::read(place) {
             facts.number(name, count as u64);
         }
     }
 }
 
-// ---- a plain wait ----
+// ==== a plain wait ====
 
 /// How a plain wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -470,5 +475,288 @@ fn ended(node: &Node) -> Ended {
     match Outcome::of(node) {
         Outcome::Done => Ended::Done,
         _ => Ended::TryAgain,
+    }
+}
+
+// ==== a select's wait ====
+
+/// The place of a select, in one queue at a time.
+pub(super) struct Spot {
+    node: Node,
+    /// The queue that the spot has come into, unless its own thread has taken it out; or null.
+    queue: Cell<*const ()>,
+}
+
+// SAFETY: a thread that owns the spot can move it only while it is in no queue: otherwise its
+// `Waiting` has it borrowed.
+unsafe impl Send for Spot {}
+
+impl Spot {
+    pub(super) fn new() -> Spot {
+        Spot {
+            node: Node::new(ptr::null()),
+            queue: Cell::new(ptr::null()),
+        }
+    }
+}
+
+/// One wait, in the queues where its spots stand. The spots live for `'o`, longer than the wait.
+pub(super) struct Waiting<'o> {
+    wait: Wait,
+    kind: Kind,
+    /// The number of spots that came into a queue and that their own thread has not taken out.
+    queued: Cell<usize>,
+    /// The claim was ours, or the thread that had it has woken us.
+    is_over: Cell<bool>,
+    spots: PhantomData<Cell<&'o Spot>>,
+}
+
+/// A [`Spot`] as part of a [`Waiting`].
+pub(super) struct Entry<'w, 'o> {
+    waiting: &'w Waiting<'o>,
+    spot: &'o Spot,
+}
+
+/// The spot that another thread took, and the answer it gave.
+pub(super) struct Taken {
+    node: *const Node,
+    pub(super) granted: Option<Right>,
+}
+
+impl<'o> Waiting<'o> {
+    /// Runs `body`, which may queue, wait and leave.
+    pub(super) fn scope<R>(kind: Kind, body: impl FnOnce(&Waiting<'o>) -> R) -> R {
+        body(&Waiting {
+            wait: Wait::new(WaitReason::only(&SELECT)),
+            kind,
+            queued: Cell::new(0),
+            is_over: Cell::new(false),
+            spots: PhantomData,
+        })
+    }
+
+    /// Makes a spot, which is in no queue, part of this wait.
+    pub(super) fn enter(&self, spot: &'o Spot) -> Entry<'_, 'o> {
+        if !spot.queue.get().is_null() {
+            die("a select's spot is in a queue already");
+        }
+        spot.node.wait.set(&self.wait);
+        spot.node.tag.set(self.kind as usize);
+        Outcome::TryAgain.tell(&spot.node);
+        self.entry(spot)
+    }
+
+    /// Returns the entry of a spot that is part of this wait.
+    pub(super) fn entry(&self, spot: &'o Spot) -> Entry<'_, 'o> {
+        Entry {
+            waiting: self,
+            spot,
+        }
+    }
+
+    /// Ends the wait. Returns false if another thread has ended it; [`Waiting::wait`] then tells
+    /// which.
+    pub(super) fn give_up(&self) -> bool {
+        let given_up = self.wait.give_up();
+        self.is_over.set(self.is_over.get() || given_up);
+        given_up
+    }
+
+    /// Waits until `deadline`. Returns `None` if the time is up.
+    pub(super) fn wait(&self, deadline: Option<u64>) -> Option<Taken> {
+        let ended = self.wait.wait(deadline);
+        self.is_over.set(true);
+        let claim::Ended::Taken(node) = ended else {
+            return None;
+        };
+        // SAFETY: the claim names the node of one of our spots, which live as long as this wait;
+        // the thread that took it has written its answer before it woke us.
+        let told = unsafe { &*node };
+        let granted = match Outcome::of(told) {
+            Outcome::Granted => Some(Right::Counted(told.place.get().addr())),
+            Outcome::Paired => {
+                // SAFETY: the node is that of a receiver that waits for us only. We are told once.
+                let receiver = unsafe { Claimed::from_raw(told.place.get().cast()) };
+                Some(Right::Plain(AnyPlain(receiver)))
+            }
+            Outcome::TryAgain | Outcome::Done => None,
+        };
+        Some(Taken { node, granted })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.queued.get() != 0 {
+            die("a select ends while it is in a queue");
+        }
+        // The thread that has claimed it may still be about to wake it.
+        if !self.is_over.get() && !self.give_up() {
+            let _ = self.wait.wait(None);
+        }
+    }
+}
+
+impl Entry<'_, '_> {
+    pub(super) fn kind(&self) -> Kind {
+        self.waiting.kind
+    }
+
+    /// See [`Waiting::give_up`].
+    pub(super) fn give_up(&self) -> bool {
+        self.waiting.give_up()
+    }
+
+    fn wait(&self) -> *const Wait {
+        &raw const self.waiting.wait
+    }
+
+    fn come_in(&self, queue: *const ()) {
+        if !self.spot.queue.get().is_null() || !ptr::eq(self.spot.node.wait.get(), self.wait()) {
+            die("a select's spot is queued twice");
+        }
+        self.spot.queue.set(queue);
+        self.waiting.queued.update(|queued| queued + 1);
+    }
+
+    /// Returns whether the spot was in `queue`; from now on it counts as taken out.
+    fn come_out(&self, queue: *const ()) -> bool {
+        let was_in = ptr::eq(self.spot.queue.get(), queue)
+            && ptr::eq(self.spot.node.wait.get(), self.wait());
+        if was_in {
+            self.spot.queue.set(ptr::null());
+            self.waiting.queued.update(|queued| queued - 1);
+        }
+        was_in
+    }
+}
+
+impl Taken {
+    pub(super) fn is_at(&self, spot: &Spot) -> bool {
+        ptr::eq(self.node, &spot.node)
+    }
+}
+
+/// A sender or receiver in the form that a select sees.
+#[derive(Clone, Copy)]
+pub(super) struct AnyHandle<'a>(&'a dyn Handle);
+
+// SAFETY: any thread may look for peers and queue through it, under the channel's lock, whatever
+// the messages are: they are moved from place to place as bytes, and no code of their type runs.
+// Only the handle itself moves a message out, and the caller passes it when the operation is
+// completed.
+unsafe impl Send for AnyHandle<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for AnyHandle<'_> {}
+
+impl<'a> AnyHandle<'a> {
+    pub(super) fn new(handle: &'a dyn Handle) -> AnyHandle<'a> {
+        AnyHandle(handle)
+    }
+
+    pub(super) fn get(self) -> &'a dyn Handle {
+        self.0
+    }
+}
+
+// ==== the references to a channel ====
+
+struct Counted<T> {
+    shared: Shared<T>,
+    senders: AtomicUsize,
+    receivers: AtomicUsize,
+    one_side_gone: AtomicBool,
+}
+
+/// A sender's reference to its channel, or a receiver's.
+pub(super) struct Half<T, const SENDS: bool>(NonNull<Counted<T>>);
+
+// SAFETY: messages go from thread to thread, which their type allows; the state is under a lock.
+unsafe impl<T: Send, const SENDS: bool> Send for Half<T, SENDS> {}
+// SAFETY: as above.
+unsafe impl<T: Send, const SENDS: bool> Sync for Half<T, SENDS> {}
+
+/// Makes the first two halves of a channel.
+pub(super) fn halves<T>(shared: Shared<T>) -> (Half<T, true>, Half<T, false>) {
+    let counted = NonNull::from(Box::leak(Box::new(Counted {
+        shared,
+        senders: AtomicUsize::new(1),
+        receivers: AtomicUsize::new(1),
+        one_side_gone: AtomicBool::new(false),
+    })));
+    (Half(counted), Half(counted))
+}
+
+/// For reports: where the numbers of handles of the channel at this address are counted.
+pub(super) fn counts<T>(shared: usize) -> [(&'static str, usize); 2] {
+    let counted = shared.wrapping_sub(offset_of!(Counted<T>, shared));
+    let place = |offset| counted.wrapping_add(offset);
+    [
+        ("senders", place(offset_of!(Counted<T>, senders))),
+        ("receivers", place(offset_of!(Counted<T>, receivers))),
+    ]
+}
+
+impl<T, const SENDS: bool> Half<T, SENDS> {
+    #[inline(always)]
+    fn counted(&self) -> &Counted<T> {
+        // SAFETY: invariant 4.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn count(&self) -> &AtomicUsize {
+        match SENDS {
+            true => &self.counted().senders,
+            false => &self.counted().receivers,
+        }
+    }
+
+    /// Returns whether both halves are of one channel.
+    pub(super) fn is_of_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T, const SENDS: bool> Deref for Half<T, SENDS> {
+    type Target = Shared<T>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Shared<T> {
+        &self.counted().shared
+    }
+}
+
+impl<T, const SENDS: bool> Clone for Half<T, SENDS> {
+    fn clone(&self) -> Self {
+        // As with `Arc`: so many clones were forgotten that the count is about to overflow, and no
+        // code can deal with that.
+        if self.count().fetch_add(1, Relaxed) > isize::MAX as usize {
+            std::process::abort();
+        }
+        Half(self.0)
+    }
+}
+
+impl<T, const SENDS: bool> Drop for Half<T, SENDS> {
+    fn drop(&mut self) {
+        // AcqRel: see the header.
+        if self.count().fetch_sub(1, AcqRel) != 1 {
+            return;
+        }
+        perturb::point("channel: last of a side");
+        let mut messages = Buffer::blocks();
+        match SENDS {
+            true => wake_all(self, State::disconnect_senders),
+            false => wake_all(self, |state| state.disconnect_receivers(&mut messages)),
+        }
+        perturb::point("channel: side gone");
+        // AcqRel: see the header.
+        if self.counted().one_side_gone.swap(true, AcqRel) {
+            // SAFETY: `Box::leak` made the box, and this was the last reference.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+        // The messages are dropped last, because that may panic.
+        drop(messages);
     }
 }

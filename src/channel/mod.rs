@@ -77,30 +77,27 @@
 
 // | file | idea |
 // |---|---|
-// | `state` | the rules under the channel's lock, by which messages change hands; no wake-up is lost |
-// | `shared` | the lock, waiting |
-// | `rights` | the right that a select is given, and how it completes it |
-// | `cell` | the way of a message from one thread to another; it and its files hold all of the channel's `unsafe` |
-// | `cell/buffer`, `cell/half`, `cell/select` | the store of messages; reference counts; the wait of a select |
+// | `shared` | the state, and the rules under its lock by which messages change hands; no wake-up is lost; waiting |
+// | `cell` | the way of a message from one thread to another; the wait of a select; reference counts |
+// | `buffer` | the store of messages; it and `cell` hold all of the channel's `unsafe` |
 // | `timer` | channels that make their messages themselves |
-// | `sender`, `receiver`, `iter` | the handles of users |
-// | `selecting`, `turn` | the first of several operations, through `handle`; in which order it looks at them |
+// | `sender`, `receiver` | the handles of users, and iterators |
+// | `selecting` | the first of several operations, and the right to one that a select is given |
 // | `select`, `select_macro` | the user's side of it |
 // | `error` | how operations fail |
 
-#[allow(unsafe_code, reason = "messages in slots and on stacks")]
+#[allow(unsafe_code, reason = "messages in slots")]
+mod buffer;
+#[allow(unsafe_code, reason = "messages on stacks")]
 mod cell;
 mod error;
-pub(crate) mod iter;
-mod receiver;
-mod rights;
+pub(crate) mod receiver;
 mod select;
 #[cfg(not(greenthread_model))]
 mod select_macro;
 mod selecting;
 mod sender;
 mod shared;
-mod state;
 mod timer;
 
 use std::time::{Duration, Instant};
@@ -109,15 +106,14 @@ pub use self::error::{
     ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError,
     SendTimeoutError, TryReadyError, TryRecvError, TrySelectError, TrySendError,
 };
-pub use self::iter::{IntoIter, Iter, TryIter};
-pub use self::receiver::Receiver;
+pub use self::receiver::{IntoIter, Iter, Receiver, TryIter};
 pub use self::select::Select;
 pub use self::selecting::SelectedOperation;
 pub use self::sender::Sender;
 #[cfg(not(greenthread_model))]
 pub use crate::{select, select_biased};
 
-use self::cell::half::halves;
+use self::cell::halves;
 use self::shared::Shared;
 use self::timer::Timer;
 

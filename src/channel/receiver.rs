@@ -6,18 +6,21 @@
 //! | `Timer` | `after`, `at`, `tick` | instants: there `T` is [`Instant`], as the timer knows |
 //! | `Never` | `never` | none |
 //!
+//! | iterator | waits | owns the receiver | ends |
+//! |---|---|---|---|
+//! | [`Iter`] | yes | no | when the channel is empty and disconnected |
+//! | [`IntoIter`] | yes | yes | as `Iter` |
+//! | [`TryIter`] | no | no | when the channel is empty; it may go on later |
+//!
 //! Invariant: a [`Receiver`] of flavour `Shared` is one of the receivers that its channel counts.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cell::half::Half;
-use super::cell::{Entry, Side};
-use super::iter::{Iter, TryIter};
-use super::rights::{Attempt, Handle, Right};
-use super::shared::{Deadline, Failed, Until};
-use super::state::State;
+use super::cell::{Entry, Half, Side};
+use super::selecting::{Attempt, Handle, Right, end};
+use super::shared::{Deadline, Failed, State, Until};
 use super::timer::{Timer, sleep_until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
 
@@ -367,7 +370,7 @@ fn receive_from<T>(timer: &Timer<T>, until: Until) -> Result<T, Failed> {
 fn attempt_timer<T>(timer: &Timer<T>, entry: Option<&Entry<'_, '_>>) -> Attempt {
     match entry {
         Some(_) if !timer.is_due() => Attempt::Blocked,
-        Some(entry) => super::rights::end(entry, || timer.take().map(Right::Made)),
+        Some(entry) => end(entry, || timer.take().map(Right::Made)),
         None => match timer.take() {
             Some(when) => Attempt::Selected(Some(Right::Made(when))),
             None => Attempt::Blocked,
@@ -393,3 +396,103 @@ impl<T> Clone for Receiver<T> {
         }
     }
 }
+
+// ==== the iterators ====
+
+/// An iterator over messages that blocks for each of them, made by [`Receiver::iter`].
+///
+/// # Examples
+///
+/// ```
+/// let (s, r) = greenthread::channel::unbounded();
+/// greenthread::spawn(move || (0..3).for_each(|i| s.send(i).unwrap()));
+/// assert_eq!(r.iter().collect::<Vec<_>>(), [0, 1, 2]);
+/// ```
+pub struct Iter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+/// An iterator over the messages that are there already, made by [`Receiver::try_iter`].
+///
+/// # Examples
+///
+/// ```
+/// let (s, r) = greenthread::channel::unbounded();
+/// s.send(1).unwrap();
+/// assert_eq!(r.try_iter().collect::<Vec<_>>(), [1]);
+/// ```
+pub struct TryIter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+/// An iterator over messages that blocks for each of them and owns the receiver.
+///
+/// It is made by [`Receiver::into_iter`].
+///
+/// # Examples
+///
+/// ```
+/// let (s, r) = greenthread::channel::unbounded();
+/// s.send("hello").unwrap();
+/// drop(s);
+/// for message in r {
+///     assert_eq!(message, "hello");
+/// }
+/// ```
+pub struct IntoIter<T> {
+    receiver: Receiver<T>,
+}
+
+/// Implements `Iter`, `TryIter` and `IntoIter` for a `Receiver`: this file's, and that of
+/// `sync::mpsc`.
+macro_rules! iterate {
+    () => {
+        impl<T> Iterator for Iter<'_, T> {
+            type Item = T;
+
+            fn next(&mut self) -> Option<T> {
+                self.receiver.recv().ok()
+            }
+        }
+
+        impl<T> Iterator for TryIter<'_, T> {
+            type Item = T;
+
+            fn next(&mut self) -> Option<T> {
+                self.receiver.try_recv().ok()
+            }
+        }
+
+        impl<T> Iterator for IntoIter<T> {
+            type Item = T;
+
+            fn next(&mut self) -> Option<T> {
+                self.receiver.recv().ok()
+            }
+        }
+
+        impl<T> core::iter::FusedIterator for Iter<'_, T> {}
+        impl<T> core::iter::FusedIterator for IntoIter<T> {}
+
+        impl<'a, T> IntoIterator for &'a Receiver<T> {
+            type Item = T;
+            type IntoIter = Iter<'a, T>;
+
+            fn into_iter(self) -> Iter<'a, T> {
+                self.iter()
+            }
+        }
+
+        impl<T> IntoIterator for Receiver<T> {
+            type Item = T;
+            type IntoIter = IntoIter<T>;
+
+            fn into_iter(self) -> IntoIter<T> {
+                IntoIter { receiver: self }
+            }
+        }
+    };
+}
+
+iterate!();
+pub(crate) use iterate;

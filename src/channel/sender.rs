@@ -5,11 +5,9 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-use super::cell::half::Half;
-use super::cell::{Entry, Side};
-use super::rights::{Attempt, Handle, Right};
-use super::shared::{Failed, Until};
-use super::state::State;
+use super::cell::{Entry, Half, Side};
+use super::selecting::{Attempt, Handle, Right};
+use super::shared::{Failed, State, Until};
 use super::{SendError, SendTimeoutError, TrySendError};
 
 /// The sending half of a channel.

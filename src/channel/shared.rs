@@ -1,24 +1,385 @@
-//! The channel itself: the state under its lock, and how a thread waits for it.
+//! The channel itself: its state, and the rules by which messages change hands; the lock of the state, and how a thread
+//! waits for its turn.
 //!
-//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait, it
-//! queues in the same critical section, with a place on its stack for its message. The peer moves
-//! the message, so there is nothing to do after the wake-up. Only [`Ended::TryAgain`] sends it round
-//! again.
+//! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait. A
+//! thread that comes by serves the waiting threads: no thread is woken only to look again, and none
+//! overtakes.
 //!
-//! Invariant: under the lock preemption is off. All waking, allocating and freeing waits until after
-//! it.
+//! | arrives | meets a waiting | with a buffer | at capacity 0 |
+//! |---|---|---|---|
+//! | sender | receiver | puts the message into its place | the same |
+//! | sender | receiver in a select | buffers the message, promises it | the same |
+//! | sender in a select | either | reserves a place in the buffer | claims it for when it has the message |
+//! | receiver | sender | takes the first message, buffers this one | takes the message from its place |
+//! | receiver | sender in a select | takes the first, reserves the place for it | claims it, waits for the message |
+//! | receiver in a select | either | is promised the first message | claims it for when it completes |
+//!
+//! A select first gets the right to an operation and completes it later. With a buffer that is the
+//! right to one of the `reserved` places, whichever is free when it comes; or to a certain message,
+//! the first that was there: it is `promised`, stays at the front with a ticket, and is passed over
+//! by others. (Were it any message, a receiver could get a sender's second message before its
+//! first.) Without a buffer the right is the claimed peer itself, which waits.
+//!
+//! A channel of capacity 0 has a buffer nonetheless, empty and without memory until a message is
+//! sent to a receiver in a select. That receiver has no place for it yet, so the message is kept,
+//! promised, until the operation is completed. It is the one case in which such a channel holds a
+//! message, and its send has met a receiver. If the receiver gives its right back, the message is
+//! there for the next. (A receiver that comes before that, when the senders are gone, finds the
+//! channel disconnected.)
+//!
+//! The file `cell` has the outcomes that a thread is told after a wait, and the moving of messages.
+//!
+//! Observers ([`Kind::Observer`]: `Select::ready`) queue too but take nothing. They are passed over
+//! as long as another thread waits. All of them are woken when a message or a place is there that
+//! stays.
+//!
+//! Invariants, whenever the lock is free:
+//! 1. `promised` ≤ messages in the buffer; with a capacity from 1, messages + `reserved` ≤
+//!    capacity.
+//! 2. No thread waits for a message or a place that is there. If a message is not promised, no
+//!    receiver waits. If a place is free, no sender waits. With capacity 0 senders and receivers of
+//!    different waits never wait both.
+//! 3. After the last sender is gone no receiver waits, and vice versa.
+//! 4. A message is at one place at a time: its sender's, the buffer, its receiver's. The thread
+//!    that holds the lock or has claimed one side moves it.
+//!
+//! No wake-up is lost. A thread queues under the lock under which it has just looked, finding (2)
+//! nothing for it. All later events come under the same lock: a message, a place, a right given
+//! back and a disconnection all end in serving the queue (`room`, `take`, `settle`,
+//! `disconnect_*`) as far as it goes, so (2) and (3) hold again. A thread that is taken from a
+//! queue is claimed. The claimer tells it the outcome and wakes it after the lock. If a claim is
+//! lost, another channel has served the thread, or its time is up, and this channel gives it
+//! nothing.
+//!
+//! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs. All waking, allocating and
+//! freeing waits until after the lock.
+//!
+//! A plain operation ([`Shared::send`], [`Shared::receive`]; a select's are in `selecting`) tries once, under the lock. If
+//! it must wait, it queues in the same critical section, with a place on its stack for its message. The peer moves
+//! the message, so there is nothing to do after the wake-up. Only [`Ended::TryAgain`] sends the operation round again.
 
 use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use super::cell::buffer::Block;
-use super::cell::{Ended, Side, wait_for, wait_in_queue};
-use super::state::{Refused, Spare, State, Take};
+use super::buffer::{Block, Buffer};
+use super::cell::{Chooser, Ended, Entry, Kind, Peer, Plain, Queue, Side, wait_for, wait_in_queue};
 use crate::engine::facade::{self, PreemptionOff};
 use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
-use crate::wait::list::Chain;
+use crate::wait::claim::{Chain, Claimed};
+
+// ==== the state under the lock ====
+
+pub(super) struct State<T> {
+    pub(super) senders: Queue<T>,
+    pub(super) receivers: Queue<T>,
+    pub(super) buffer: Buffer<T>,
+    /// The greatest number of messages, or `usize::MAX` if there is no bound.
+    pub(super) capacity: usize,
+    pub(super) promised: usize,
+    pub(super) reserved: usize,
+    /// The last ticket given to a promised message.
+    tickets: usize,
+    pub(super) senders_gone: bool,
+    pub(super) receivers_gone: bool,
+}
+
+impl<T> State<T> {
+    // Where these lie, for reports.
+    pub(super) const LENGTH: usize = offset_of!(State<T>, buffer) + Buffer::<T>::LENGTH;
+    pub(super) const CAPACITY: usize = offset_of!(State<T>, capacity);
+}
+
+/// The place for a message that is sent now.
+pub(super) enum Room<'a, T> {
+    Buffer(&'a mut Buffer<T>),
+    Plain(Plain<T>, &'a mut Chain),
+    Select(Chooser, &'a mut State<T>, &'a mut Chain),
+}
+
+/// The reason why there is no room for a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    Full,
+    Disconnected,
+    /// Nothing was done, because the buffer needs a block first.
+    NeedsBlock,
+}
+
+impl<T> Room<'_, T> {
+    #[inline(always)]
+    pub(super) fn fill(self, message: T) {
+        match self {
+            Room::Buffer(buffer) => buffer.push(message),
+            Room::Plain(receiver, woken) => woken.push(receiver.give(message)),
+            Room::Select(receiver, state, woken) => {
+                woken.push(state.promise_to(receiver, message));
+            }
+        }
+    }
+}
+
+/// The outcome of trying to receive.
+pub(super) enum Take<T> {
+    Received(T),
+    Empty,
+    Disconnected,
+    /// A sender in a select, which has no message yet.
+    Paired(Chooser),
+}
+
+/// A block to be used or to be freed, both outside of the lock.
+pub(super) type Spare<T> = Option<Box<Block<T>>>;
+
+impl<T> State<T> {
+    pub(super) fn new(capacity: usize) -> State<T> {
+        State {
+            senders: Queue::new(),
+            receivers: Queue::new(),
+            buffer: match capacity {
+                0 | usize::MAX => Buffer::blocks(),
+                _ => Buffer::ring(capacity),
+            },
+            capacity,
+            promised: 0,
+            reserved: 0,
+            tickets: 0,
+            senders_gone: false,
+            receivers_gone: false,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn has_message(&self) -> bool {
+        self.buffer.len > self.promised
+    }
+
+    #[inline(always)]
+    pub(super) fn has_place(&self) -> bool {
+        self.buffer.len + self.reserved < self.capacity
+    }
+
+    pub(super) fn capacity(&self) -> Option<usize> {
+        (self.capacity != usize::MAX).then_some(self.capacity)
+    }
+
+    /// Returns the number of messages that are there for receivers that come now.
+    pub(super) fn len(&self) -> usize {
+        (self.buffer.len - self.promised).min(self.capacity)
+    }
+
+    /// Returns the room for a message that is sent now, which the caller must fill.
+    #[inline(always)]
+    pub(super) fn room<'a>(
+        &'a mut self,
+        spare: &mut Spare<T>,
+        woken: &'a mut Chain,
+    ) -> Result<Room<'a, T>, Refused> {
+        if self.receivers_gone {
+            return Err(Refused::Disconnected);
+        }
+        if !self.receivers.is_empty() {
+            match self.find_receiver(spare)? {
+                Some(Peer::Plain(receiver)) => return Ok(Room::Plain(receiver, woken)),
+                Some(Peer::Select(receiver)) => return Ok(Room::Select(receiver, self, woken)),
+                // Only observers have waited, who are woken if the message can be buffered.
+                None if !self.has_place() => {}
+                None if !self.buffer.make_room(spare) => {}
+                None => self.receivers.pop_observers(woken),
+            }
+        }
+        if !self.has_place() {
+            return Err(Refused::Full);
+        }
+        if !self.buffer.make_room(spare) {
+            return Err(Refused::NeedsBlock);
+        }
+        Ok(Room::Buffer(&mut self.buffer))
+    }
+
+    /// Claims a receiver. If its message must go by way of the buffer, there is room for the
+    /// message.
+    #[inline]
+    fn find_receiver(&mut self, spare: &mut Spare<T>) -> Result<Option<Peer<T>>, Refused> {
+        let has_place = self.capacity == 0 || self.has_place();
+        while let Some(receiver) = self.receivers.first_taker() {
+            if receiver.kind() == Kind::Select {
+                // It will be served from the buffer.
+                if !has_place {
+                    return Err(Refused::Full);
+                }
+                if !self.buffer.make_room(spare) {
+                    return Err(Refused::NeedsBlock);
+                }
+            }
+            if let Some(receiver) = receiver.take() {
+                return Ok(Some(receiver));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Buffers a message, for which there is room, and promises it to a receiver in a select.
+    pub(super) fn promise_to(&mut self, receiver: Chooser, message: T) -> Claimed {
+        self.buffer.push(message);
+        receiver.grant(self.promise())
+    }
+
+    /// Promises the first message that is not promised yet, and returns its ticket. There must be
+    /// such a message.
+    pub(super) fn promise(&mut self) -> usize {
+        self.tickets += 1;
+        self.buffer.set_ticket(self.promised, self.tickets);
+        self.promised += 1;
+        self.tickets
+    }
+
+    /// Moves out the first message that is not promised. There must be one.
+    #[inline(always)]
+    fn pop(&mut self, spare: &mut Spare<T>) -> T {
+        if self.promised != 0 {
+            self.buffer.bring_to_front(self.promised);
+        }
+        self.buffer.pop(spare)
+    }
+
+    /// Moves a promised message out, to the owner of its ticket.
+    pub(super) fn pop_promised(&mut self, ticket: usize, spare: &mut Spare<T>) -> T {
+        let before = self.find(ticket);
+        self.buffer.bring_to_front(before);
+        self.promised -= 1;
+        self.buffer.pop(spare)
+    }
+
+    /// Frees a promised message for any receiver, in front of the messages that came later.
+    pub(super) fn break_promise(&mut self, ticket: usize) {
+        let before = self.find(ticket);
+        self.promised -= 1;
+        self.buffer.send_back(before, self.promised);
+    }
+
+    fn find(&mut self, ticket: usize) -> usize {
+        match self.buffer.find(ticket, self.promised) {
+            Some(before) => before,
+            None => crate::sys::die("a promised message is not in its channel"),
+        }
+    }
+
+    /// Receives a message. There must be one: [`State::has_message`].
+    #[inline(always)]
+    pub(super) fn take(&mut self, spare: &mut Spare<T>, woken: &mut Chain) -> T {
+        let message = self.pop(spare);
+        if !self.senders.is_empty() {
+            self.settle(spare, woken);
+        }
+        message
+    }
+
+    /// Receives from a sender that waits in a channel of capacity 0, or says why there is nothing.
+    #[inline(always)]
+    pub(super) fn take_from_waiting(&mut self, woken: &mut Chain) -> Take<T> {
+        if self.capacity == 0
+            && !self.senders.is_empty()
+            && let Some(sender) = self.senders.pop()
+        {
+            return match sender {
+                Peer::Plain(sender) => {
+                    let (message, sender) = sender.take();
+                    woken.push(sender);
+                    Take::Received(message)
+                }
+                Peer::Select(sender) => Take::Paired(sender),
+            };
+        }
+        if self.senders_gone {
+            return Take::Disconnected;
+        }
+        Take::Empty
+    }
+
+    /// Gives free places to senders that wait, and messages to receivers that wait, until invariant
+    /// 2 holds.
+    #[inline(never)]
+    pub(super) fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
+        loop {
+            while !self.senders.is_empty() && self.has_place() {
+                let Some(sender) = self.senders.pop() else {
+                    self.senders.pop_observers(woken);
+                    break;
+                };
+                woken.push(match sender {
+                    Peer::Plain(sender) => {
+                        // Senders wait at rings or at capacity 0 only, and a ring with a place has
+                        // room.
+                        let (message, sender) = sender.take();
+                        self.buffer.push(message);
+                        sender
+                    }
+                    Peer::Select(sender) => {
+                        self.reserved += 1;
+                        sender.grant(0)
+                    }
+                });
+            }
+            if self.receivers.is_empty() || !self.has_message() {
+                return;
+            }
+            let Some(receiver) = self.receivers.pop() else {
+                return self.receivers.pop_observers(woken);
+            };
+            woken.push(match receiver {
+                Peer::Plain(receiver) => receiver.give(self.pop(spare)),
+                Peer::Select(receiver) => receiver.grant(self.promise()),
+            });
+        }
+    }
+
+    pub(super) fn queue(&mut self, side: Side) -> &mut Queue<T> {
+        match side {
+            Side::Senders => &mut self.senders,
+            Side::Receivers => &mut self.receivers,
+        }
+    }
+
+    /// Queues a select, or an observer, that has found nothing.
+    pub(super) fn queue_select(&mut self, side: Side, entry: &Entry<'_, '_>, woken: &mut Chain) {
+        self.queue(side).push(entry);
+        if entry.kind() != Kind::Observer {
+            self.tell_observers(side, woken);
+        }
+    }
+
+    /// Wakes the other side's observers at capacity 0, where a thread that waits on one side makes
+    /// the other side ready.
+    pub(super) fn tell_observers(&mut self, side: Side, woken: &mut Chain) {
+        if self.capacity == 0 {
+            let other_side = match side {
+                Side::Senders => &mut self.receivers,
+                Side::Receivers => &mut self.senders,
+            };
+            other_side.pop_observers(woken);
+        }
+    }
+
+    /// Notes that the last sender is gone. The caller must wake the receivers that are returned:
+    /// they get the messages that are left, and then have nothing to wait for.
+    pub(super) fn disconnect_senders(&mut self) -> &mut Queue<T> {
+        self.senders_gone = true;
+        &mut self.receivers
+    }
+
+    /// Notes that the last receiver is gone. The caller must drop the messages, and wake the
+    /// senders that are returned: they have nothing to wait for.
+    pub(super) fn disconnect_receivers(&mut self, messages: &mut Buffer<T>) -> &mut Queue<T> {
+        self.receivers_gone = true;
+        self.promised = 0;
+        core::mem::swap(&mut self.buffer, messages);
+        &mut self.senders
+    }
+}
+
+// ==== the lock, and waiting ====
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,

@@ -2,9 +2,6 @@
 
 use std::io;
 
-use super::packet::{Job, ThreadOptions};
-use crate::engine::sched::Cluster;
-
 /// The reason why there are no green threads.
 pub(super) fn prepare(_: usize) -> io::Result<Result<(), String>> {
     const WHY: &str = "green threads need Linux on x86-64 or aarch64, with glibc, \
@@ -19,8 +16,4 @@ pub(super) fn check_signal(_: i32) -> io::Result<()> {
 
 pub(super) fn accepted_signals() -> String {
     "a number".into()
-}
-
-pub(super) fn spawn(cluster: &Cluster, _: &ThreadOptions, _: Job) -> io::Result<()> {
-    cluster.never()
 }

@@ -24,7 +24,7 @@ use super::public::Thread;
 #[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::{
-    Backend, Running, options::RuntimeOptions, packet::ThreadOptions, panic_hook::text_of,
+    Backend, Running, options::RuntimeOptions, panic_hook::text_of, spawn::ThreadOptions,
 };
 pub(crate) use super::sched::current::{
     PreemptionOff, blocking, is_preemption_off, mark, preemption_off, unhooked,
@@ -33,7 +33,7 @@ use super::sched::{current, enter, spawner, switch::Action};
 #[cfg(green)]
 pub(crate) use super::sched::{
     current::may_block,
-    handlers::{are_ignored as program_ignores, is_reserved as preempts},
+    signals::{are_ignored as program_ignores, is_reserved as preempts},
 };
 pub(crate) use super::sched::{
     fork::is_child as is_forked_child,

@@ -52,6 +52,6 @@ pub(crate) mod public {
         BlockedCall, BlockedPlace, Bucket, Histogram, Metrics, ProcessorMetrics, QueueWait,
     };
     pub use super::runtime::options::{Driver, Mode, OnDeadlock};
-    pub use super::runtime::packet::JoinHandle;
     pub use super::runtime::scope::Scope;
+    pub use super::runtime::spawn::JoinHandle;
 }

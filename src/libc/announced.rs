@@ -1,4 +1,5 @@
-//! Calls that are not about a descriptor, or that no event of one ends. Some the ring makes in the kernel's own way, where there is a ring. The others
+//! Calls that are not about a descriptor, or that no event of one ends: sleeping, and waiting for children, threads, locks and
+//! others. Some the ring makes in the kernel's own way, where there is a ring. The others
 //! block inside libc or the kernel: they are announced, so that the processor goes to other threads at once.
 //!
 //! | calls | |
@@ -7,6 +8,8 @@
 //! | `pthread_join` | the kernel thread's descriptor says that it has ended, where the kernel has such descriptors (since Linux 6.9) |
 //! | `fsync`, `fdatasync` | the ring syncs |
 //! | `flock`, `fcntl(F_SETLKW)` | a free lock is taken at once; nothing tells when a lock becomes free, so the wait is announced |
+//! | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | parked until the time has come |
+//! | `sched_yield` | gives way: libraries spin with it for a while before they wait |
 //! | names of hosts, other programs, queues of System V and of POSIX, signals | announced |
 //!
 //! What a thread waits for among its children is what the kernel would report, with the same children and options: ends, stops,
@@ -14,20 +17,30 @@
 //! at any moment, its tracer hears of its stops whatever the options are. So the ring makes the kernel's own wait, which takes
 //! nothing (`WNOWAIT`), and then the thread looks again: another one may have come first. The wait is announced where the ring
 //! has none (before Linux 6.7); and so is a wait with `__WNOTHREAD`, which is about the kernel thread that calls.
+//!
+//! A parked thread is not interrupted, so nothing is ever left of its sleep. A sleep until a time of a clock that
+//! may jump looks at that clock again now and then: it can be set, or it goes on while the machine is suspended.
+//! A sleep by a clock of CPU time is the kernel's.
 
-use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::ptr::null;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use libc::{id_t, idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, socklen_t, timespec};
+use libc::{
+    CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI, TIMER_ABSTIME, clockid_t, id_t,
+    idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, socklen_t, timespec,
+};
 
-use super::descriptor::{can_be_written, is_nonblocking, not_ready, run, until};
+use super::descriptor::{can_be_written, is_nonblocking, not_ready, run, until, value_at};
 use super::poll::for_time;
-use super::{count_parked, errno, fail, in_kernel, set_errno};
+use super::{
+    after, count_parked, deadline_on, errno, fail, in_kernel, nanos, read, repeated, set_errno,
+};
 use crate::engine::facade::blocking;
 use crate::engine::hooks::watch::Purpose;
 use crate::engine::hooks::{Operation, operate, thread_id};
 use crate::sys::calls;
+use crate::thread::Thread;
 
 /// Declares calls that are announced. Those that do all or nothing are made `again` if a signal of the runtime's cuts them
 /// short.
@@ -285,5 +298,87 @@ hooked! {
             answer => answer as isize,
         };
         run(descriptor.as_raw_fd(), Purpose::Read, attempt, |_| real() as isize) as c_int
+    }
+}
+
+// ==== sleeping ====
+
+/// Sleeps until `clock` shows `time`.
+fn sleep_on(clock: clockid_t, time: u64) {
+    /// How long a sleep relies on a clock that may jump: it ends as late as this at most.
+    const TRUST: u64 = 1_000_000_000;
+    count_parked();
+    loop {
+        let end = deadline_on(clock, time);
+        match clock {
+            CLOCK_MONOTONIC => Thread::sleep_until(end),
+            _ => Thread::sleep_until(end.min(after(TRUST))),
+        }
+        if read(clock) >= time {
+            return;
+        }
+    }
+}
+
+/// Sleeps for `nanos`.
+fn sleep_for(nanos: u64) {
+    count_parked();
+    Thread::sleep_until(after(nanos));
+}
+
+hooked! {
+    fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int where real() {
+        match value_at(time).and_then(nanos) {
+            Some(time) => {
+                sleep_for(time);
+                0
+            }
+            None => real(),
+        }
+    }
+
+    fn clock_nanosleep(
+        clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec,
+    ) -> c_int where real(time, left) {
+        let is_known = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME | CLOCK_BOOTTIME | CLOCK_TAI);
+        let is_absolute = flags & TIMER_ABSTIME != 0;
+        if let Some(time) = value_at(time).and_then(nanos)
+            && is_known
+            && flags & !TIMER_ABSTIME == 0
+        {
+            match clock {
+                _ if is_absolute => sleep_on(clock, time),
+                CLOCK_BOOTTIME => sleep_on(clock, read(clock).saturating_add(time)),
+                _ => sleep_for(time),
+            }
+            return 0;
+        }
+        // In the kernel, which reads the time before it writes what is left.
+        let mut rest = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let left = if left.is_null() { &raw mut rest } else { left };
+        let mut time = time;
+        let sleep = || {
+            let answer = real(time, left);
+            if answer == libc::EINTR && !is_absolute {
+                time = left;
+            }
+            answer
+        };
+        repeated(sleep, |answer| *answer == libc::EINTR)
+    }
+
+    fn sched_yield() -> c_int {
+        Thread::yield_now();
+        0
+    }
+
+    fn usleep(micros: c_uint) -> c_int {
+        sleep_for(u64::from(micros) * 1_000);
+        0
+    }
+
+    fn sleep(seconds: c_uint) -> c_uint {
+        sleep_for(u64::from(seconds) * 1_000_000_000);
+        0
     }
 }

@@ -26,7 +26,7 @@ use libc::iovec;
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Purpose};
-use crate::sys::unwinding::Next;
+use crate::sys::libraries::Next;
 use crate::sys::{signal, word};
 
 /// How a descriptor is read and written without blocking.

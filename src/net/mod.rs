@@ -35,7 +35,6 @@
 //! ```
 
 pub(crate) mod listener;
-pub(crate) mod macros;
 pub(crate) mod socket;
 mod tcp_listener;
 mod tcp_stream;

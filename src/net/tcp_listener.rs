@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use socket2::SockRef;
 
 use super::listener::Listener;
-use super::macros::{options, socket_type};
+use super::socket::{options, socket_type};
 use super::{TcpStream, internet_address};
 
 /// A overflow that the kernel reduces to its limit.

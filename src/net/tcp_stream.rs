@@ -6,8 +6,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use super::macros::{options, shutdown, socket_type, stream, timeouts};
-use super::socket::Socket;
+use super::socket::{Socket, options, shutdown, socket_type, stream, timeouts};
 use crate::engine::facade::Limit;
 use crate::sys::clock;
 

@@ -7,8 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use super::internet_address;
-use super::macros::{options, socket_type, timeouts};
-use super::socket::Socket;
+use super::socket::{Socket, options, socket_type, timeouts};
 
 /// A UDP socket, like [`std::net::UdpSocket`]; it blocks only the calling thread.
 ///

@@ -172,7 +172,7 @@ mod publish {
             }
             #[cfg(green)]
             BLOCKED => {
-                let call = crate::engine::inspect::system::syscalls::name(figure as i64);
+                let call = crate::engine::inspect::system::kernel_thread::call_name(figure as i64);
                 tracing::debug!(target: "greenthread", call, spawned_at, "kernel thread blocked");
             }
             _ => tracing::error!(target: "greenthread", threads = figure, "deadlock"),

@@ -35,7 +35,7 @@ use crate::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::inspect::workers;
+use crate::engine::inspect;
 use crate::engine::probe::{Action, BlockedPlace, Lost, Pick, Processor, Thread, Words};
 use crate::engine::public::{Histogram, Metrics};
 use crate::sys::{clock, kernel_thread, mm, statics::AtomicStatic};
@@ -44,7 +44,7 @@ use crate::sys::{clock, kernel_thread, mm, statics::AtomicStatic};
 
 /// The entry of one processor. Zero bytes are a value of every field but `processor`.
 pub(super) struct Kept {
-    pub(super) processor: &'static workers::Processor,
+    pub(super) processor: &'static inspect::Processor,
     before: AtomicStatic<Kept>,
     pub(super) measures: Measures,
     /// There is one from the first event of a trace on.

@@ -3,7 +3,7 @@
 //! The program runs on meanwhile, so this is no picture of one moment: each thread is shown as it was when it
 //! was looked at. A thread that lives all the while is in the snapshot, once.
 //!
-//! Names stay while a read section is open (`inspect::epoch`). A section covers some threads only: threads that end
+//! Names stay while a read section is open (`inspect::notes`). A section covers some threads only: threads that end
 //! leave memory behind until the section is over.
 //!
 //! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is a thread that is blocked in a
@@ -23,10 +23,9 @@ pub(super) use super::dump::Depth;
 use super::numbers::NumberMap;
 use super::symbols::{Symbol, Symbols, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
-use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold;
-use crate::engine::inspect::reason::{Facts, WaitKind};
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::notes::{Facts, ReadSection, WaitKind};
+use crate::engine::inspect::system::kernel_thread::{self, Observer};
 pub(super) use crate::engine::inspect::threads::Doing;
 use crate::engine::inspect::threads::{Thread, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
@@ -258,7 +257,7 @@ impl Collector {
             return None;
         };
         match self.observer.doing(thread) {
-            observer::Doing::Call(call) => Some(call.number),
+            kernel_thread::Doing::Call(call) => Some(call.number),
             _ => None,
         }
     }
@@ -318,8 +317,8 @@ fn frames_of_running(
     frames: &mut Vec<usize>,
 ) {
     let call = match observer.doing(thread) {
-        observer::Doing::Call(call) => Some(call),
-        observer::Doing::Untold if !is_green => return,
+        kernel_thread::Doing::Call(call) => Some(call),
+        kernel_thread::Doing::Untold if !is_green => return,
         _ => None,
     };
     let mut read = |registers| {

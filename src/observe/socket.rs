@@ -48,10 +48,10 @@ use super::symbols::Symbols;
 use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::Observer;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
-use crate::engine::inspect::workers::{Activity, Cluster, Processor};
+use crate::engine::inspect::{Activity, Cluster, Processor};
 use crate::engine::inspect::{all, kernel};
 use crate::observe::export::{FIGURES, Value};
 use crate::sys::clock;
@@ -530,7 +530,7 @@ impl Counts {
 }
 
 fn is_in_call(observer: &mut Observer, kernel_thread: i32) -> bool {
-    matches!(observer.doing(kernel_thread), observer::Doing::Call(_))
+    matches!(observer.doing(kernel_thread), kernel_thread::Doing::Call(_))
 }
 
 fn address_of(processor: &Processor) -> u64 {

@@ -26,7 +26,7 @@ use gimli::{AttributeValue, Dwarf, LittleEndian, Range, RangeIter, UnitOffset};
 
 use super::numbers::NumberMap;
 use super::unwind::{Bytes, Modules};
-use crate::engine::inspect::system::elf::Elf;
+use crate::engine::inspect::system::libraries::Elf;
 use crate::sys::variable;
 
 /// An entry of debug information.
@@ -486,10 +486,10 @@ mod tests {
     }
 
     const BELOW: [&str; 6] = [
-        "greenthread::engine::runtime::packet::__rust_begin_short_backtrace",
+        "greenthread::engine::runtime::spawn::__rust_begin_short_backtrace",
         "core::ops::function::FnOnce::call_once",
         "std::panicking::try",
-        "greenthread::engine::runtime::packet::Packet<T,F>::act",
+        "greenthread::engine::runtime::spawn::Packet<T,F>::act",
         "greenthread::engine::runtime::spawn::body",
         "greenthread::engine::arch::x86_64::switch::call_at_bottom",
     ];

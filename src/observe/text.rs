@@ -18,7 +18,7 @@ use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, order};
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
-use crate::engine::inspect::system::syscalls;
+use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::threads::Doing;
 
 /// The version of the format of JSON.
@@ -194,7 +194,7 @@ impl Snapshot {
 impl Entry {
     /// The name of the system call that the thread is blocked in.
     pub(super) fn system_call(&self) -> Option<String> {
-        self.call.map(syscalls::name)
+        self.call.map(kernel_thread::call_name)
     }
 }
 

@@ -23,9 +23,9 @@ use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::Named;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::Observer;
 use crate::engine::inspect::threads::{Doing, Thread};
-use crate::engine::inspect::{all, workers};
+use crate::engine::inspect::{all, runs};
 
 /// In nanoseconds, on the average.
 const SAMPLE: u64 = 10_000_000;
@@ -98,11 +98,11 @@ fn live(leak: Duration) {
 
 /// Looks at the threads that have a kernel thread now, and counts by their records.
 fn sample(tallies: &mut NumberMap<Tally>, observer: &mut Observer) {
-    for (green, worker) in workers::runs() {
+    for (green, worker) in runs() {
         let record = Thread::Green(green).record() as u64;
         let tally = tallies.or_insert(record, Tally::default());
         let doing = observer.doing(worker.thread());
-        let blocks = matches!(doing, observer::Doing::Call(_));
+        let blocks = matches!(doing, kernel_thread::Doing::Call(_));
         if !blocks || !worker.is_running(green) {
             tally.running += 1;
             tally.wanted += u32::from(green.cluster().has_work());

@@ -427,7 +427,7 @@ pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }
 
-crate::channel::iter::iterate!();
+crate::channel::receiver::iterate!();
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {

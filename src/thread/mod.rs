@@ -21,7 +21,7 @@
 //! assert_eq!(total.into_inner().unwrap(), 45);
 //! ```
 
-// A spawned closure takes the road `builder` → `engine/runtime/packet` → `sched::ready_from` → the run
+// A spawned closure takes the road `builder` → `engine/runtime/spawn` → `sched::ready_from` → the run
 // loop.
 
 pub(crate) mod builder;

@@ -21,23 +21,23 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("places", &[PLACES]),
     ("snapshot", &[THREADS, SWITCH]),
     ("turns", &[TURNS, SIDE]),
-    ("claim", &[CLAIM, LIST]),
-    ("queue", &[CLAIM, LIST, QUEUE]),
-    ("addresses", &[CLAIM, LIST, QUEUE, ADDRESSES]),
-    ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
-    ("once", &[CLAIM, LIST, QUEUE, ONCE]),
+    ("claim", &[CLAIM]),
+    ("queue", &[CLAIM, QUEUE]),
+    ("addresses", &[CLAIM, QUEUE, ADDRESSES]),
+    ("mutex", &[CLAIM, QUEUE, RAW_MUTEX]),
+    ("once", &[CLAIM, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("local_queue", &[LOCAL_QUEUE]),
     ("dependents", &[DEPENDENTS]),
-    ("readiness", &[CLAIM, LIST, QUEUE, REGISTRATION]),
+    ("readiness", &[CLAIM, QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
     ("watch", &[WATCH]),
     ("channels", CHANNEL),
     ("select", CHANNEL),
     (
         "condvar",
-        &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
+        &[CLAIM, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
     ),
 ];
 
@@ -57,6 +57,14 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sched::{Green, ThreadFlags};",
     ),
     (
+        LOCK,
+        &["the lock", "the fence"],
+        "use core::{cell::UnsafeCell, marker::PhantomData, ops::{Deref, DerefMut}};
+        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
+        use crate::engine::sys::{futex, perturb};
+        pub(crate) use crate::engine::sys::pauses::{Backoff, Patience};",
+    ),
+    (
         STATICS,
         &["the atomic static"],
         "use core::ptr;
@@ -64,9 +72,17 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     ),
     (
         IDLE,
-        &["the idle word", "the deadline that is watched"],
-        "use crate::engine::atomic::{AtomicU64, Ordering::{Relaxed, SeqCst}, const_fn, fence};
-        use crate::engine::sys::clock::NEVER;
+        &["the idle word", "the deadline that is watched", "the wake word"],
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::{Acquire, Relaxed, Release, SeqCst}, const_fn, fence};
+        use crate::engine::sched::{Cluster, Fifo, events::{self, Turn}};
+        use crate::engine::sys::clock::{self, NEVER};
+        use crate::engine::sys::{futex, perturb};",
+    ),
+    (NOTES, &["wait reasons"], ""),
+    (
+        PLACES,
+        &["places"],
+        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;",
     ),
     (
@@ -83,10 +99,30 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (
+        LOCAL_QUEUE,
+        &["the local queue"],
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Cell, Ordering};
+        use crate::engine::sched::Green;
+        use crate::engine::sys::perturb;",
+    ),
+    (
         SHARES,
         &["the shares"],
         "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn, fence};
-        use crate::engine::sys::{perturb, sanitizer};",
+        use crate::engine::sys::{die, perturb, sanitizer};",
+    ),
+    (
+        REGISTRATION,
+        &["the known readiness", "the registration of a descriptor"],
+        "use core::ptr;
+        use std::{io, os::fd::RawFd};
+        pub(crate) use crate::engine::driver::instance::{INSTANCE, Record};
+        use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+        use crate::engine::atomic::{AtomicBool, const_fn};
+        use crate::engine::sched::{self, current, Fifo};
+        use crate::engine::sys::{lock::Lock, perturb, statics::AtomicStatic};
+        use crate::engine::wait::WaitReason;
+        use crate::engine::wait::queue::{Position, WaitQueue, Waited};",
     ),
     (
         SWITCH,
@@ -94,7 +130,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         "use crate::engine::arch::{self, FloatControl};
         use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
-        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, handlers, locked};
+        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, current, locked};
         use crate::engine::sched::{lend_cache, take_cache};
         use crate::engine::sys::{clock, signal};",
     ),
@@ -102,21 +138,15 @@ const PARTS: &[(&str, &[&str], &str)] = &[
 
 const CHANNEL: &[&str] = &[
     CLAIM,
-    LIST,
     "channel/mod.rs",
     CELL,
-    "channel/cell/buffer.rs",
-    HALF,
-    "channel/cell/select.rs",
+    "channel/buffer.rs",
     "channel/error.rs",
-    "channel/iter.rs",
     "channel/receiver.rs",
-    RIGHTS,
     "channel/select.rs",
     SELECTING,
     "channel/sender.rs",
     SHARED,
-    STATE,
     "channel/timer.rs",
     LETTERS,
 ];
@@ -170,14 +200,6 @@ fn main() {
                 assert_eq!(found, 1, "{name}: {from:?} in {original}");
                 text = text.replace(from, to);
             }
-            // A file that is named by its path looks for its modules beside itself.
-            for part in sources.iter().filter(|part| whole_of(part) == file) {
-                let (folder, part) = part.rsplit_once('/').unwrap();
-                let (_, folder) = folder.rsplit_once('/').unwrap();
-                let declared = format!("\nmod {};", part.trim_end_matches(".rs"));
-                let path = format!("\n#[path = \"{folder}/{part}\"]{declared}");
-                text = text.replace(&declared, &path);
-            }
             let text = text.replace("crate::", &format!("crate::{name}::"));
             let copy = Path::new(&out).join(name).join(file);
             fs::create_dir_all(copy.parent().unwrap()).unwrap();
@@ -194,10 +216,6 @@ fn main() {
                 continue;
             };
             let copied = copy(file, format!("{here}/../../src/{file}"));
-            // A folder's own file declares the others.
-            if sources.contains(&&*whole_of(file)) {
-                continue;
-            }
             if !sources.contains(&&*format!("{folder}/mod.rs")) {
                 *folders.entry(folder).or_default() += &copied;
             } else if file.ends_with("/mod.rs") {
@@ -245,12 +263,6 @@ fn source(file: &str, path: &str) -> String {
         None => text,
         Some((_, names, imports)) => format!("{imports}\n{}", parts::cut(&text, names)),
     }
-}
-
-/// The file that a file in its folder is a part of, if there is one.
-fn whole_of(file: &str) -> String {
-    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
-    format!("{folder}.rs")
 }
 
 /// The library's module that `file` belongs to; `None`: it is the models' own.

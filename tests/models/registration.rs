@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use crate::{driver::registration::Registration, wait::wait_reason};
+use crate::{driver::epoll::Registration, wait::wait_reason};
 
 struct Source {
     registration: Registration,

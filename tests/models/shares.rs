@@ -8,7 +8,7 @@ use std::sync::{
 
 use loom::{cell::UnsafeCell, thread};
 
-use crate::runtime::packet::Shares;
+use crate::runtime::spawn::Shares;
 
 /// The data; each access to a cell says what it is for. The model itself keeps the memory.
 struct Packet {

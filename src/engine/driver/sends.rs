@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An *arrival* is a thread that was made ready by an event or by the end of its send: as a rule it will run for a
-//! moment, before all that become ready later. Sends wait for arrivals only (`sched::io` counts them, and says when
+//! moment, before all that become ready later. Sends wait for arrivals only (`sched::events` counts them, and says when
 //! the sends go out).
 //!
 //! | a thread sends, and … | what happens |
@@ -52,8 +52,10 @@ use io_uring::{EnterFlags, IoUring};
 
 use super::source::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
-use crate::engine::sched::list::Fifo;
-use crate::engine::sched::{Owned, ThreadFlags, enter, io::Held, io::has_company, io::hold};
+use crate::engine::sched::Fifo;
+use crate::engine::sched::{
+    Owned, ThreadFlags, enter, events::Held, events::has_company, events::hold,
+};
 use crate::engine::sys;
 use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
 
@@ -86,16 +88,8 @@ static SENT: WaitKind = WaitKind::outside("sending", reason::nothing);
 
 /// Has the kernel perform a send together with others, if there are any. Returns the kernel's answer, or
 /// `None`: the caller is to make the system call.
-pub(super) fn try_together(
-    source: &Source,
-    transfer: &mut Transfer<'_, '_>,
-    flags: i32,
-) -> Option<io::Result<usize>> {
-    match transfer {
-        Transfer::Send(bytes) if bytes.len() <= LITTLE => {}
-        _ => return None,
-    }
-    if IS_REFUSED.load(Relaxed) {
+pub(super) fn try_together(source: &Source, bytes: &[u8], flags: i32) -> Option<io::Result<usize>> {
+    if bytes.len() > LITTLE || IS_REFUSED.load(Relaxed) {
         return None;
     }
     let mut entered = enter()?;
@@ -117,7 +111,7 @@ pub(super) fn try_together(
         result: Cell::new(None),
         waiter: Waiter::new(),
     };
-    let entry = transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
+    let entry = Transfer::Send(bytes).entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
     let name = ptr::from_ref(&request).expose_provenance() as u64;
     // SAFETY: the bytes are borrowed, and the request stays here, until this returns; that is after the flush.
     // The flag keeps the send from waiting.

@@ -20,15 +20,58 @@ use io_uring::{opcode, squeue::Entry, types};
 #[cfg(feature = "net")]
 use socket2::{SockAddr, SockAddrStorage};
 
-use super::epoll::{INSTANCE, Record};
-use super::registration::{Closed, Registration};
+use super::epoll::{self, Closed, INSTANCE, Record, Registration};
+#[cfg(feature = "io-uring")]
+use super::sends::try_together;
 #[cfg(feature = "io-uring")]
 use super::uring::{self, length};
-use super::{Direction, Limit};
-#[cfg(feature = "io-uring")]
+use crate::engine::arch;
 use crate::engine::sched::cluster::Kind;
-use crate::engine::sys::{perturb, word};
+use crate::engine::sched::current;
+use crate::engine::sys::{clock, perturb, word};
 use crate::engine::wait::{Facts, Locator, WaitKind, WaitReason};
+
+/// The event that a call waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    /// There is something to read, or a connection to accept.
+    Read,
+    /// There is space to write, or a connect has ended.
+    Write,
+}
+
+impl Direction {
+    /// The event, as `poll(2)` names it.
+    pub(crate) fn events(self) -> i16 {
+        match self {
+            Direction::Read => libc::POLLIN,
+            Direction::Write => libc::POLLOUT,
+        }
+    }
+}
+
+/// The time that a call may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Limit {
+    /// Until the call is done.
+    Forever,
+    /// The call may wait until this time (monotonic nanoseconds); then it fails with `WouldBlock`,
+    /// as std's calls with a time-out do.
+    Until(u64),
+    /// The call may not wait: the descriptor is in non-blocking mode.
+    DontWait,
+}
+
+impl Limit {
+    /// Returns when the wait ends, in monotonic nanoseconds.
+    pub(super) fn deadline(self) -> Option<u64> {
+        match self {
+            Limit::Forever => None,
+            Limit::Until(deadline) => Some(deadline),
+            Limit::DontWait => Some(0),
+        }
+    }
+}
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
@@ -120,7 +163,7 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        match super::mine() {
+        match mine() {
             #[cfg(feature = "io-uring")]
             Some(Kind::Uring) => uring::transfer(self, &mut transfer, flags, limit),
             _ => self.transfer_when_ready(&mut transfer, flags, limit),
@@ -149,9 +192,10 @@ impl Source {
         let call = || {
             let mut transfer = transfer.borrow_mut();
             #[cfg(feature = "io-uring")]
-            if limit != Limit::DontWait
-                && super::mine() == Some(Kind::Mixed)
-                && let Some(answer) = super::sends::try_together(self, &mut transfer, flags)
+            if let Transfer::Send(bytes) = &**transfer
+                && limit != Limit::DontWait
+                && mine() == Some(Kind::Mixed)
+                && let Some(answer) = try_together(self, bytes, flags)
             {
                 return answer;
             }
@@ -196,7 +240,7 @@ impl Source {
                 }
             }
             perturb::point("source: would block");
-            match super::wait(self, direction, limit) {
+            match wait(self, direction, limit) {
                 // The descriptor may be ready although no event has announced it yet.
                 Err(error) if says_would_block(&error) => is_last = true,
                 answer => answer?,
@@ -227,7 +271,7 @@ impl Source {
     pub(crate) fn close(&self) {
         self.registration.close();
         perturb::point("source: closing");
-        super::end_waits(self);
+        end_waits(self);
     }
 
     /// Fails if the source is closed.
@@ -289,7 +333,64 @@ impl AsRawFd for Source {
     }
 }
 
-// ---- transfers ----
+// ==== waiting ====
+
+/// The calling thread's driver. `None`: it is a kernel thread.
+pub(super) fn mine() -> Option<Kind> {
+    current::green().map(|green| green.cluster().config.driver)
+}
+
+/// Blocks the thread until a call may find something, or until `limit`: then the error is `WouldBlock`. May return early.
+fn wait(source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+    match mine() {
+        None => wait_in_kernel(source, direction, limit),
+        #[cfg(feature = "io-uring")]
+        Some(Kind::Uring) => uring::wait(source, direction, limit),
+        Some(_) => epoll::wait(source, direction, limit),
+    }
+}
+
+/// Blocks the kernel thread in `poll(2)`.
+pub(super) fn wait_in_kernel(
+    source: &Source,
+    direction: Direction,
+    limit: Limit,
+) -> io::Result<()> {
+    let mut poll = libc::pollfd {
+        fd: source.as_raw_fd(),
+        events: direction.events(),
+        revents: 0,
+    };
+    let millis = limit.deadline().map_or(-1, |deadline| {
+        let left = deadline.saturating_sub(clock::now());
+        left.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+    });
+    if millis == 0 {
+        return Err(would_block());
+    }
+    // SAFETY: the call gets one valid record. A failure means: try again.
+    unsafe { libc::poll(&mut poll, 1, millis) };
+    Ok(())
+}
+
+/// Ends the waits for `source`, which is closed: of threads with any driver.
+fn end_waits(source: &Source) {
+    if let Some(record) = source.record() {
+        record.close();
+    }
+    #[cfg(feature = "io-uring")]
+    uring::end_waits(source);
+    // SAFETY: a system call. It wakes the kernel threads that poll the descriptor, those of
+    // unconnected sockets too.
+    unsafe { libc::shutdown(source.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// The error of a call whose time is up.
+pub(super) fn would_block() -> io::Error {
+    io::Error::from_raw_os_error(libc::EAGAIN)
+}
+
+// ==== transfers ====
 
 /// The direction and the memory of a transfer.
 pub(crate) enum Transfer<'a, 'm> {
@@ -332,7 +433,41 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// Makes the system call, which does not block.
+    /// Makes the system call, which does not block. The functions of libc's names are the crate's own (`libc`), and would
+    /// first ask whether the thread is a green one.
+    #[cfg(not(sanitized = "thread"))]
+    pub(crate) fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
+        let flags = (self.flags(flags) | libc::MSG_DONTWAIT) as usize;
+        let (number, memory, length) = match self {
+            Transfer::Recv(to) => (
+                libc::SYS_recvfrom,
+                to.as_mut_ptr().expose_provenance(),
+                to.len(),
+            ),
+            Transfer::Send(from) => (
+                libc::SYS_sendto,
+                from.as_ptr().expose_provenance(),
+                from.len(),
+            ),
+            Transfer::RecvMessage(message) => (
+                libc::SYS_recvmsg,
+                (&raw mut message.header).expose_provenance(),
+                flags,
+            ),
+            Transfer::SendMessage(message) => (
+                libc::SYS_sendmsg,
+                (&raw const message.header).expose_provenance(),
+                flags,
+            ),
+        };
+        // SAFETY: the buffers have their lengths, and a message points to memory that is borrowed with it. Nobody asks for
+        // the address of a peer.
+        let result = unsafe { arch::syscall(number, [fd as usize, memory, length, flags, 0, 0]) };
+        usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result as i32))
+    }
+
+    /// As above: ThreadSanitizer learns from libc's functions which thread has received what another one has sent.
+    #[cfg(sanitized = "thread")]
     pub(crate) fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
         let flags = self.flags(flags) | libc::MSG_DONTWAIT;
         // SAFETY: the buffers have their lengths, and a message points to memory that is borrowed with it.

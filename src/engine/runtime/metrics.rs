@@ -14,6 +14,13 @@ use core::fmt;
 use core::panic::Location;
 use core::time::Duration;
 
+#[cfg(green)]
+use crate::engine::{
+    atomic::Ordering,
+    sched::{Cluster, Counter, Processor, current},
+    sys::kernel_thread,
+};
+
 /// Figures about a runtime: counts since its start, and its present state.
 ///
 /// They are returned by [`Runtime::metrics`](crate::runtime::Runtime::metrics). In
@@ -358,6 +365,106 @@ fn upper(bucket: usize) -> u64 {
     }
 }
 
+// ==== the figures of a cluster ====
+
+#[cfg(green)]
+impl Cluster {
+    /// Returns the figures of a cluster; see [`Metrics`].
+    pub(super) fn metrics(&self) -> Metrics {
+        let sum = |count: fn(&Processor) -> &Counter| {
+            self.processors().map(|p| count(p).get()).sum::<u64>()
+        };
+        Metrics {
+            switches: sum(|p| &p.switches) + self.detached_switches.get(),
+            steals: sum(|p| &p.steals),
+            steal_attempts: sum(|p| &p.steal_attempts),
+            preemptions: sum(|p| &p.preemptions) + self.detached_preemptions.get(),
+            hand_offs: self.hand_offs.get(),
+            parked_calls: sum(|p| &p.parked_calls),
+            blocked_calls: {
+                let places = self.blocked_calls.used();
+                blocked_calls(places.map(|place| {
+                    let time = Duration::from_nanos(place.nanos.get());
+                    (place.call(), place.spawned_at(), place.count.get(), time)
+                }))
+            },
+            spawns: sum(|p| &p.counts.spawned) + self.live_count.outside.spawned.get(),
+            wake_ups: self.wake_ups.get(),
+            live_threads: self.live(),
+            kernel_threads: self.workers.load(Ordering::Relaxed),
+            parked_kernel_threads: {
+                let _off = current::preemption_off();
+                self.spare_count()
+            },
+            global_queue_len: self.policy.len(None),
+            processors: self
+                .processors()
+                .filter(|p| !p.is_retired())
+                .map(|p| ProcessorMetrics {
+                    queue_len: self.policy.len(Some(p.index)),
+                    switches: p.switches.get(),
+                })
+                .collect(),
+            ..Metrics::default()
+        }
+    }
+}
+
+/// A call, where threads were spawned that it has blocked, how often, and for how long.
+#[cfg(green)]
+type Blocked = (i64, Option<&'static Location<'static>>, u64, Duration);
+
+/// Returns the calls in which threads were blocked most often, in that order, and the most frequent places of each.
+#[cfg(green)]
+fn blocked_calls(blocked: impl Iterator<Item = Blocked>) -> Vec<BlockedCall> {
+    let mut calls: Vec<(i64, BlockedCall)> = Vec::new();
+    for (number, spawned_at, count, time) in blocked {
+        let known = calls.iter().position(|call| call.0 == number);
+        let known = known.unwrap_or_else(|| {
+            calls.push((number, BlockedCall::default()));
+            calls.len() - 1
+        });
+        let call = &mut calls[known].1;
+        call.count += count;
+        // A place in generic code has several addresses.
+        let mut places = call.places.iter_mut();
+        match places.find(|known| known.spawned_at == spawned_at) {
+            Some(known) => {
+                known.count += count;
+                known.time += time;
+            }
+            None => call.places.push(BlockedPlace {
+                spawned_at,
+                count,
+                time,
+            }),
+        }
+    }
+    let calls = most_frequent(calls, |(_, call)| call.count);
+    let shown = calls.into_iter().map(|(number, mut call)| {
+        call.name = kernel_thread::call_name(number);
+        call.places = most_frequent(call.places, |place| place.count);
+        call
+    });
+    shown.collect()
+}
+
+/// Those of the highest counts, the most frequent first.
+// Items are few, and two more kinds of sorts would be 10 KB of every program.
+#[cfg(green)]
+fn most_frequent<T>(items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
+    const SHOWN: usize = 10;
+    let mut shown = Vec::new();
+    for item in items {
+        let place = shown.partition_point(|other| count(other) >= count(&item));
+        if place < SHOWN {
+            shown.insert(place, item);
+            shown.truncate(SHOWN);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,5 +545,25 @@ mod tests {
             let bound = 1 << exponent;
             assert_eq!(upper(bucket(bound)), bound);
         }
+    }
+
+    #[cfg(green)]
+    #[test]
+    fn equal_places_are_one() {
+        let here = Location::caller();
+        let again: &'static Location<'static> = Box::leak(Box::new(*here));
+        let time = Duration::from_millis(1);
+        let rows = [(here, 3), (again, 4)];
+        let rows = rows.map(|(at, count)| (libc::SYS_flock, Some(at), count, time));
+        let told = blocked_calls(rows.into_iter());
+        let [lock] = &told[..] else {
+            panic!("{} calls", told.len())
+        };
+        assert_eq!((lock.name.as_str(), lock.count), ("flock", 7));
+        let [place] = &lock.places[..] else {
+            panic!("{} places", lock.places.len())
+        };
+        assert_eq!((place.spawned_at, place.count), (Some(here), 7));
+        assert_eq!(place.time, 2 * time);
     }
 }

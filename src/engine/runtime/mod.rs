@@ -6,9 +6,8 @@
 //! | `mod` | either of the two; the default one, started when it is first needed; all of the process |
 //! | `options` | what a builder or the environment sets; a policy by name |
 //! | `start`, `green` | starting a backend; further work for a cluster |
-//! | `packet` | a closure and its result, and who still needs their memory |
-//! | `spawn` | the beginning and end of a green thread: the parts that the thread itself runs |
-//! | `kernel`, `pthread` | kernel-thread mode; kernel threads, by std's means or libc's |
+//! | `spawn` | a closure and its result, and who still needs their memory; the life of a green thread |
+//! | `kernel` | kernel-thread mode; kernel threads, by std's means or libc's |
 //! | `handle` | a thread's shared data: its name, its number, its token, its end |
 //! | `scope` | threads that end before the data they borrow |
 //! | `panic_hook` | std's panic message, with the name of the green thread |
@@ -20,13 +19,9 @@ pub(crate) mod handle;
 mod kernel;
 pub(crate) mod metrics;
 pub(crate) mod options;
-pub(crate) mod packet;
 pub(crate) mod panic_hook;
-#[cfg_attr(not(green), path = "../../elsewhere/pthread.rs")]
-mod pthread;
 pub(crate) mod scope;
-#[cfg(green)]
-mod spawn;
+pub(crate) mod spawn;
 mod start;
 
 use std::io;
@@ -36,7 +31,7 @@ use self::kernel::KernelBackend;
 use self::metrics::Metrics;
 use self::options::{Driver, Mode, RuntimeOptions};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{Cluster, current, fork, resize};
+use crate::engine::sched::{Cluster, cluster, current, fork};
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
 #[derive(Clone, Copy)]
@@ -97,16 +92,6 @@ impl Backend {
         });
     }
 
-    /// Returns the backend of a thread that is spawned here: its spawner's, or the default
-    /// runtime's.
-    #[inline]
-    pub(crate) fn here() -> io::Result<Backend> {
-        match current::green().filter(|_| !fork::is_child()) {
-            Some(green) => Ok(Backend::Green(green.cluster())),
-            None => Backend::global(),
-        }
-    }
-
     /// Returns this backend, or in a forked child the one that replaces it.
     pub(crate) fn or_child(self) -> Backend {
         match fork::is_child() {
@@ -134,11 +119,11 @@ impl Backend {
     pub(crate) fn set_processors(self, count: usize) -> io::Result<()> {
         match self.or_child() {
             Backend::Green(cluster) => {
-                resize::check(count, Some(cluster.config.max_kernel_threads))?;
+                cluster::check_size(count, Some(cluster.config.max_kernel_threads))?;
                 cluster.wish(count)
             }
             Backend::Kernel(backend) => {
-                resize::check(count, None)?;
+                cluster::check_size(count, None)?;
                 backend.processors.store(count, Ordering::Relaxed);
                 Ok(())
             }
@@ -155,7 +140,7 @@ impl Backend {
             Some(backend) => Ok(backend.processors()),
             None => Ok(RuntimeOptions::default()
                 .processors()?
-                .unwrap_or_else(resize::default_size)),
+                .unwrap_or_else(cluster::default_size)),
         }
     }
 

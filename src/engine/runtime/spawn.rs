@@ -1,29 +1,381 @@
-//! The beginning and end of a green thread: the parts that the thread itself runs.
+//! A thread's closure and its result: the road of a spawned closure, from `spawn` to `join`.
 //!
-//! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
-//! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the
-//! thread-local destructors, and says that the thread has ended (`end`); the run loop buries it.
+//! [`ThreadOptions::spawn`] puts the closure into a packet and starts a thread: a green one or a kernel
+//! thread (`runtime::kernel`). [`spawn_green`] makes a thread ready whose first code is [`body`]. The thread gets a stack
+//! when it runs (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the thread-local
+//! destructors, and says that the thread has ended (`runtime::handle`); the run loop buries the thread.
+//!
+//! # The packet
+//! The thread owns the [`Job`] in the packet; it runs the closure and leaves the result in the
+//! packet, where the [`JoinHandle`] finds it. The packet begins with what the thread's handles share. So all that a thread
+//! needs is one piece of memory, in which the thread, its joiner and each handle own a share.
+//!
+//! | part | belongs to | until | and then to |
+//! |---|---|---|---|
+//! | the closure | the job | the thread takes the closure | nobody |
+//! | the result, the scope | the thread | the thread has ended | the joiner; if the joiner has gone, see [`Shares`] |
+//!
+//! The memory of a packet is freed with the last handle, long after the closure has run. So a large closure has
+//! memory of its own ([`LARGE`]), which its call frees.
+//!
+//! # Shares
+//!
+//! The owner that gives up the last share frees the memory. The result goes earlier: when the thread has *finished* and
+//! its joiner has *gone* without the result, the second of the two drops it.
+//!
+//! | step | by | the word | then |
+//! |---|---|---|---|
+//! | `new` | the spawner | two shares | |
+//! | `add` | an owner | one share more | |
+//! | `finish` | the thread | `FINISHED` | was `GONE` there? The thread drops the result |
+//! | `leave` | the joiner | `FINISHED` is there, or no other share: nothing | it drops the result, and then gives up its share |
+//! | | | else `GONE`, and one share less, in one step | |
+//! | `give_up` | an owner | one share less | was it the last? The owner frees the memory |
+//!
+//! A thread whose result needs no dropping does not finish. Its result stays where it is until the memory is freed.
+//!
+//! # Invariants
+//! 1. Code that frees memory runs on the thread itself, with preemption on, before the thread leaves its stack for the
+//!    last time.
+//! 2. One thread sets each flag, once, and owns a share until after that.
+//! 3. An owner that finds its share to be the only one stays alone: only owners make new shares. So this owner gives up
+//!    its share without an instruction that locks.
+//!
+//! # Memory orderings
+//! - Each owner's accesses come before the freeing: Release in `leave` and `give_up`, Acquire by the owner that frees.
+//! - The result is written before it is dropped: Release in `finish`, Acquire in `leave`.
 
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit, needs_drop};
+use core::panic::Location;
+use std::fmt;
 use std::io;
+#[cfg(unix)]
+use std::os::unix::thread::{JoinHandleExt, RawPthread};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread::Result;
+use std::time::{Duration, Instant};
 
-use super::handle::{Shared, Thread};
-use super::packet::{Job, ThreadOptions};
-use crate::engine::arch::FloatControl;
-use crate::engine::atomic::{Ordering, fence};
-use crate::engine::inspect::epoch;
-use crate::engine::policy::Readied;
-use crate::engine::probe::{self, By};
-use crate::engine::sched::start::{ThreadStack, stock_up};
-use crate::engine::sched::{self, Cluster, Green, ThreadFlags, current, records};
-use crate::engine::sys::{sanitizer, signal};
-use crate::engine::tls;
+use super::Backend;
+use super::handle::{self, Shared, Thread};
+use super::kernel::Pthread;
+use super::options::check_stack_size;
+use super::scope::{Members, Scope};
+use crate::engine::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn, fence,
+};
+use crate::engine::policy::Priority;
+use crate::engine::sched::{Identity, current, fork};
+use crate::engine::sys::{clock, die, perturb, sanitizer};
+#[cfg(green)]
+use crate::engine::{
+    arch::FloatControl,
+    inspect::notes,
+    policy::Readied,
+    probe::{self, By},
+    sched::start::{ThreadStack, stock_up},
+    sched::{self, Cluster, Green, ThreadFlags, thread::Records},
+    sys::signal,
+    tls,
+};
+
+/// The greatest closure, in bytes, whose memory stays as long as there are handles of its thread.
+const LARGE: usize = 4 << 10;
+
+/// All that a thread needs outside its stack. Only the thread knows the type `F` of its closure, which lies
+/// behind all other parts: for everybody else it is `()`.
+#[repr(C)]
+struct Packet<T, F = ()> {
+    shared: Shared,
+    ending: UnsafeCell<Ending<T>>,
+    work: UnsafeCell<MaybeUninit<F>>,
+}
+
+/// The result, once the closure has returned, and the scope, which the thread leaves when the result is gone.
+struct Ending<T> {
+    result: Option<Result<T>>,
+    scope: Option<Arc<Members>>,
+}
+
+/// What is to be done with a packet, by the function that knows its type: [`Shared::act`].
+pub(super) enum Act {
+    /// To run the closure.
+    Run,
+    /// To drop the closure, which was not run.
+    Cancel,
+    /// To free the memory: the last share was given up.
+    Free,
+}
+
+impl<T, F> Packet<T, F> {
+    /// Drops the result, if there is one.
+    ///
+    /// # Safety
+    /// The ending belongs to the caller: see the file's header.
+    unsafe fn drop_result(&self) {
+        // SAFETY: no other thread reaches the ending.
+        let ending = unsafe { &mut *self.ending.get() };
+        let (result, scope) = (ending.result.take(), ending.scope.take());
+        let unhandled = matches!(result, Some(Err(_)));
+        if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
+            die("a thread's result panicked while it was dropped");
+        }
+        if let Some(scope) = scope {
+            scope.leave(unhandled);
+        }
+    }
+}
+
+impl<T, F: FnOnce() -> T> Packet<T, F> {
+    /// Makes a packet. The caller owns its shares, as many as `shares` counts.
+    #[inline]
+    fn create(
+        identity: Identity,
+        shares: Shares,
+        scope: Option<Arc<Members>>,
+        work: MaybeUninit<F>,
+    ) -> *const Shared {
+        let mut packet = Box::<Packet<T, F>>::new_uninit();
+        // In place: a move would read what was just written, in wider words, and wait for that.
+        packet.write(Packet {
+            shared: Shared::new(identity, shares, Packet::<T, F>::act),
+            ending: UnsafeCell::new(Ending {
+                result: None,
+                scope,
+            }),
+            work: UnsafeCell::new(work),
+        });
+        Box::into_raw(packet).cast()
+    }
+
+    /// See [`Act`].
+    ///
+    /// # Safety
+    /// A packet of this type begins at `share`. The caller owns a share of it and, to run or to cancel the closure, the
+    /// job; or, to free the memory, nobody owns a share any more.
+    unsafe fn act(share: *const Shared, act: Act) {
+        let packet = share.cast_mut().cast::<Packet<T, F>>();
+        if let Act::Free = act {
+            // SAFETY: the box of `create`, to which nobody points any more. The closure is gone, and so is a result that
+            // needs dropping.
+            return drop(unsafe { Box::from_raw(packet) });
+        }
+        // SAFETY: the packet lives as long as the caller's share.
+        let packet = unsafe { &*packet };
+        let shares = &packet.shared.shares;
+        match act {
+            Act::Run => {
+                // SAFETY: the job's owner alone takes the closure, and takes it once.
+                let call =
+                    || unsafe { __rust_begin_short_backtrace(packet.work.get().cast::<F>()) };
+                let result = catch_unwind(AssertUnwindSafe(call));
+                // SAFETY: the ending is the thread's until it has ended, and after `finish` if that says so.
+                unsafe {
+                    let ending = &mut *packet.ending.get();
+                    let needs_dropping =
+                        needs_drop::<T>() || result.is_err() || ending.scope.is_some();
+                    ending.result = Some(result);
+                    if needs_dropping && shares.finish() {
+                        packet.drop_result();
+                    }
+                }
+                // Release: the end of the closure; partner: in `JoinHandle::is_finished`.
+                packet.shared.is_finished.store(true, Release);
+            }
+            _ => {
+                // First: the closure may panic while it is dropped.
+                if shares.finish() {
+                    // SAFETY: `finish` says that the ending is the caller's.
+                    unsafe { packet.drop_result() };
+                }
+                // SAFETY: as above; the closure was not run.
+                unsafe { (*packet.work.get()).assume_init_drop() }
+            }
+        }
+    }
+}
+
+/// Takes `f` and calls it. Since `f` is taken where it is called, a large closure lies on a small
+/// stack only once. A backtrace in std's short form ends here; std knows the frame by its name.
+///
+/// # Safety
+/// As `f.read()`.
+#[inline(never)]
+unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
+    // SAFETY: the caller gives up the closure at `f`.
+    let result = unsafe { f.read() }();
+    // No tail call, which would leave no frame.
+    core::hint::black_box(());
+    result
+}
+
+/// Makes the data of a kernel thread that this crate has not started, with one share, the caller's.
+pub(super) fn packet_of_unknown_thread(name: Option<Box<str>>) -> Thread {
+    let (identity, shares) = (Identity::new(name, None), Shares::of_nobodys_thread());
+    let packet = Packet::<(), fn()>::create(identity, shares, None, MaybeUninit::uninit());
+    // SAFETY: the packet's only share.
+    unsafe { Thread::from_raw(packet) }
+}
+
+/// The work of a thread: a share of a packet whose closure has not been taken. Nobody else takes the closure. A job that is
+/// dropped drops the closure.
+pub(super) struct Job(Thread);
+
+impl Job {
+    pub(super) fn thread(&self) -> &Thread {
+        &self.0
+    }
+
+    /// Runs the closure, which leaves its result with the joiner. Returns the job's share.
+    pub(super) fn run(self) -> Thread {
+        let thread = self.into_thread();
+        // SAFETY: the share of `thread`; the job was the caller's and is no more.
+        unsafe { (thread.shared().act)(thread.as_ptr(), Act::Run) };
+        thread
+    }
+
+    /// Turns the job into an address, for [`Job::from_raw`].
+    pub(super) fn into_raw(self) -> *const Shared {
+        self.into_thread().into_raw()
+    }
+
+    /// # Safety
+    /// The address comes from [`Job::into_raw`], and is made a job again once.
+    pub(super) unsafe fn from_raw(share: *const Shared) -> Job {
+        // SAFETY: `into_raw` has kept the share.
+        Job(unsafe { Thread::from_raw(share) })
+    }
+
+    fn into_thread(self) -> Thread {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and never dropped.
+        unsafe { core::ptr::read(&this.0) }
+    }
+}
+
+impl Drop for Job {
+    /// The joiner sees to the rest.
+    fn drop(&mut self) {
+        // SAFETY: the share is the job's, and the closure was not taken.
+        unsafe { (self.0.shared().act)(self.0.as_ptr(), Act::Cancel) };
+    }
+}
+
+/// What a new thread is to be like, as far as its builder says.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadOptions {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) priority: Priority,
+}
+
+impl ThreadOptions {
+    /// Starts a thread.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn spawn<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: both types are 'static.
+        unsafe { self.spawn_unchecked(backend, None, f) }
+    }
+
+    /// Starts a thread in a scope.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        // SAFETY: the scope ends only when its threads have dropped their closures and results.
+        unsafe { self.spawn_unchecked(Backend::here()?, Some(scope), f) }
+    }
+
+    /// Starts a thread that may borrow anything.
+    ///
+    /// # Safety
+    /// `f` and its result outlive the thread: they are `'static`, or the scope sees to it.
+    #[inline]
+    #[track_caller]
+    pub(crate) unsafe fn spawn_unchecked<F, T>(
+        mut self,
+        backend: Backend,
+        scope: Option<&Scope<'_, '_>>,
+        f: F,
+    ) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        self.check()?;
+        let identity = Identity::new(self.name.take(), Some(Location::caller()));
+        let (shares, scope) = (Shares::new(), scope.map(Scope::enter));
+        let packet = if size_of::<F>() > LARGE {
+            let f = MaybeUninit::new(Box::new(f));
+            Packet::<T, Box<F>>::create(identity, shares, scope, f)
+        } else {
+            Packet::<T, F>::create(identity, shares, scope, MaybeUninit::new(f))
+        };
+        // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
+        // outlives the thread.
+        let (thread, job) = unsafe { (Thread::from_raw(packet), Job::from_raw(packet)) };
+        let mut joiner = JoinHandle {
+            thread: ManuallyDrop::new(thread),
+            kernel: None,
+            packet: PhantomData,
+        };
+        match backend {
+            #[cfg(green)]
+            Backend::Green(cluster) => spawn_green(cluster, &self, job)?,
+            #[cfg(not(green))]
+            Backend::Green(cluster) => cluster.never(),
+            Backend::Kernel(kernel) => joiner.kernel = Some(Box::new(kernel.spawn(&self, job)?)),
+        }
+        Ok(joiner)
+    }
+
+    // Inlined, a thread without options costs no look at them.
+    #[inline(always)]
+    #[track_caller]
+    fn check(&self) -> io::Result<()> {
+        if let Some(name) = &self.name
+            && let Some(at) = name.find('\0')
+        {
+            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
+        }
+        self.stack_size.map_or(Ok(()), check_stack_size)
+    }
+}
+
+impl Backend {
+    /// Returns the backend of a thread that is spawned here: its spawner's, or the default
+    /// runtime's.
+    #[inline]
+    pub(crate) fn here() -> io::Result<Backend> {
+        match current::green().filter(|_| !fork::is_child()) {
+            Some(green) => Ok(Backend::Green(green.cluster())),
+            None => Backend::global(),
+        }
+    }
+}
+
+// ==== the life of a green thread ====
 
 /// Starts a green thread.
-pub(super) fn start(
-    cluster: &'static Cluster,
-    options: &ThreadOptions,
-    job: Job,
-) -> io::Result<()> {
+#[cfg(green)]
+fn spawn_green(cluster: &'static Cluster, options: &ThreadOptions, job: Job) -> io::Result<()> {
     let green = {
         let _unseen = sanitizer::unseen();
         new_green(cluster, options.stack_size)?
@@ -35,10 +387,8 @@ pub(super) fn start(
     unsafe { green.prepare(cluster, (body, share.cast())) };
     let identity = share.cast_mut().cast();
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
-    green.identity.store(identity, Ordering::Release);
-    green
-        .priority
-        .store(options.priority.get(), Ordering::Relaxed);
+    green.identity.store(identity, Release);
+    green.priority.store(options.priority.get(), Relaxed);
     inherit_mask(cluster, green);
     inherit_floats(green);
     green.since.note_time();
@@ -59,6 +409,7 @@ pub(super) fn start(
 }
 
 /// Gives a new thread the signal mask of its creator, as std does.
+#[cfg(green)]
 fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
     let may_differ = match current::green() {
         Some(green) => green.flags.has(ThreadFlags::MASK),
@@ -74,6 +425,7 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
 }
 
 /// Gives a new thread the floating-point settings of its creator, as std does.
+#[cfg(green)]
 fn inherit_floats(new: &'static Green) {
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
@@ -83,6 +435,7 @@ fn inherit_floats(new: &'static Green) {
 
 /// Makes a record for a new thread. A thread with the common stack size gets its stack when it first
 /// runs; a stack was free a moment ago. Any other thread has its stack from now on.
+#[cfg(green)]
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
@@ -92,7 +445,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
         }
         _ => (None, false),
     };
-    let green = free.map_or_else(records::create, Ok)?;
+    let green = free.map_or_else(Records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
         Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
         None if is_stocked => Ok(()),
@@ -100,7 +453,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     };
     if let Err(error) = prepared {
         let _off = current::preemption_off();
-        records::release(green);
+        Records::release(green);
         return Err(error);
     }
     Ok(green)
@@ -110,11 +463,12 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 ///
 /// # Safety
 /// `job` is the address of this thread's job ([`Job::into_raw`]), for this call alone.
+#[cfg(green)]
 unsafe fn body(green: &'static Green, job: *const ()) {
     sanitizer::see_again();
     sanitizer::observe(green);
     current::begin(Some(green));
-    // SAFETY: `start` has made the address of the job, and nobody else has it.
+    // SAFETY: `spawn_green` has made the address of the job, and nobody else has it.
     let job = unsafe { Job::from_raw(job.cast::<Shared>()) };
     // Preemption is on for the first time: user code runs.
     current::on(green);
@@ -128,22 +482,20 @@ unsafe fn body(green: &'static Green, job: *const ()) {
     // SAFETY: libc's function only reads the thread pointer.
     let pthread = unsafe { libc::pthread_self() } as usize;
     // Release: partner: Acquire in `Shared::pthread` (`runtime::handle`), whose caller may read the control block.
-    job.thread()
-        .shared()
-        .pthread
-        .store(pthread, Ordering::Release);
+    job.thread().shared().pthread.store(pthread, Release);
     leave(green, job.run());
 }
 
-/// Ends a green thread: all that comes after its closure, up to its stack's last frame. `thread` is the share that `start`
+/// Ends a green thread: all that comes after its closure, up to its stack's last frame. `thread` is the share that `spawn_green`
 /// gave to the thread.
+#[cfg(green)]
 fn leave(green: &'static Green, thread: Thread) {
     // SAFETY: the block is the thread's own, at the end of its life.
     unsafe { tls::exit() };
-    if sched::fork::is_child() && current::green().is_none() {
+    if fork::is_child() && current::green().is_none() {
         // The thread that forked has returned in the child, and no other thread is there. The
         // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
-        // may be held for ever: see `pthread`.)
+        // may be held for ever: see `kernel`.)
         // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
     }
@@ -153,13 +505,345 @@ fn leave(green: &'static Green, thread: Thread) {
     }
     sanitizer::publish(green.cluster());
     probe::ended(green);
-    green
-        .identity
-        .store(core::ptr::null_mut(), Ordering::Relaxed);
+    green.identity.store(core::ptr::null_mut(), Relaxed);
     // Release: who reads memory that is used again sees that the thread has ended; partner: the Acquire
     // fence in `spawned_at` (`sched::monitor`).
-    fence(Ordering::Release);
+    fence(Release);
     // No code asks for the current thread any more.
-    epoch::leave(thread, true);
+    notes::leave_behind(thread, true);
     current::forbid_preemption(green);
+}
+
+// ==== the joiner ====
+
+/// A handle to wait for a thread and to get its result, like [`std::thread::JoinHandle`].
+///
+/// Dropping the handle detaches the thread. The handle can also be awaited: it implements
+/// [`IntoFuture`](core::future::IntoFuture).
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let handles: Vec<thread::JoinHandle<u32>> = (0..3).map(|i| thread::spawn(move || i * i)).collect();
+/// let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+/// assert_eq!(sum, 5);
+/// ```
+pub struct JoinHandle<T> {
+    /// The joiner's own share. It is given up by hand.
+    thread: ManuallyDrop<Thread>,
+    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's end is over.
+    kernel: Option<Box<Pthread>>,
+    packet: PhantomData<Arc<Packet<T>>>,
+}
+
+// SAFETY: as std's. A handle is made only for a result that may be sent, and gives it out once.
+unsafe impl<T> Send for JoinHandle<T> {}
+// SAFETY: as above; a shared handle gives out nothing of the result.
+unsafe impl<T> Sync for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// Returns a handle to the thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::spawn(|| thread::current().id());
+    /// let id = handle.thread().id();
+    /// assert_eq!(handle.join().unwrap(), id);
+    /// ```
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// Waits until the thread has ended, including the destructors of its thread-locals, and
+    /// returns its result.
+    ///
+    /// # Errors
+    ///
+    /// Returns the payload of the panic, if the thread panicked.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// assert_eq!(thread::spawn(|| 6 * 7).join().unwrap(), 42);
+    ///
+    /// let payload = thread::spawn(|| panic!("on purpose")).join().unwrap_err();
+    /// assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
+    /// ```
+    pub fn join(self) -> Result<T> {
+        self.forbid_self();
+        // A kernel thread, too: so reports know for whom the caller waits.
+        self.thread.shared().end.wait(None);
+        self.after_end()
+    }
+
+    /// Waits like [`JoinHandle::join`], but for `timeout` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the handle, if the time is up first: the thread goes on and can still be joined.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::Duration;
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
+    /// parked.thread().unpark();
+    /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
+    /// ```
+    pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::after(timeout))
+    }
+
+    /// Waits like [`JoinHandle::join`], but until `deadline` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the handle, if the deadline passes first: the thread goes on and can still be
+    /// joined.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// let parked = parked.join_deadline(Instant::now()).unwrap_err();
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
+    pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::at(deadline))
+    }
+
+    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+        self.forbid_self();
+        match self.thread.shared().end.wait(Some(deadline)) {
+            true => Ok(self.after_end()),
+            false => Err(self),
+        }
+    }
+
+    fn forbid_self(&self) {
+        assert!(
+            !handle::is_current(&self.thread),
+            "failed to join thread: it would wait for itself"
+        );
+    }
+
+    /// Returns whether the thread's closure has returned.
+    ///
+    /// The thread may still be running destructors of thread-locals. This never waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// assert!(!parked.is_finished());
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        // Acquire: the end of the closure; partner: in `Packet::act`.
+        self.thread.shared().is_finished.load(Acquire)
+    }
+
+    /// For a future: returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
+    /// [`JoinHandle::after_end`] does not wait.
+    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
+        self.thread.shared().end.poll(waker)
+    }
+
+    /// Takes back the waker that a future has left with `poll_end`.
+    pub(crate) fn forget_waker(&self) {
+        self.thread.shared().end.forget_waker();
+    }
+
+    /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
+    /// the destructors of pthread keys; this waits for them.
+    pub(crate) fn after_end(self) -> Result<T> {
+        let mut this = ManuallyDrop::new(self);
+        if let Some(kernel) = this.kernel.take() {
+            drop(kernel.join());
+        }
+        // SAFETY: the thread has ended, and leaves the ending to the joiner.
+        let ending = unsafe { &mut *this.packet().ending.get() };
+        let (result, scope) = (ending.result.take(), ending.scope.take());
+        if let Some(scope) = scope {
+            scope.leave(false);
+        }
+        // SAFETY: `this` is used no more, and never dropped.
+        drop(unsafe { ManuallyDrop::take(&mut this.thread) });
+        match result {
+            Some(result) => result,
+            None => die("a thread has ended without a result"),
+        }
+    }
+
+    fn packet(&self) -> &Packet<T> {
+        // SAFETY: a joiner is made for the thread of a packet with a `T`, and owns a share of it.
+        unsafe { &*self.thread.as_ptr().cast() }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    /// Detaches the thread.
+    fn drop(&mut self) {
+        if self.thread.shared().shares.leave() {
+            // SAFETY: the result and this share are the joiner's, as `leave` says; the share is given up once, here.
+            unsafe {
+                self.packet().drop_result();
+                ManuallyDrop::drop(&mut self.thread);
+            }
+        }
+    }
+}
+
+/// See [`os::unix::thread`](crate::os::unix::thread).
+#[cfg(unix)]
+impl<T> JoinHandleExt for JoinHandle<T> {
+    fn as_pthread_t(&self) -> RawPthread {
+        match &self.kernel {
+            Some(kernel) => kernel.as_pthread_t(),
+            None => self.thread.shared().pthread(),
+        }
+    }
+
+    fn into_pthread_t(mut self) -> RawPthread {
+        match self.kernel.take() {
+            Some(kernel) => kernel.into_pthread_t(),
+            None => self.as_pthread_t(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
+}
+
+// ==== the shares ====
+
+/// The thread's result is there, and needs dropping.
+const FINISHED: usize = 1;
+/// The joiner has gone without the result.
+const GONE: usize = 2;
+const SHARE: usize = 4;
+
+/// A count of owners and two flags, in one word. See the file's header.
+pub(crate) struct Shares(AtomicUsize);
+
+impl Shares {
+    const_fn! {
+        /// The shares of a thread and of its joiner.
+        pub(crate) const fn new() -> Shares {
+            Shares(AtomicUsize::new(2 * SHARE))
+        }
+    }
+
+    const_fn! {
+        /// The share of a thread that has no joiner.
+        pub(crate) const fn of_nobodys_thread() -> Shares {
+            Shares(AtomicUsize::new(SHARE | GONE))
+        }
+    }
+
+    /// One owner more.
+    pub(crate) fn add(&self) {
+        // Relaxed: the caller is an owner, as the new one then is.
+        if self.0.fetch_add(SHARE, Relaxed) > usize::MAX / 2 {
+            die("a thread has too many handles");
+        }
+    }
+
+    /// One owner less. True: the caller frees the memory.
+    #[inline]
+    #[must_use = "true means that the memory is the caller's to free"]
+    pub(crate) fn give_up(&self) -> bool {
+        // Acquire: what the other owners did; partner: Release below, and in `leave`.
+        if Shares::is_one(self.0.load(Acquire)) {
+            return true;
+        }
+        perturb::point("shares: not alone");
+        // Release: what the caller did; partners: Acquire above, below, and in `leave`.
+        let is_last = Shares::is_one(self.0.fetch_sub(SHARE, Release));
+        if is_last && sanitizer::IS_TSAN {
+            self.0.load(Acquire); // to it a fence is nothing
+        } else if is_last {
+            fence(Acquire);
+        }
+        is_last
+    }
+
+    /// The thread has left its result, which needs dropping. True: nobody else will drop it.
+    #[must_use = "true means that the result is the caller's to drop"]
+    pub(crate) fn finish(&self) -> bool {
+        // Release: the result; partner: Acquire in `leave`.
+        self.0.fetch_or(FINISHED, Release) & GONE != 0
+    }
+
+    /// The joiner goes without the result. True: the result is the joiner's to drop, if there is one, and the joiner still
+    /// owns its share.
+    #[must_use = "true means that the result is the caller's to drop"]
+    pub(crate) fn leave(&self) -> bool {
+        // Acquire, each time: the result; partner: Release in `finish`. Or what the other owners did; partner: Release
+        // in `give_up`.
+        let mut seen = self.0.load(Acquire);
+        loop {
+            if seen & FINISHED != 0 || Shares::is_one(seen) {
+                return true;
+            }
+            perturb::point("shares: leaving");
+            let next = seen - SHARE + GONE;
+            // Release: what the caller did; partner: Acquire in `give_up`.
+            match self.0.compare_exchange(seen, next, Release, Acquire) {
+                Ok(_) => return false,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether the joiner has gone: then nobody waits for the end. A no may be out of date.
+    #[inline]
+    pub(crate) fn has_no_joiner(&self) -> bool {
+        self.0.load(Relaxed) & GONE != 0
+    }
+
+    /// For reports: how many owners there are, by the word's value.
+    pub(crate) fn count(word: usize) -> usize {
+        word / SHARE
+    }
+
+    fn is_one(word: usize) -> bool {
+        Shares::count(word) == 1
+    }
 }

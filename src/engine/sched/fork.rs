@@ -17,13 +17,13 @@
 //! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads), or the fork waits until it
 //! is free (the loader's for its list: `sys::libraries`). That
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
-//! (`runtime::pthread`).
+//! (`runtime::kernel`).
 
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use crate::engine::inspect::{epoch, hold, kernel};
+use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
 
@@ -119,7 +119,7 @@ extern "C" fn in_child() {
     libraries::forget_lists();
     FORKED.store(true, Ordering::Relaxed);
     kernel::forget_others();
-    epoch::forget_others();
+    notes::forget_sections();
     hold::forget();
     probe::forget();
     for (place, file) in &CLOSED {

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::engine::arch;
+use crate::engine::atomic::Ordering;
+use crate::engine::sys::statics::AtomicStatic;
 
 /// As many as the kernel can have on x86-64; a number beyond it is none.
 const MOST_CPUS: usize = 8192;
@@ -38,21 +40,15 @@ struct Place {
     node: usize,
 }
 
-static MACHINE: OnceLock<Option<Topology>> = OnceLock::new();
+/// The topology of this machine; none if it is flat, or before [`discover`]. Stored with Release, and loaded with Acquire.
+pub(crate) static MACHINE: AtomicStatic<Topology> = AtomicStatic::none();
 
 /// Looks at this machine, the first time. Reads files and allocates.
 pub(crate) fn discover() {
-    MACHINE.get_or_init(|| {
-        arch::tells_cpu()
-            .then(|| Topology::read(Path::new("/sys/devices/system")))
-            .flatten()
-    });
-}
-
-/// The topology of this machine; none if it is flat, or before [`discover`].
-#[inline(always)]
-pub(crate) fn machine() -> Option<&'static Topology> {
-    MACHINE.get()?.as_ref()
+    static READ: OnceLock<Option<Topology>> = OnceLock::new();
+    let read = || arch::tells_cpu().then(|| Topology::read(Path::new("/sys/devices/system")))?;
+    // Release: pairs with the Acquire of those who ask.
+    MACHINE.store(READ.get_or_init(read).as_ref(), Ordering::Release);
 }
 
 impl Topology {
@@ -238,7 +234,7 @@ pub(crate) mod tests {
         assert!(Topology::read(&tree.0).is_none());
         // This machine's, whatever it is.
         discover();
-        if let Some(topology) = machine() {
+        if let Some(topology) = MACHINE.load(Ordering::Acquire) {
             assert_eq!(topology.ring(0, 0), 0);
         }
         assert!(arch::cpu() < 4096);

@@ -42,7 +42,7 @@ use super::{deadline_on, errno, nanos, read, set_errno};
 use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::thread_id;
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
-use crate::sys::unwinding::Next;
+use crate::sys::libraries::Next;
 use crate::wait::queue::Position;
 use crate::wait::{WaitKind, reason};
 

@@ -40,7 +40,7 @@ use libc::{PTHREAD_PROCESS_PRIVATE, pthread_barrier_t, pthread_barrierattr_t, pt
 use super::{Object, futex_wait, futex_wake};
 use crate::engine::facade::blocking;
 use crate::libc::is_on;
-use crate::sys::unwinding::Next;
+use crate::sys::libraries::Next;
 
 const DONE: u32 = 2;
 

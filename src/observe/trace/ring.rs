@@ -36,7 +36,7 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::inspect::workers;
+use crate::engine::inspect;
 use crate::engine::probe::{Action, Actor, Pick, Processor, Readied, Stop, Thread, Words};
 use crate::observe::measure::{self, Kept};
 use crate::sys::mm;
@@ -309,7 +309,7 @@ pub(super) struct Copies(Vec<Copied>);
 
 /// What was copied from one ring.
 struct Copied {
-    processor: &'static workers::Processor,
+    processor: &'static inspect::Processor,
     ring: &'static Ring,
     /// Where the next copy begins.
     next: u64,
@@ -321,7 +321,7 @@ struct Copied {
 }
 
 /// The rings of all processors.
-fn rings() -> impl Iterator<Item = (&'static workers::Processor, &'static Ring)> {
+fn rings() -> impl Iterator<Item = (&'static inspect::Processor, &'static Ring)> {
     // Acquire: partner: Release in `Kept::ring`.
     measure::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
 }
@@ -377,7 +377,7 @@ impl Copies {
 }
 
 impl Copied {
-    fn new(processor: &'static workers::Processor, ring: &'static Ring, next: u64) -> Copied {
+    fn new(processor: &'static inspect::Processor, ring: &'static Ring, next: u64) -> Copied {
         // The ring of a runtime that was shut down stays, without pages.
         if !processor.is_closed() {
             ring.populate();
@@ -477,7 +477,7 @@ mod tests {
         let runtime = Runtime::builder().processors(1).build().unwrap();
         // There may be no green threads.
         let Some(processor) = runtime
-            .spawn(workers::Processor::first_here)
+            .spawn(inspect::Processor::first_here)
             .join()
             .unwrap()
         else {

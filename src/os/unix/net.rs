@@ -36,8 +36,7 @@ pub use std::os::unix::net::SocketAddr;
 
 use crate::engine::facade::Source;
 use crate::net::listener::Listener;
-use crate::net::macros::{shutdown, socket_type, stream, timeouts};
-use crate::net::socket::Socket;
+use crate::net::socket::{Socket, shutdown, socket_type, stream, timeouts};
 use crate::sys::calls;
 
 /// Creates a pair of streams that are connected to each other, like [`UnixStream::pair`].

@@ -1,16 +1,17 @@
 //! Stands in for the library's `driver`: its protocol files.
 
-#[path = "../../../src/engine/driver/registration.rs"]
-pub(crate) mod registration;
+pub(crate) mod epoll {
+    include!(concat!(env!("OUT_DIR"), "/parts/epoll.rs"));
+}
 #[path = "../../../src/engine/driver/watch.rs"]
 pub(crate) mod watch;
 
 /// No events come. Who collects knows of the instance for watched descriptors without it.
-pub(crate) mod epoll {
+pub(crate) mod instance {
     use std::{io, os::fd::RawFd};
 
-    use super::registration::Readiness;
-    use crate::engine::sched::list::Fifo;
+    use super::epoll::Readiness;
+    use crate::engine::sched::Fifo;
 
     /// It serves one descriptor, in one direction.
     pub(crate) struct Record(pub(crate) Readiness);

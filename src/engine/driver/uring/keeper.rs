@@ -74,7 +74,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::driver::Limit;
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
 use crate::engine::sched::{self, current, fork};
 use crate::engine::sys::lock::Lock;
@@ -423,7 +423,7 @@ impl Service {
             // SAFETY: the kernel has not taken the operation, nor ever will.
             unsafe { Operation::complete(name, -libc::ENOSYS, &mut ready) };
         }
-        sched::io::pass_on(ready);
+        sched::events::pass_on(ready);
         if self.keeper.inbox.lock().rest() {
             self.doze();
             self.keeper.inbox.lock().sleeps = false;
@@ -459,7 +459,7 @@ impl Service {
                 (name, result) => unsafe { Operation::complete(name, result, &mut ready) },
             }
         }
-        sched::io::pass_on(ready);
+        sched::events::pass_on(ready);
     }
 }
 

@@ -24,9 +24,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use io_uring::{opcode, squeue, types};
 
-use super::epoll;
-use super::source::{Source, Transfer, says_would_block};
-use super::{Direction, Limit, Operation};
+use super::source::{Direction, Limit, Source, Transfer, says_would_block};
+use super::{Operation, epoll};
 
 /// Whether there is a ring. The first call starts the keeper.
 pub(crate) fn available() -> bool {
@@ -52,7 +51,7 @@ pub(crate) unsafe fn perform(entry: squeue::Entry, limit: Limit) -> io::Result<u
     unsafe { keeper.perform(entry, limit) }
 }
 
-/// Blocks the thread until a call may find something: see [`super::wait`].
+/// Blocks the thread until a call may find something: see `driver::source`.
 pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
     let fd = types::Fd(source.as_raw_fd());
     let entry = opcode::PollAdd::new(fd, direction.events() as u32).build();

@@ -3,7 +3,7 @@
 //! | store | for | memory |
 //! |---|---|---|
 //! | ring | capacities from 1 | all of it when the channel is made, untouched until used |
-//! | blocks | no bound, and capacity 0 (see `state`) | blocks of [`SLOTS`] messages, and one spare |
+//! | blocks | no bound, and capacity 0 (see `shared`) | blocks of [`SLOTS`] messages, and one spare |
 //!
 //! ```text
 //!   ring    [ . . . x x x x . . ]   blocks   [ . . x x ] → [ x x x x ] → [ x . . . ]   [ spare ]
@@ -14,7 +14,7 @@
 //! a time stays in few cache lines (and pages) however large it is, and a channel without overflow
 //! never needs a second block.
 //!
-//! A message that is promised to a receiver has a ticket (`state`), which lies beside it in its
+//! A message that is promised to a receiver has a ticket (`shared`), which lies beside it in its
 //! slot. Promised messages are the first ones, in the order of their tickets. Any of the first few
 //! can be brought to the front or back by swapping it with its neighbours: there are as many of
 //! them as selects between their choice and its completion.
@@ -35,8 +35,8 @@ use core::ptr;
 const SLOTS: usize = 31;
 
 /// A queue of messages.
-pub(in crate::channel) struct Buffer<T> {
-    len: usize,
+pub(super) struct Buffer<T> {
+    pub(super) len: usize,
     store: Store<T>,
 }
 
@@ -77,7 +77,7 @@ struct Blocks<T> {
 unsafe impl<T: Send> Send for Blocks<T> {}
 
 /// A part of a queue.
-pub(in crate::channel) struct Block<T> {
+pub(super) struct Block<T> {
     next: *mut Block<T>,
     slots: [Slot<T>; SLOTS],
 }
@@ -87,7 +87,7 @@ unsafe impl<T: Send> Send for Block<T> {}
 
 impl<T> Block<T> {
     #[cold]
-    pub(in crate::channel) fn new() -> Box<Block<T>> {
+    pub(super) fn new() -> Box<Block<T>> {
         Box::new(Block {
             next: ptr::null_mut(),
             slots: [const { Slot::EMPTY }; SLOTS],
@@ -97,10 +97,10 @@ impl<T> Block<T> {
 
 impl<T> Buffer<T> {
     /// Where the length lies, for reports.
-    pub(in crate::channel) const LENGTH: usize = core::mem::offset_of!(Buffer<T>, len);
+    pub(super) const LENGTH: usize = core::mem::offset_of!(Buffer<T>, len);
 
     /// Makes a queue for a number of messages that never exceeds `capacity`.
-    pub(in crate::channel) fn ring(capacity: usize) -> Buffer<T> {
+    pub(super) fn ring(capacity: usize) -> Buffer<T> {
         Buffer {
             len: 0,
             store: Store::Ring(Ring {
@@ -112,7 +112,7 @@ impl<T> Buffer<T> {
     }
 
     /// Makes a queue for any number of messages.
-    pub(in crate::channel) const fn blocks() -> Buffer<T> {
+    pub(super) const fn blocks() -> Buffer<T> {
         Buffer {
             len: 0,
             store: Store::Blocks(Blocks {
@@ -125,15 +125,10 @@ impl<T> Buffer<T> {
         }
     }
 
-    #[inline(always)]
-    pub(in crate::channel) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Makes sure that there is a slot for one more message. Returns false if that takes a block
     /// and `block` is `None`. A ring that is not full always has a slot.
     #[inline(always)]
-    pub(in crate::channel) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
+    pub(super) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {
             Store::Ring(_) => true,
             Store::Blocks(blocks) => {
@@ -149,7 +144,7 @@ impl<T> Buffer<T> {
 
     /// Moves a message in. There must be a slot for it.
     #[inline(always)]
-    pub(in crate::channel) fn push(&mut self, message: T) {
+    pub(super) fn push(&mut self, message: T) {
         let slot = match &mut self.store {
             Store::Ring(ring) => {
                 if self.len == ring.places.len() {
@@ -166,7 +161,7 @@ impl<T> Buffer<T> {
 
     /// Moves the first message out. There must be one. The caller frees `block` after the lock.
     #[inline(always)]
-    pub(in crate::channel) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
+    pub(super) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
         if self.len == 0 {
             no_message();
         }
@@ -206,14 +201,14 @@ impl<T> Buffer<T> {
     }
 
     /// Gives a ticket to the message that has `before` others in front of it.
-    pub(in crate::channel) fn set_ticket(&mut self, before: usize, ticket: usize) {
+    pub(super) fn set_ticket(&mut self, before: usize, ticket: usize) {
         if let Some(place) = self.ticket(before) {
             *place = ticket;
         }
     }
 
     /// Finds the message with this ticket among the first `promised`, all of which have tickets.
-    pub(in crate::channel) fn find(&mut self, ticket: usize, promised: usize) -> Option<usize> {
+    pub(super) fn find(&mut self, ticket: usize, promised: usize) -> Option<usize> {
         (0..promised).find(|&i| self.ticket(i).is_some_and(|found| *found == ticket))
     }
 
@@ -229,12 +224,12 @@ impl<T> Buffer<T> {
 
     /// Makes a message the first. The messages that were in front of it are then behind it, in
     /// their order.
-    pub(in crate::channel) fn bring_to_front(&mut self, before: usize) {
+    pub(super) fn bring_to_front(&mut self, before: usize) {
         (0..before).rev().for_each(|i| self.swap(i));
     }
 
     /// Moves a message back until `later` others are in front of it. The messages between move up.
-    pub(in crate::channel) fn send_back(&mut self, before: usize, later: usize) {
+    pub(super) fn send_back(&mut self, before: usize, later: usize) {
         (before..later).for_each(|i| self.swap(i));
     }
 }
@@ -383,7 +378,7 @@ mod tests {
     }
 
     fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
-        (buffer.len() > 0).then(|| buffer.pop(&mut None))
+        (buffer.len > 0).then(|| buffer.pop(&mut None))
     }
 
     /// Checks that the messages come out in order, each once, whatever the overflow.
