@@ -27,9 +27,8 @@
 //!
 //! The program and its libraries ([`Modules`]), as they are loaded when an unwinder is made: where their code lies, and their unwind tables.
 //!
-//! A library can be unloaded while its tables are in use. So the tables of libraries are copied, in the
-//! loader's callback, where nothing is unloaded; only the program's own are used where they lie, for the
-//! program stays. A reference (`dlopen`) would need no copy, but then the last `dlclose` would be ours,
+//! A library can be unloaded while its tables are in use. So the tables are copied, in the loader's callback, where
+//! nothing is unloaded. A reference (`dlopen`) would need no copy, but then the last `dlclose` would be ours,
 //! and the library's destructors would run in a thread that knows nothing of them.
 //!
 //! The callback runs under the loader's lock, and allocates nothing: an allocator may ask the loader for
@@ -639,12 +638,16 @@ impl Operands {
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// What is loaded, ordered by address.
+#[derive(Default)]
 pub(crate) struct Modules {
     list: Vec<Module>,
     /// What the modules' ranges of bytes are ranges of.
     copies: Vec<u8>,
     /// The program's name.
     program: String,
+    /// How many modules and bytes there are, whether there was space for them or not.
+    modules: usize,
+    bytes: usize,
 }
 
 /// The program, or one library.
@@ -654,19 +657,14 @@ struct Module {
     /// What is added to the addresses in its file.
     bias: usize,
     /// Its file, as the loader names it; empty if it is the program.
-    path: Place,
+    path: Range<usize>,
     tables: Option<Tables>,
 }
 
 /// The two unwind tables, and the addresses to which their contents are relative.
 struct Tables {
-    header: (usize, Place),
-    frames: (usize, Place),
-}
-
-enum Place {
-    Mapped(&'static [u8]),
-    Copied(Range<usize>),
+    header: (usize, Range<usize>),
+    frames: (usize, Range<usize>),
 }
 
 /// The unwind tables of one module, to search in.
@@ -681,23 +679,18 @@ impl Modules {
     pub(crate) fn load() -> Modules {
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default();
-        let mut walk = Walk::default();
+        let mut all = Modules::default();
         loop {
-            walk = Walk {
-                list: Vec::with_capacity(walk.modules),
-                copies: Vec::with_capacity(walk.bytes),
-                ..Walk::default()
+            all = Modules {
+                list: Vec::with_capacity(all.modules),
+                copies: Vec::with_capacity(all.bytes),
+                program: program.to_string_lossy().into_owned(),
+                ..Modules::default()
             };
-            libraries::visit(|library| walk.visit(library));
-            if walk.modules == walk.list.len() && walk.bytes == walk.copies.len() {
-                break;
+            libraries::visit(|library| all.visit(library));
+            if all.modules == all.list.len() && all.bytes == all.copies.len() {
+                return all;
             }
-        }
-        walk.list.sort_unstable_by_key(|module| module.code.start);
-        Modules {
-            list: walk.list,
-            copies: walk.copies,
-            program: program.to_string_lossy().into_owned(),
         }
     }
 
@@ -717,7 +710,10 @@ impl Modules {
     /// The module's name (a file's name without its folders) and the address in its file.
     pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
         let module = self.find(address)?;
-        let name = match self.bytes(&module.path).rsplit(|&byte| byte == b'/').next() {
+        let name = match self.copies[module.path.clone()]
+            .rsplit(|&byte| byte == b'/')
+            .next()
+        {
             None | Some([]) => &self.program,
             Some(name) => core::str::from_utf8(name).unwrap_or("?"),
         };
@@ -727,7 +723,7 @@ impl Modules {
     /// The module's file, and what is added to the addresses in it.
     pub(super) fn file(&self, address: usize) -> Option<(&Path, usize)> {
         let module = self.find(address)?;
-        let path = match self.bytes(&module.path) {
+        let path = match &self.copies[module.path.clone()] {
             [] => b"/proc/self/exe",
             path => path,
         };
@@ -737,11 +733,11 @@ impl Modules {
     /// The unwind tables of the module that has the instruction at `address`.
     pub(super) fn tables(&self, address: usize) -> Option<View<'_>> {
         let tables = self.find(address)?.tables.as_ref()?;
-        let mut frames = EhFrame::new(self.bytes(&tables.frames.1), LittleEndian);
+        let mut frames = EhFrame::new(&self.copies[tables.frames.1.clone()], LittleEndian);
         frames.set_address_size(size_of::<usize>() as u8);
         frames.set_vendor(here::VENDOR);
         Some(View {
-            header: EhFrameHdr::new(self.bytes(&tables.header.1), LittleEndian),
+            header: EhFrameHdr::new(&self.copies[tables.header.1.clone()], LittleEndian),
             frames,
             bases: BaseAddresses::default()
                 .set_eh_frame_hdr(tables.header.0 as u64)
@@ -749,64 +745,40 @@ impl Modules {
         })
     }
 
-    fn bytes<'a>(&'a self, place: &'a Place) -> &'a [u8] {
-        match place {
-            Place::Mapped(bytes) => bytes,
-            Place::Copied(range) => &self.copies[range.clone()],
-        }
-    }
-}
-
-/// One walk through what is loaded: counts it all, and keeps what there is space for.
-#[derive(Default)]
-struct Walk {
-    list: Vec<Module>,
-    copies: Vec<u8>,
-    modules: usize,
-    bytes: usize,
-}
-
-impl Walk {
+    /// Counts a module, and keeps it if there is space.
     fn visit(&mut self, library: &Library<'_>) {
-        let is_program = self.modules == 0;
         let code = library
             .code()
             .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
         let Some(code) = code else { return };
         let path = self.copy(library.name.to_bytes());
-        let tables = tables_in(library).map(|(header, frames)| {
-            let mut place = |bytes: &[u8]| {
-                let place = match is_program {
-                    // SAFETY: the program's segments stay mapped.
-                    true => Place::Mapped(unsafe { &*core::ptr::from_ref(bytes) }),
-                    false => self.copy(bytes),
-                };
-                (bytes.as_ptr().addr(), place)
-            };
-            Tables {
-                header: place(header),
-                frames: place(frames),
-            }
+        let tables = tables_in(library).map(|(header, frames)| Tables {
+            header: (header.as_ptr().addr(), self.copy(header)),
+            frames: (frames.as_ptr().addr(), self.copy(frames)),
         });
         self.modules += 1;
         if self.list.len() < self.list.capacity() {
-            self.list.push(Module {
+            let place = self
+                .list
+                .partition_point(|other| other.code.start < code.start);
+            let module = Module {
                 code,
                 bias: library.base,
                 path,
                 tables,
-            });
+            };
+            self.list.insert(place, module);
         }
     }
 
-    fn copy(&mut self, bytes: &[u8]) -> Place {
+    fn copy(&mut self, bytes: &[u8]) -> Range<usize> {
         self.bytes += bytes.len();
         let start = self.copies.len();
         if bytes.len() > self.copies.capacity() - start {
-            return Place::Copied(0..0);
+            return 0..0;
         }
         self.copies.extend_from_slice(bytes);
-        Place::Copied(start..self.copies.len())
+        start..self.copies.len()
     }
 }
 
