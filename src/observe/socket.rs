@@ -397,7 +397,7 @@ impl Client<'_> {
                 shown.push(*thread);
             }
         }
-        let mut snapshot = Snapshot::of(shown.into_iter(), Depth::Waits);
+        let mut snapshot = Snapshot::of(&mut shown.into_iter(), Depth::Waits);
         snapshot.add_holders();
         let snapshot = &snapshot;
         let entry = |thread: &Thread| {
@@ -765,7 +765,7 @@ fn thread(id: u64) -> Object {
             found = Some(thread);
         }
     });
-    let mut snapshot = Snapshot::of(found.into_iter(), Depth::Stacks);
+    let mut snapshot = Snapshot::of(&mut found.into_iter(), Depth::Stacks);
     snapshot.add_holders();
     // Another thread may have the record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {
