@@ -350,8 +350,11 @@ impl Stacks {
     pub(super) fn number(&mut self, stack: &[usize]) -> u32 {
         let mut digest = DefaultHasher::new();
         stack.hash(&mut digest);
-        let is_it = |known: &Box<[usize]>| **known == *stack;
-        self.0.place(digest.finish(), is_it, || stack.into()) as u32
+        let digest = digest.finish();
+        let place = self
+            .0
+            .place(digest, |known| **known == *stack, || stack.into());
+        place as u32
     }
 
     /// How many there are.

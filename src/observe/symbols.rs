@@ -239,8 +239,9 @@ impl Module {
         let Some(index) = units.iter().position(|unit| has(unit) == Ok(true)) else {
             return Ok(Vec::new());
         };
-        if units[index].rows.is_empty() {
-            units[index].read(dwarf)?;
+        let unit = &mut units[index];
+        if unit.functions.is_empty() && unit.rows.is_empty() {
+            unit.read(dwarf)?;
         }
         let Unit {
             unit,
