@@ -18,7 +18,7 @@
 //!
 //! A rule of the tables holds for some bytes of code. The rule says how the *canonical frame address* (CFA: the caller's
 //! stack pointer) is computed, and where the caller's registers are saved, mostly at a distance from the CFA.
-//! [`Unwinder::short_rule`] returns the short form that nearly all rules have, to be kept; [`Unwinder::below`] computes a
+//! [`Unwinder::short_rule`] returns the short form that nearly all rules have, to be kept; [`Row::caller`] computes a
 //! rule of any form, with all registers.
 //!
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
@@ -178,7 +178,8 @@ impl Unwinder {
         address: usize,
         read: Read<'_>,
     ) -> Result<(), End> {
-        let below = self.below(address, at, read)?;
+        let row = self.with_row(address, |row| row.caller(at, read));
+        let below = row.unwrap_or(Err(End::Lost))?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // Only a signal's frame is exact.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
@@ -233,17 +234,6 @@ impl Unwinder {
             && self.modules.has_code(first)
             && (code.iter().zip(0..))
                 .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
-    }
-
-    /// Returns the registers of the caller.
-    fn below(
-        &mut self,
-        address: usize,
-        registers: &Registers,
-        read: Read<'_>,
-    ) -> Result<Registers, End> {
-        self.with_row(address, |row| row.caller(registers, read))
-            .unwrap_or(Err(End::Lost))
     }
 
     fn with_row<T>(&mut self, address: usize, then: impl FnOnce(Row<'_>) -> T) -> Option<T> {
