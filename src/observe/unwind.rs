@@ -648,13 +648,8 @@ struct Module {
     bias: usize,
     /// Its file, as the loader names it; empty if it is the program.
     path: Range<usize>,
-    tables: Option<Tables>,
-}
-
-/// The two unwind tables, and the addresses to which their contents are relative.
-struct Tables {
-    header: (usize, Range<usize>),
-    frames: (usize, Range<usize>),
+    /// Its two unwind tables, the one to search in first, and the addresses to which their contents are relative.
+    tables: Option<[(usize, Range<usize>); 2]>,
 }
 
 /// The unwind tables of one module, to search in.
@@ -722,16 +717,17 @@ impl Modules {
 
     /// The unwind tables of the module that has the instruction at `address`.
     pub(super) fn tables(&self, address: usize) -> Option<View<'_>> {
-        let tables = self.find(address)?.tables.as_ref()?;
-        let mut frames = EhFrame::new(&self.copies[tables.frames.1.clone()], LittleEndian);
+        let [header, frames] = self.find(address)?.tables.clone()?;
+        let bases = BaseAddresses::default().set_eh_frame_hdr(header.0 as u64);
+        let bases = bases.set_eh_frame(frames.0 as u64);
+        let mut frames = EhFrame::new(&self.copies[frames.1], LittleEndian);
         frames.set_address_size(size_of::<usize>() as u8);
         frames.set_vendor(here::VENDOR);
+        let header = EhFrameHdr::new(&self.copies[header.1], LittleEndian);
         Some(View {
-            header: EhFrameHdr::new(&self.copies[tables.header.1.clone()], LittleEndian),
+            header,
             frames,
-            bases: BaseAddresses::default()
-                .set_eh_frame_hdr(tables.header.0 as u64)
-                .set_eh_frame(tables.frames.0 as u64),
+            bases,
         })
     }
 
@@ -742,10 +738,8 @@ impl Modules {
             .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
         let Some(code) = code else { return };
         let path = self.copy(library.name.to_bytes());
-        let tables = tables_in(library).map(|(header, frames)| Tables {
-            header: (header.as_ptr().addr(), self.copy(header)),
-            frames: (frames.as_ptr().addr(), self.copy(frames)),
-        });
+        let tables = tables_in(library);
+        let tables = tables.map(|tables| tables.map(|one| (one.as_ptr().addr(), self.copy(one))));
         self.modules += 1;
         if self.list.len() < self.list.capacity() {
             let place = self
@@ -773,7 +767,7 @@ impl Modules {
 }
 
 /// The search table, and what lies in its segment from the unwind table on, if there are both.
-fn tables_in<'a>(library: &'a Library<'_>) -> Option<(&'a [u8], &'a [u8])> {
+fn tables_in<'a>(library: &'a Library<'_>) -> Option<[&'a [u8]; 2]> {
     let of_kind = |kind| library.segments().filter(move |(its, _)| *its == kind);
     let (_, header) = of_kind(libc::PT_GNU_EH_FRAME).next()?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.as_ptr().addr() as u64);
@@ -785,7 +779,7 @@ fn tables_in<'a>(library: &'a Library<'_>) -> Option<(&'a [u8], &'a [u8])> {
     of_kind(libc::PT_LOAD).find_map(|(_, segment)| {
         let at = frames.checked_sub(segment.as_ptr().addr())?;
         let frames = segment.get(at..).filter(|rest| !rest.is_empty())?;
-        Some((header, frames))
+        Some([header, frames])
     })
 }
 
