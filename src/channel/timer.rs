@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use super::shared::Failed;
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sys::clock::{self, NEVER};
-use crate::wait::claim::Wait;
+use crate::wait::queue::Wait;
 use crate::wait::{WaitKind, WaitReason, reason};
 
 /// A timer. Its messages are instants: `T` is that type, as `message` knows.

@@ -99,8 +99,8 @@ pub(crate) mod futex {
         changed.notify_all();
     }
 }
-#[path = "../engine/sys/lock.rs"]
-pub(crate) mod lock;
+#[path = "../engine/sys/shared.rs"]
+pub(crate) mod shared;
 /// No thread stops.
 pub(crate) mod perturb {
     #[inline(always)]
@@ -110,16 +110,7 @@ pub(crate) mod perturb {
 pub(crate) mod sanitizer {
     pub(crate) const IS_TSAN: bool = false;
 
-    /// Has a `drop`, as where a sanitizer is told: whoever keeps one forgets it.
-    pub(crate) struct Unseen;
-
-    impl Drop for Unseen {
-        fn drop(&mut self) {}
-    }
-
-    pub(crate) fn unseen() -> Unseen {
-        Unseen
-    }
+    pub(crate) fn hide() {}
 
     pub(crate) fn see_again() {}
 
@@ -129,8 +120,6 @@ pub(crate) mod sanitizer {
     #[inline(always)]
     pub(crate) fn observe<T>(_: &T) {}
 }
-#[path = "../engine/sys/statics.rs"]
-pub(crate) mod statics;
 
 pub(crate) mod variable {
     use std::ffi::OsString;

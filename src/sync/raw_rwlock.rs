@@ -49,10 +49,9 @@ use super::rwlock_state::{QUEUED, READER, READERS, State, WOKEN, WRITER, is_late
 use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use crate::atomic::{AtomicU64, AtomicUsize, const_fn};
 use crate::engine::facade;
-use crate::sys::lock::Backoff;
+use crate::sys::shared::Backoff;
 use crate::sys::{perturb, word};
-use crate::wait::claim::Chain;
-use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::queue::{Chain, Position, WaitQueue, Waited};
 use crate::wait::{Facts, Locator, WaitKind, WaitReason};
 use core::mem::offset_of;
 

@@ -154,7 +154,7 @@ impl KernelThread {
         own.role
             .store(if is_helper { HELPER } else { RUNTIME }, Relaxed);
         if is_helper {
-            core::mem::forget(sanitizer::unseen());
+            sanitizer::hide();
         }
     }
 
