@@ -5,6 +5,7 @@ use core::panic::Location;
 use std::io::{self, Write};
 
 use super::dump::Depth;
+use super::json::{Object, Quoted, list};
 use crate::engine::inspect::notes::ReadSection;
 use crate::engine::inspect::{Identity, kernel};
 
@@ -86,21 +87,18 @@ impl Snapshot {
     }
 
     pub(crate) fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        write!(
-            to,
-            "{{\"version\":1,\"process\":{},\"threads\":[",
-            std::process::id()
-        )?;
-        for (i, entry) in self.threads.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
-            let state = entry.state_word();
-            write!(
-                to,
-                "{comma}\n{{\"id\":{},\"kind\":\"kernel\",\"state\":\"{state}\",\"since_ms\":{},\"stack\":0}}",
-                entry.id, entry.since
-            )?;
-        }
-        writeln!(to, "\n],\"stacks\":[[]]}}")
+        let threads = self.threads.iter().map(|entry| {
+            Object::default()
+                .with("id", entry.id)
+                .with("kind", Quoted("kernel"))
+                .with("state", Quoted(entry.state_word()))
+                .with("since_ms", entry.since)
+                .with("stack", 0)
+        });
+        let dump = Object::default().with("version", 1);
+        let dump = dump.with("process", std::process::id());
+        let dump = dump.with("threads", list(threads));
+        writeln!(to, "{}", dump.with("stacks", "[[]]"))
     }
 
     pub(crate) fn describe_wait(&self, wait: &Wait) -> String {

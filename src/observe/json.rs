@@ -57,12 +57,15 @@ impl Display for Object {
 }
 
 pub(super) fn list(items: impl Iterator<Item = impl Display>) -> String {
-    let mut text = String::from("[");
-    for (place, item) in items.enumerate() {
-        let comma = if place == 0 { "" } else { "," };
+    // Not generic.
+    #[inline(never)]
+    fn add(text: &mut String, item: &dyn Display) {
+        let comma = if text.len() == 1 { "" } else { "," };
         // A String accepts everything.
         let _ = write!(text, "{comma}{item}");
     }
+    let mut text = String::from("[");
+    items.for_each(|item| add(&mut text, &item));
     text + "]"
 }
 

@@ -313,6 +313,7 @@ fn compare() -> u64 {
 }
 
 /// The ticks and the clock at one time: of some readings, the one that was interrupted least.
+#[inline(never)]
 fn both_clocks() -> (u64, u64) {
     let read = |_| {
         let (before, now, after) = (ticks(), clock::now(), ticks());

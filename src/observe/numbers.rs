@@ -4,18 +4,21 @@
 //! here use std's code with one type each, whatever they hold.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+/// Where the value of a number lies among the entries.
+type Places = HashMap<u64, u32, BuildHasherDefault<DefaultHasher>>;
 
 /// Values by number, in the order in which they came.
 pub(super) struct NumberMap<V> {
-    /// Where the value of a number lies among the entries.
-    places: HashMap<u64, u32>,
+    places: Places,
     pub(super) entries: Vec<(u64, V)>,
 }
 
 impl<V> Default for NumberMap<V> {
     fn default() -> NumberMap<V> {
         NumberMap {
-            places: HashMap::new(),
+            places: Places::default(),
             entries: Vec::new(),
         }
     }
@@ -56,12 +59,12 @@ impl<V> NumberMap<V> {
 }
 
 #[inline(never)]
-fn find(places: &HashMap<u64, u32>, number: u64) -> Option<usize> {
+fn find(places: &Places, number: u64) -> Option<usize> {
     places.get(&number).map(|&place| place as usize)
 }
 
 #[inline(never)]
-fn find_or_insert(places: &mut HashMap<u64, u32>, number: u64, new: usize) -> usize {
+fn find_or_insert(places: &mut Places, number: u64, new: usize) -> usize {
     *places.entry(number).or_insert(new as u32) as usize
 }
 

@@ -333,9 +333,7 @@ fn all_wait(own_thread: i32) -> Option<u64> {
     for task in std::fs::read_dir("/proc/self/task").ok()? {
         let name = task.ok()?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok());
-        if thread.and_then(|thread| known.get(thread)).is_none() {
-            return None;
-        }
+        thread.and_then(|thread| known.get(thread))?;
     }
     for thread in all().filter(|thread| matches!(thread, Thread::Green(_))) {
         if let Some(seen) = thread.look() {

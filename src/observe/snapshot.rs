@@ -103,11 +103,11 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Looks at every thread.
     pub(crate) fn take(depth: Depth) -> Snapshot {
-        Snapshot::of(all(), depth)
+        Snapshot::of(&mut all(), depth)
     }
 
     /// Looks at these threads.
-    pub(super) fn of(mut threads: impl Iterator<Item = Thread>, depth: Depth) -> Snapshot {
+    pub(super) fn of(threads: &mut dyn Iterator<Item = Thread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
             observer: Observer::new(),
             snapshot: Snapshot {
@@ -120,7 +120,7 @@ impl Snapshot {
         };
         // The empty stack, of threads that have none or are not asked for it.
         collector.snapshot.stacks.number(&[]);
-        inspect(&mut threads, |thread| collector.look(thread));
+        inspect(threads, |thread| collector.look(thread));
         collector.snapshot.resolve();
         collector.snapshot
     }
@@ -151,7 +151,7 @@ impl Snapshot {
             let words = [thread.mark(), thread.identity().addr()];
             words.iter().any(|&word| wanted.get(word as u64).is_some())
         };
-        let mut others = Snapshot::of(all().filter(is_wanted), Depth::Waits);
+        let mut others = Snapshot::of(&mut all().filter(is_wanted), Depth::Waits);
         self.threads.append(&mut others.threads);
         self.resolve();
     }
@@ -176,7 +176,7 @@ impl Snapshot {
 }
 
 /// Does something with each thread in a read section, some threads at a time.
-pub(super) fn inspect(threads: &mut impl Iterator<Item = Thread>, mut each: impl FnMut(Thread)) {
+pub(super) fn inspect(threads: &mut dyn Iterator<Item = Thread>, mut each: impl FnMut(Thread)) {
     loop {
         let _section = ReadSection::begin();
         for _ in 0..AT_ONCE {
@@ -350,8 +350,11 @@ impl Stacks {
     pub(super) fn number(&mut self, stack: &[usize]) -> u32 {
         let mut digest = DefaultHasher::new();
         stack.hash(&mut digest);
-        let is_it = |known: &Box<[usize]>| **known == *stack;
-        self.0.place(digest.finish(), is_it, || stack.into()) as u32
+        let digest = digest.finish();
+        let place = self
+            .0
+            .place(digest, |known| **known == *stack, || stack.into());
+        place as u32
     }
 
     /// How many there are.

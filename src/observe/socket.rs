@@ -319,7 +319,8 @@ impl Client<'_> {
             self.asked = clock::now();
             let asked = parse(&line);
             let (stream, until) = (self.stream, self.asked + ANSWER_FOR);
-            let mut to = BufWriter::new(Slow { stream, until });
+            let slow: Box<dyn Write + '_> = Box::new(Slow { stream, until });
+            let mut to = BufWriter::new(slow);
             match asked {
                 Ok(Ask::Summary { show }) => write!(to, "{}", self.summary(show))?,
                 Ok(Ask::Thread { id }) => write!(to, "{}", thread(id))?,
@@ -396,7 +397,7 @@ impl Client<'_> {
                 shown.push(*thread);
             }
         }
-        let mut snapshot = Snapshot::of(shown.into_iter(), Depth::Waits);
+        let mut snapshot = Snapshot::of(&mut shown.into_iter(), Depth::Waits);
         snapshot.add_holders();
         let snapshot = &snapshot;
         let entry = |thread: &Thread| {
@@ -764,7 +765,7 @@ fn thread(id: u64) -> Object {
             found = Some(thread);
         }
     });
-    let mut snapshot = Snapshot::of(found.into_iter(), Depth::Stacks);
+    let mut snapshot = Snapshot::of(&mut found.into_iter(), Depth::Stacks);
     snapshot.add_holders();
     // Another thread may have the record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {

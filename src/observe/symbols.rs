@@ -15,16 +15,22 @@
 //! it is in that file itself, and not compressed. Where nothing may be allocated or mapped, `Modules::raw` still tells the
 //! module and the address in it.
 
+use core::convert::Infallible;
+use core::num::NonZeroU64;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use addr2line::{Context, Frame, Location};
-use gimli::{Dwarf, LittleEndian};
+use gimli::{AttributeValue, Dwarf, LittleEndian, Range, RangeIter, UnitOffset};
 
 use super::numbers::NumberMap;
 use super::unwind::{Bytes, Modules};
 use crate::engine::inspect::system::libraries::Elf;
 use crate::sys::variable;
+
+/// An entry of debug information.
+type Entry = gimli::DebuggingInformationEntry<Bytes<'static>>;
 
 /// Whether `RUST_BACKTRACE` asks for all of a stack.
 pub(crate) fn is_full() -> bool {
@@ -95,17 +101,18 @@ impl Symbols {
             .own
             .get_or_insert_with(|| own_folder(debug_info, modules));
         let mut found = Vec::new();
-        debug_info.of(address, modules, |name, place| {
+        for Frame { name, file, line } in debug_info.of(address, modules) {
+            let Some(name) = &name else { continue };
             let name = String::from_utf8_lossy(name);
             let function = format!("{:#}", rustc_demangle::demangle(&name));
-            let file = place.as_ref().and_then(|place| place.file).map(Path::new);
+            let file = file.as_deref();
             found.push(Symbol {
                 kind: kind(&function, file, own),
                 function: function.into(),
                 file: file.map(|file| shorten(file, folder).into()),
-                line: place.and_then(|place| place.line),
+                line: line.filter(|&line| line != 0),
             });
-        });
+        }
         if found.is_empty() {
             found.push(Symbol {
                 function: raw_name(address, modules).into(),
@@ -148,69 +155,226 @@ fn shorten(file: &Path, folder: Option<&Path>) -> String {
 #[derive(Default)]
 struct DebugInfo(Vec<(usize, Option<Module>)>);
 
-struct Module {
-    /// Dropped before what it refers to: `elf`.
-    lines: Option<Context<Bytes<'static>>>,
-    elf: Elf,
+/// A function, as its file has its name, and the place in it.
+#[derive(Default)]
+struct Frame {
+    name: Option<Vec<u8>>,
+    file: Option<PathBuf>,
+    line: Option<u32>,
 }
 
 impl DebugInfo {
-    /// Gives out the functions at an address, the innermost first: the name, as the file has it, and the place in it.
-    fn of(
-        &mut self,
-        address: usize,
-        modules: &Modules,
-        mut out: impl FnMut(&[u8], Option<Location<'_>>),
-    ) {
+    /// The functions at an address, the innermost first.
+    fn of(&mut self, address: usize, modules: &Modules) -> Vec<Frame> {
         let Some((path, bias)) = modules.file(address) else {
-            return;
+            return Vec::new();
         };
         let known = self.0.iter().position(|(known, _)| *known == bias);
         let index = known.unwrap_or_else(|| {
             self.0.push((bias, Elf::open(path).map(Module::new)));
             self.0.len() - 1
         });
-        let Some(Module { lines, elf }) = &self.0[index].1 else {
-            return;
+        let Some(module) = &mut self.0[index].1 else {
+            return Vec::new();
         };
         let address = address.wrapping_sub(bias);
-        let mut outermost = None;
-        if let Some(lines) = lines
-            && let Ok(mut frames) = lines.find_frames(address as u64).skip_all_loads()
+        let mut frames = module.frames(address as u64).unwrap_or_default();
+        if frames.is_empty() {
+            frames.push(Frame::default());
+        }
+        // One of Rust is mangled if it has its path.
+        let outermost = frames.len() - 1;
+        let name = &mut frames[outermost].name;
+        if !name.as_ref().is_some_and(|name| name.starts_with(b"_"))
+            && let Some(symbol) = module.elf.function_at(address)
         {
-            while let Ok(Some(frame)) = frames.next() {
-                let inner = outermost.replace(frame);
-                if let Some(Frame {
-                    function: Some(function),
-                    location,
-                    ..
-                }) = inner
-                {
-                    out(function.name.slice(), location);
-                }
-            }
+            *name = Some(symbol.into());
         }
-        let (function, place) =
-            outermost.map_or((None, None), |frame| (frame.function, frame.location));
-        let name = function.map(|function| function.name.slice());
-        // One of Rust is mangled then.
-        let with_path = name.filter(|name| name.starts_with(b"_"));
-        if let Some(name) = with_path.or_else(|| elf.function_at(address)).or(name) {
-            out(name, place);
-        }
+        frames
     }
+}
+
+/// A file. Its fields are dropped in this order: the others refer to `elf`.
+struct Module {
+    dwarf: Dwarf<Bytes<'static>>,
+    units: Vec<Unit>,
+    elf: Elf,
+}
+
+/// From this address on, the code is of this file's and this line; `None`: there is no code.
+type Row = (u64, Option<(u64, u32)>);
+
+/// A unit of compilation, and what was read of it when somebody asked for an address in it.
+struct Unit {
+    unit: gimli::Unit<Bytes<'static>>,
+    functions: Vec<(Range, UnitOffset)>,
+    rows: Vec<Row>,
 }
 
 impl Module {
     fn new(elf: Elf) -> Module {
         let section = |id: gimli::SectionId| {
             let bytes: *const [u8] = elf.section(id.name().as_bytes()).unwrap_or_default();
-            // SAFETY: of the mapping, which is there until `elf` is dropped, after `lines`.
-            Ok::<_, gimli::Error>(Bytes::new(unsafe { &*bytes }, LittleEndian))
+            // SAFETY: of the mapping, which is there until `elf` is dropped, after all that is made of the bytes.
+            Ok::<_, Infallible>(Bytes::new(unsafe { &*bytes }, LittleEndian))
         };
-        let lines = Dwarf::load(section).and_then(Context::from_dwarf).ok();
-        Module { lines, elf }
+        let Ok(dwarf) = Dwarf::load(section);
+        let (mut units, mut headers) = (Vec::new(), dwarf.units());
+        while let Ok(Some(header)) = headers.next() {
+            if let Ok(unit) = dwarf.unit(header) {
+                units.push(Unit {
+                    unit,
+                    functions: Vec::new(),
+                    rows: Vec::new(),
+                });
+            }
+        }
+        Module { dwarf, units, elf }
     }
+
+    /// The function at an address, behind those that were inlined into it there.
+    fn frames(&mut self, address: u64) -> gimli::Result<Vec<Frame>> {
+        let Module { dwarf, units, .. } = self;
+        let has = |unit: &Unit| holds(dwarf.unit_ranges(&unit.unit)?, address);
+        let Some(index) = units.iter().position(|unit| has(unit) == Ok(true)) else {
+            return Ok(Vec::new());
+        };
+        let unit = &mut units[index];
+        if unit.functions.is_empty() && unit.rows.is_empty() {
+            unit.read(dwarf)?;
+        }
+        let Unit {
+            unit,
+            functions,
+            rows,
+        } = &units[index];
+        let has = |row: &&[Row]| (row[0].0..row[1].0).contains(&address) && row[0].1.is_some();
+        let mut place = rows.windows(2).find(has).and_then(|row| row[0].1);
+        let frame = |name, place: Option<(u64, u32)>| Frame {
+            name,
+            file: place.and_then(|(file, _)| path_of(dwarf, unit, file)),
+            line: place.map(|(_, line)| line),
+        };
+        let has = |function: &&(Range, _)| (function.0.begin..function.0.end).contains(&address);
+        let Some(&(_, function)) = functions.iter().find(has) else {
+            return Ok(vec![frame(None, place)]);
+        };
+        // The function, and what was inlined into it at this address: each is an entry below its caller's.
+        let (mut entries, mut calls) = (unit.entries_at_offset(function)?, Vec::new());
+        while let Some(entry) = entries.next_dfs()? {
+            if !calls.is_empty() && entry.depth() <= 0 {
+                break;
+            }
+            let is_inlined = entry.tag() == gimli::DW_TAG_inlined_subroutine;
+            if calls.is_empty() || is_inlined && holds(dwarf.die_ranges(unit, entry)?, address)? {
+                calls.push(entry.clone());
+            }
+        }
+        let mut frames = Vec::new();
+        for entry in calls.iter().rev() {
+            frames.push(frame(name_of(dwarf, units, index, entry), place));
+            // The next function has called this one there.
+            let line = entry.attr(gimli::DW_AT_call_line);
+            let line = line.and_then(|line| line.udata_value()).unwrap_or(0);
+            place = match entry.attr_value(gimli::DW_AT_call_file) {
+                Some(AttributeValue::FileIndex(file)) => Some((file, line as u32)),
+                _ => None,
+            };
+        }
+        Ok(frames)
+    }
+}
+
+impl Unit {
+    /// Reads the functions and the lines.
+    fn read(&mut self, dwarf: &Dwarf<Bytes<'static>>) -> gimli::Result<()> {
+        let mut entries = self.unit.entries_raw(None)?;
+        while !entries.is_empty() {
+            let offset = entries.next_offset();
+            let Some(abbreviation) = entries.read_abbreviation()? else {
+                continue;
+            };
+            entries.skip_attributes(abbreviation.attributes())?;
+            if abbreviation.tag() == gimli::DW_TAG_subprogram {
+                let mut ranges = dwarf.die_ranges(&self.unit, &self.unit.entry(offset)?)?;
+                while let Some(range) = ranges.next()? {
+                    self.functions.push((range, offset));
+                }
+            }
+        }
+        if let Some(program) = self.unit.line_program.clone() {
+            let mut rows = program.rows();
+            while let Some((_, row)) = rows.next_row()? {
+                let line = row.line().map_or(0, NonZeroU64::get) as u32;
+                let place = (!row.end_sequence()).then_some((row.file_index(), line));
+                self.rows.push((row.address(), place));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn holds(mut ranges: RangeIter<Bytes<'static>>, address: u64) -> gimli::Result<bool> {
+    while let Some(range) = ranges.next()? {
+        if range.begin <= address && address < range.end {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The name of a function, mangled if it is known so: its own, or that of the function of which it is a copy.
+fn name_of(
+    dwarf: &Dwarf<Bytes<'static>>,
+    units: &[Unit],
+    mut index: usize,
+    entry: &Entry,
+) -> Option<Vec<u8>> {
+    let mut entry = entry.clone();
+    // A chain of copies is short, unless it is a circle.
+    for _ in 0..16 {
+        let unit = &units[index].unit;
+        let names = [
+            gimli::DW_AT_linkage_name,
+            gimli::DW_AT_MIPS_linkage_name,
+            gimli::DW_AT_name,
+        ];
+        let name = names.iter().find_map(|&name| entry.attr_value(name));
+        if let Some(name) = name {
+            return Some(dwarf.attr_string(unit, name).ok()?.slice().into());
+        }
+        let original = entry.attr_value(gimli::DW_AT_abstract_origin);
+        let offset = match original.or_else(|| entry.attr_value(gimli::DW_AT_specification))? {
+            AttributeValue::UnitRef(offset) => offset,
+            AttributeValue::DebugInfoRef(offset) => {
+                let inside = |unit: &Unit| offset.to_unit_offset(&unit.unit.header);
+                index = units.iter().position(|unit| inside(unit).is_some())?;
+                inside(&units[index])?
+            }
+            _ => return None,
+        };
+        entry = units[index].unit.entry(offset).ok()?;
+    }
+    None
+}
+
+/// The path of a file that a unit knows by this number.
+fn path_of(
+    dwarf: &Dwarf<Bytes<'static>>,
+    unit: &gimli::Unit<Bytes<'static>>,
+    number: u64,
+) -> Option<PathBuf> {
+    let header = unit.line_program.as_ref()?.header();
+    let file = header
+        .file(number)
+        .filter(|_| number > 0 || header.version() >= 5)?;
+    let text = |bytes: Bytes<'static>| OsStr::from_bytes(bytes.slice());
+    let mut path = PathBuf::from(unit.comp_dir.map(text).unwrap_or_default());
+    if file.directory_index() != 0 {
+        path.push(text(dwarf.attr_string(unit, file.directory(header)?).ok()?));
+    }
+    path.push(text(dwarf.attr_string(unit, file.path_name()).ok()?));
+    Some(path)
 }
 
 /// What a function is, for a short backtrace.
@@ -250,6 +414,12 @@ const KINDS: [(&str, &str, Kind); 10] = [
 /// std's name for the function below which a short backtrace ends.
 const BOTTOM: &str = "__rust_begin_short_backtrace";
 
+/// Whether `text` contains `part`. (std's way to find out is 2 KB more of the program.)
+fn has(text: &str, part: &str) -> bool {
+    let mut parts = text.as_bytes().windows(part.len());
+    parts.any(|other| other == part.as_bytes())
+}
+
 /// `own` is this library's folder, as the debug information has it, with a slash; empty if there is none.
 fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
     // `<path::Type as path::Trait>::method`
@@ -258,7 +428,7 @@ fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
     let fits = |(name, place, _): &&(&str, &str, Kind)| match (&file, place.strip_prefix('~')) {
         (None, _) => path.starts_with(name),
         (Some(_), _) if place.is_empty() => path.starts_with(name),
-        (Some(file), None) => file.contains(place),
+        (Some(file), None) => has(file, place),
         (Some(file), Some(inside)) => {
             let rest = file.strip_prefix(own).filter(|_| !own.is_empty());
             rest.is_some_and(|rest| rest.starts_with(inside))
@@ -269,14 +439,11 @@ fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
 
 /// Returns this library's folder, as the debug information has it.
 fn own_folder(debug_info: &mut DebugInfo, modules: &Modules) -> String {
-    let mut folder = String::new();
     let own = own_folder as fn(&mut DebugInfo, &Modules) -> String as usize;
-    debug_info.of(own, modules, |_, place| {
-        let file = place.and_then(|place| place.file);
-        let own = file.and_then(|file| file.strip_suffix(OWN_FILE));
-        folder = own.unwrap_or_default().to_owned();
-    });
-    folder
+    let outermost = debug_info.of(own, modules).pop();
+    let file = outermost.and_then(|frame| frame.file).unwrap_or_default();
+    let folder = file.to_str().and_then(|file| file.strip_suffix(OWN_FILE));
+    folder.unwrap_or_default().to_owned()
 }
 
 /// This file, in the library's folder.
@@ -284,9 +451,7 @@ const OWN_FILE: &str = "src/observe/symbols.rs";
 
 /// The frames that a short backtrace shows; all of them if it would show none.
 fn short(frames: &[Symbol]) -> &[Symbol] {
-    let bottom = frames
-        .iter()
-        .position(|frame| frame.function.contains(BOTTOM));
+    let bottom = frames.iter().position(|frame| has(&frame.function, BOTTOM));
     let mut end = bottom.unwrap_or(frames.len());
     while end > 0 && frames[end - 1].kind == Kind::Runtime {
         end -= 1;

@@ -18,7 +18,7 @@
 //!
 //! A rule of the tables holds for some bytes of code. The rule says how the *canonical frame address* (CFA: the caller's
 //! stack pointer) is computed, and where the caller's registers are saved, mostly at a distance from the CFA.
-//! [`Unwinder::short_rule`] returns the short form that nearly all rules have, to be kept; [`Unwinder::below`] computes a
+//! [`Unwinder::short_rule`] returns the short form that nearly all rules have, to be kept; [`Row::caller`] computes a
 //! rule of any form, with all registers.
 //!
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
@@ -27,9 +27,8 @@
 //!
 //! The program and its libraries ([`Modules`]), as they are loaded when an unwinder is made: where their code lies, and their unwind tables.
 //!
-//! A library can be unloaded while its tables are in use. So the tables of libraries are copied, in the
-//! loader's callback, where nothing is unloaded; only the program's own are used where they lie, for the
-//! program stays. A reference (`dlopen`) would need no copy, but then the last `dlclose` would be ours,
+//! A library can be unloaded while its tables are in use. So the tables are copied, in the loader's callback, where
+//! nothing is unloaded. A reference (`dlopen`) would need no copy, but then the last `dlclose` would be ours,
 //! and the library's destructors would run in a thread that knows nothing of them.
 //!
 //! The callback runs under the loader's lock, and allocates nothing: an allocator may ask the loader for
@@ -179,7 +178,8 @@ impl Unwinder {
         address: usize,
         read: Read<'_>,
     ) -> Result<(), End> {
-        let below = self.below(address, at, read)?;
+        let row = self.with_row(address, |row| row.caller(at, read));
+        let below = row.unwrap_or(Err(End::Lost))?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // Only a signal's frame is exact.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
@@ -234,17 +234,6 @@ impl Unwinder {
             && self.modules.has_code(first)
             && (code.iter().zip(0..))
                 .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
-    }
-
-    /// Returns the registers of the caller.
-    fn below(
-        &mut self,
-        address: usize,
-        registers: &Registers,
-        read: Read<'_>,
-    ) -> Result<Registers, End> {
-        self.with_row(address, |row| row.caller(registers, read))
-            .unwrap_or(Err(End::Lost))
     }
 
     fn with_row<T>(&mut self, address: usize, then: impl FnOnce(Row<'_>) -> T) -> Option<T> {
@@ -639,12 +628,16 @@ impl Operands {
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// What is loaded, ordered by address.
+#[derive(Default)]
 pub(crate) struct Modules {
     list: Vec<Module>,
     /// What the modules' ranges of bytes are ranges of.
     copies: Vec<u8>,
     /// The program's name.
     program: String,
+    /// How many modules and bytes there are, whether there was space for them or not.
+    modules: usize,
+    bytes: usize,
 }
 
 /// The program, or one library.
@@ -654,19 +647,9 @@ struct Module {
     /// What is added to the addresses in its file.
     bias: usize,
     /// Its file, as the loader names it; empty if it is the program.
-    path: Place,
-    tables: Option<Tables>,
-}
-
-/// The two unwind tables, and the addresses to which their contents are relative.
-struct Tables {
-    header: (usize, Place),
-    frames: (usize, Place),
-}
-
-enum Place {
-    Mapped(&'static [u8]),
-    Copied(Range<usize>),
+    path: Range<usize>,
+    /// Its two unwind tables, the one to search in first, and the addresses to which their contents are relative.
+    tables: Option<[(usize, Range<usize>); 2]>,
 }
 
 /// The unwind tables of one module, to search in.
@@ -681,23 +664,18 @@ impl Modules {
     pub(crate) fn load() -> Modules {
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default();
-        let mut walk = Walk::default();
+        let mut all = Modules::default();
         loop {
-            walk = Walk {
-                list: Vec::with_capacity(walk.modules),
-                copies: Vec::with_capacity(walk.bytes),
-                ..Walk::default()
+            all = Modules {
+                list: Vec::with_capacity(all.modules),
+                copies: Vec::with_capacity(all.bytes),
+                program: program.to_string_lossy().into_owned(),
+                ..Modules::default()
             };
-            libraries::visit(|library| walk.visit(library));
-            if walk.modules == walk.list.len() && walk.bytes == walk.copies.len() {
-                break;
+            libraries::visit(|library| all.visit(library));
+            if all.modules == all.list.len() && all.bytes == all.copies.len() {
+                return all;
             }
-        }
-        walk.list.sort_unstable_by_key(|module| module.code.start);
-        Modules {
-            list: walk.list,
-            copies: walk.copies,
-            program: program.to_string_lossy().into_owned(),
         }
     }
 
@@ -717,7 +695,10 @@ impl Modules {
     /// The module's name (a file's name without its folders) and the address in its file.
     pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
         let module = self.find(address)?;
-        let name = match self.bytes(&module.path).rsplit(|&byte| byte == b'/').next() {
+        let name = match self.copies[module.path.clone()]
+            .rsplit(|&byte| byte == b'/')
+            .next()
+        {
             None | Some([]) => &self.program,
             Some(name) => core::str::from_utf8(name).unwrap_or("?"),
         };
@@ -727,7 +708,7 @@ impl Modules {
     /// The module's file, and what is added to the addresses in it.
     pub(super) fn file(&self, address: usize) -> Option<(&Path, usize)> {
         let module = self.find(address)?;
-        let path = match self.bytes(&module.path) {
+        let path = match &self.copies[module.path.clone()] {
             [] => b"/proc/self/exe",
             path => path,
         };
@@ -736,82 +717,57 @@ impl Modules {
 
     /// The unwind tables of the module that has the instruction at `address`.
     pub(super) fn tables(&self, address: usize) -> Option<View<'_>> {
-        let tables = self.find(address)?.tables.as_ref()?;
-        let mut frames = EhFrame::new(self.bytes(&tables.frames.1), LittleEndian);
+        let [header, frames] = self.find(address)?.tables.clone()?;
+        let bases = BaseAddresses::default().set_eh_frame_hdr(header.0 as u64);
+        let bases = bases.set_eh_frame(frames.0 as u64);
+        let mut frames = EhFrame::new(&self.copies[frames.1], LittleEndian);
         frames.set_address_size(size_of::<usize>() as u8);
         frames.set_vendor(here::VENDOR);
+        let header = EhFrameHdr::new(&self.copies[header.1], LittleEndian);
         Some(View {
-            header: EhFrameHdr::new(self.bytes(&tables.header.1), LittleEndian),
+            header,
             frames,
-            bases: BaseAddresses::default()
-                .set_eh_frame_hdr(tables.header.0 as u64)
-                .set_eh_frame(tables.frames.0 as u64),
+            bases,
         })
     }
 
-    fn bytes<'a>(&'a self, place: &'a Place) -> &'a [u8] {
-        match place {
-            Place::Mapped(bytes) => bytes,
-            Place::Copied(range) => &self.copies[range.clone()],
-        }
-    }
-}
-
-/// One walk through what is loaded: counts it all, and keeps what there is space for.
-#[derive(Default)]
-struct Walk {
-    list: Vec<Module>,
-    copies: Vec<u8>,
-    modules: usize,
-    bytes: usize,
-}
-
-impl Walk {
+    /// Counts a module, and keeps it if there is space.
     fn visit(&mut self, library: &Library<'_>) {
-        let is_program = self.modules == 0;
         let code = library
             .code()
             .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
         let Some(code) = code else { return };
         let path = self.copy(library.name.to_bytes());
-        let tables = tables_in(library).map(|(header, frames)| {
-            let mut place = |bytes: &[u8]| {
-                let place = match is_program {
-                    // SAFETY: the program's segments stay mapped.
-                    true => Place::Mapped(unsafe { &*core::ptr::from_ref(bytes) }),
-                    false => self.copy(bytes),
-                };
-                (bytes.as_ptr().addr(), place)
-            };
-            Tables {
-                header: place(header),
-                frames: place(frames),
-            }
-        });
+        let tables = tables_in(library);
+        let tables = tables.map(|tables| tables.map(|one| (one.as_ptr().addr(), self.copy(one))));
         self.modules += 1;
         if self.list.len() < self.list.capacity() {
-            self.list.push(Module {
+            let place = self
+                .list
+                .partition_point(|other| other.code.start < code.start);
+            let module = Module {
                 code,
                 bias: library.base,
                 path,
                 tables,
-            });
+            };
+            self.list.insert(place, module);
         }
     }
 
-    fn copy(&mut self, bytes: &[u8]) -> Place {
+    fn copy(&mut self, bytes: &[u8]) -> Range<usize> {
         self.bytes += bytes.len();
         let start = self.copies.len();
         if bytes.len() > self.copies.capacity() - start {
-            return Place::Copied(0..0);
+            return 0..0;
         }
         self.copies.extend_from_slice(bytes);
-        Place::Copied(start..self.copies.len())
+        start..self.copies.len()
     }
 }
 
 /// The search table, and what lies in its segment from the unwind table on, if there are both.
-fn tables_in<'a>(library: &'a Library<'_>) -> Option<(&'a [u8], &'a [u8])> {
+fn tables_in<'a>(library: &'a Library<'_>) -> Option<[&'a [u8]; 2]> {
     let of_kind = |kind| library.segments().filter(move |(its, _)| *its == kind);
     let (_, header) = of_kind(libc::PT_GNU_EH_FRAME).next()?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.as_ptr().addr() as u64);
@@ -823,7 +779,7 @@ fn tables_in<'a>(library: &'a Library<'_>) -> Option<(&'a [u8], &'a [u8])> {
     of_kind(libc::PT_LOAD).find_map(|(_, segment)| {
         let at = frames.checked_sub(segment.as_ptr().addr())?;
         let frames = segment.get(at..).filter(|rest| !rest.is_empty())?;
-        Some((header, frames))
+        Some([header, frames])
     })
 }
 

@@ -58,14 +58,11 @@ struct Tally {
 #[derive(Default)]
 struct Said(NumberMap<Option<Instant>>);
 
-/// The kinds of warnings.
-#[derive(Clone, Copy)]
-enum Kind {
-    Blocks,
-    Hogs,
-    HoldsALock,
-    Leaks,
-}
+// The kinds of warnings: rows of the header's table.
+const BLOCKS: u64 = 0;
+const HOGS: u64 = 1;
+const HOLDS: u64 = 2;
+const LEAKS: u64 = 3;
 
 /// Starts the kernel thread that warns. It warns of a thread that no other can reach once that has waited for `leak`.
 pub(crate) fn start(leak: Duration) {
@@ -121,7 +118,7 @@ impl Said {
             return;
         }
         let is_it = |thread: &Thread| thread.record() as u64 == record;
-        let snapshot = Snapshot::of(all().filter(is_it), Depth::Stacks);
+        let snapshot = Snapshot::of(&mut all().filter(is_it), Depth::Stacks);
         let Some(entry) = snapshot.threads.first() else {
             return;
         };
@@ -133,13 +130,13 @@ impl Said {
                  greenthread::blocking says so",
                 tally.blocked,
             );
-            (Kind::Blocks, text)
+            (BLOCKS, text)
         } else {
             let text = format!(
                 "keeps a processor while others wait: it ran in {} of {SAMPLES} samples",
                 tally.running,
             );
-            (Kind::Hogs, text)
+            (HOGS, text)
         };
         self.say(kind, &snapshot, entry, &text);
     }
@@ -161,7 +158,7 @@ impl Said {
             if waits && holder.since >= LONG {
                 let doing = snapshot.doing(holder);
                 let text = format!("holds a lock for which {count} wait, and is itself {doing}");
-                self.say(Kind::HoldsALock, snapshot, holder, &text);
+                self.say(HOLDS, snapshot, holder, &text);
             }
         }
     }
@@ -188,15 +185,15 @@ impl Said {
                 continue;
             };
             let text = format!("has leaked: {why}, and it is {}", snapshot.doing(entry));
-            self.say(Kind::Leaks, snapshot, entry, &text);
+            self.say(LEAKS, snapshot, entry, &text);
         }
     }
 
     /// Prints a warning with a backtrace, unless there was one like it a while ago.
-    fn say(&mut self, kind: Kind, snapshot: &Snapshot, entry: &Entry, text: &str) {
+    fn say(&mut self, kind: u64, snapshot: &Snapshot, entry: &Entry, text: &str) {
         let place = entry.spawned_at.map(core::ptr::from_ref);
         // Places have addresses at some distance from each other.
-        let key = place.map_or(0, <*const _>::addr) as u64 + kind as u64;
+        let key = place.map_or(0, <*const _>::addr) as u64 + kind;
         let now = Instant::now();
         let last = self.0.or_insert(key, None);
         if last.is_some_and(|last| now - last < SILENCE) {

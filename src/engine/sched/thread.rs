@@ -636,7 +636,8 @@ fn make_piece() -> io::Result<&'static Green> {
     let piece: *mut Piece = made.as_mut_ptr();
     // SAFETY: there is room for a piece, whose fields are all written before it counts.
     unsafe {
-        for i in 0..BATCH {
+        // A number that the compiler does not know: it would unroll the loop to 8 KB.
+        for i in 0..core::hint::black_box(BATCH) {
             (&raw mut (*piece).records[i]).write(Green::new());
         }
         (&raw mut (*piece).older).write(AtomicStatic::none());
@@ -644,9 +645,9 @@ fn make_piece() -> io::Result<&'static Green> {
     }
     let piece = &made.leak()[0];
     piece.enlist();
-    let [green, others @ ..] = &piece.records;
+    let (green, others) = (&piece.records[0], 1..core::hint::black_box(BATCH));
     let mut batch = Lifo::new();
-    others.iter().for_each(|green| batch.push(green));
+    others.for_each(|i| batch.push(&piece.records[i]));
     let _off = current::preemption_off();
     give_batches(FREE.lock(), [batch]);
     Ok(green)

@@ -83,8 +83,8 @@ impl<T> Lock<T> {
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         perturb::point("lock: coming");
-        if !self.takes_free() {
-            self.lock_contended();
+        if !takes_free(&self.word) {
+            lock_contended(&self.word);
         }
         self.guard()
     }
@@ -92,16 +92,7 @@ impl<T> Lock<T> {
     /// Takes the lock if no thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.takes_free().then(|| self.guard())
-    }
-
-    /// Takes the lock unless a thread holds it. Does not make a guard.
-    #[inline]
-    fn takes_free(&self) -> bool {
-        // Acquire: pairs with the Release in `Guard::drop`.
-        self.word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        takes_free(&self.word).then(|| self.guard())
     }
 
     /// The guard of a thread that has just taken the lock.
@@ -111,20 +102,28 @@ impl<T> Lock<T> {
             not_send: PhantomData,
         }
     }
+}
 
-    #[cold]
-    fn lock_contended(&self) {
-        let mut backoff = Backoff::while_it_runs();
-        while backoff.pause() {
-            if self.word.load(Ordering::Relaxed) == FREE && self.takes_free() {
-                return;
-            }
+/// Takes the lock unless a thread holds it. Does not make a guard.
+#[inline]
+fn takes_free(word: &AtomicU32) -> bool {
+    // Acquire: pairs with the Release in `Guard::drop`.
+    word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok()
+}
+
+#[cold]
+fn lock_contended(word: &AtomicU32) {
+    let mut backoff = Backoff::while_it_runs();
+    while backoff.pause() {
+        if word.load(Ordering::Relaxed) == FREE && takes_free(word) {
+            return;
         }
-        // A thread that takes the lock from here on must assume that others wait.
-        // Acquire: pairs with the Release in `Guard::drop`.
-        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            futex::wait(&self.word, CONTENDED, None);
-        }
+    }
+    // A thread that takes the lock from here on must assume that others wait.
+    // Acquire: pairs with the Release in `Guard::drop`.
+    while word.swap(CONTENDED, Ordering::Acquire) != FREE {
+        futex::wait(word, CONTENDED, None);
     }
 }
 
@@ -403,8 +402,10 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
 impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
     fn drop(&mut self) {
         let mut rest = self.len();
-        for (segment, pointer) in self.segments.iter().enumerate() {
-            let (pointer, capacity) = (pointer.load(Ordering::Relaxed), 1 << segment);
+        // A number that the compiler does not know: it would unroll the loop.
+        for segment in 0..core::hint::black_box(SEGMENTS) {
+            let pointer = self.segments[segment].load(Ordering::Relaxed);
+            let capacity = 1 << segment;
             let len = rest.min(capacity);
             rest -= len;
             if !pointer.is_null() {

@@ -111,7 +111,7 @@ fn wait_or(
     condition: Object<pthread_cond_t>,
     mutex: Object<pthread_mutex_t>,
     limit: Limit,
-    real: impl FnOnce() -> c_int,
+    real: &dyn Fn() -> c_int,
 ) -> c_int {
     if condition.has(IS_SHARED) || mutex.is_special() {
         return ended(raise(mutex), blocking(real));
@@ -159,7 +159,7 @@ macro_rules! waits {
                     ) -> c_int {
                         // SAFETY: the caller's arguments, unchanged.
                         let real = || unsafe { $name::real($condition, $mutex $(, $argument)*) };
-                        wait_or($condition, $mutex, $limit, real)
+                        wait_or($condition, $mutex, $limit, &real)
                     }
                     match is_hooked() {
                         true => Next::call(parking as *const (), 0),

@@ -49,16 +49,16 @@ macro_rules! waiting {
     ($wait:ident($Object:ty): $for_ever:ident, $timed:ident, $clocked:ident) => {
         hooked! {
             fn $for_ever(object: Object<$Object>) -> c_int where real() {
-                $wait(object, FOR_EVER, real)
+                $wait(object, FOR_EVER, &real)
             }
 
             fn $timed(object: Object<$Object>, time: *const timespec) -> c_int where real() {
-                $wait(object, real_time(time), real)
+                $wait(object, real_time(time), &real)
             }
 
             fn $clocked(object: Object<$Object>, clock: clockid_t, time: *const timespec) -> c_int
             where real() {
-                $wait(object, Limit(clock, Some(time)), real)
+                $wait(object, Limit(clock, Some(time)), &real)
             }
         }
     };
@@ -97,7 +97,7 @@ impl Object<pthread_mutex_t> {
 }
 
 /// Locks the mutex; the calling thread is hooked. The time is looked at if it has to wait; `real` makes libc's call.
-fn mutex_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: impl Fn() -> c_int) -> c_int {
+fn mutex_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
     if !limit.has_clock() {
         return libc::EINVAL;
     }
@@ -160,7 +160,7 @@ fn lock_or(
     lock: Object<pthread_rwlock_t>,
     to: Events,
     limit: Limit,
-    real: impl Fn() -> c_int,
+    real: &dyn Fn() -> c_int,
 ) -> c_int {
     if !limit.has_clock() {
         return libc::EINVAL;
@@ -199,12 +199,12 @@ fn lock_or(
 }
 
 /// Locks it for reading.
-fn read_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: impl Fn() -> c_int) -> c_int {
+fn read_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
     lock_or(lock, READ, limit, real)
 }
 
 /// Locks it for writing, on any thread; `limit` and `real` as in `mutex`.
-fn write_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: impl Fn() -> c_int) -> c_int {
+fn write_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
     let answer = match is_hooked() {
         true => lock_or(lock, WRITE, limit, real),
         false => real(),
@@ -219,20 +219,20 @@ waiting!(read_or(pthread_rwlock_t): pthread_rwlock_rdlock, pthread_rwlock_timedr
 
 hooked! {
     fn pthread_rwlock_wrlock(lock: Object<pthread_rwlock_t>) -> c_int where real() {
-        lock_or(lock, WRITE, FOR_EVER, real)
+        lock_or(lock, WRITE, FOR_EVER, &real)
     }
 }
 
 interposed! {
     fn pthread_rwlock_timedwrlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int
     where real() {
-        write_or(lock, real_time(time), real)
+        write_or(lock, real_time(time), &real)
     }
 
     fn pthread_rwlock_clockwrlock(
         lock: Object<pthread_rwlock_t>, clock: clockid_t, time: *const timespec,
     ) -> c_int where real() {
-        write_or(lock, Limit(clock, Some(time)), real)
+        write_or(lock, Limit(clock, Some(time)), &real)
     }
 
     // The caller holds the lock, so nobody frees it before it is unlocked.
@@ -255,7 +255,7 @@ interposed! {
 const SEMAPHORE_SHARED: usize = 8;
 
 /// Takes one; the calling thread is hooked. `real` makes libc's call.
-fn take_or(semaphore: Object<sem_t>, limit: Limit, real: impl Fn() -> c_int) -> c_int {
+fn take_or(semaphore: Object<sem_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
     if !limit.is_valid() {
         return fail(libc::EINVAL);
     }

@@ -6,7 +6,7 @@
 //! | `record` | how an event is written, in words of 64 bits; the queue of events that happen on no processor |
 //! | `ring` | a processor's ring of words; what is written down of the scheduler's events; copies of rings |
 //! | `timeline` | from words to the order of all events: who ran where, from when to when |
-//! | `write` | a file for Perfetto and Chrome; a page for any browser, with `page.html` as its text |
+//! | `write` | a file for Perfetto and Chrome; a page for any browser (`page.html`, `page.js`) |
 //!
 //! One trace at a time is written ([`BUSY`]).
 //!
@@ -353,7 +353,14 @@ pub(super) fn begin(path: &str) -> io::Result<()> {
     let mut result = Ok(());
     ONCE.call_once(|| {
         result = Session::start().map(|session| {
-            let path = path.replace("%p", &std::process::id().to_string());
+            let mut parts = path.split('%');
+            let mut path = parts.next().unwrap_or_default().to_string();
+            for part in parts {
+                path += &match part.strip_prefix('p') {
+                    Some(rest) => format!("{}{rest}", std::process::id()),
+                    None => format!("%{part}"),
+                };
+            }
             let mut traced = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
             *traced = Some((session, path.into()));
             // SAFETY: the handler has the type that libc calls, and does not unwind.
@@ -409,6 +416,7 @@ impl Timeline {
     }
 
     fn write_with(&self, writer: Writer, out: impl Write) -> io::Result<()> {
+        let out: Box<dyn Write + '_> = Box::new(out);
         let mut out = BufWriter::with_capacity(1 << 16, out);
         writer(self, &mut out)?;
         out.flush()

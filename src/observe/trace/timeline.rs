@@ -111,7 +111,9 @@ impl Timeline {
         for (number, name) in &decoder.names.entries {
             // The end of a long name is cut, perhaps within a character.
             let name = name.utf8_chunks().next().map_or("", |name| name.valid());
-            names.or_insert(*number, name.to_string());
+            if !name.is_empty() {
+                names.or_insert(*number, name.to_string());
+            }
         }
         // A wake-up comes before the run that it leads to.
         let key = |item: &Item| item.start << 1 | u64::from(item.kind.stopped().is_some());
@@ -136,7 +138,7 @@ impl Timeline {
     /// A thread, for people.
     pub(super) fn label(&self, thread: u32) -> String {
         match self.names.get(thread.into()) {
-            Some(name) if !name.is_empty() => name.clone(),
+            Some(name) => name.clone(),
             _ if thread == 0 => "a thread".into(),
             _ if thread == KERNEL => "the runtime".into(),
             _ if thread & KERNEL == 0 => format!("thread {thread}"),

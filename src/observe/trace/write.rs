@@ -15,7 +15,7 @@
 //!
 //! *The page* is one file with all that it needs, which any browser opens without a network.
 //!
-//! `page.html` is its text. The data stand in place of [`MARK`], as an object of the page's language: the
+//! `page.html` is its text, with the script `page.js`. The data stand before that, as an object of the page's language: the
 //! names as they are, the items as columns of numbers in base64. Times have the unit in which the length
 //! of the trace fits into 32 bits.
 
@@ -198,16 +198,24 @@ impl Writer<'_> {
 
 // ==== the page ====
 
-const PAGE: &str = include_str!("page.html");
-/// Where the data stand.
-const MARK: &str = "/*DATA*/null";
-
 impl Timeline {
     pub(super) fn write_html(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (before, after) = PAGE.split_once(MARK).unwrap_or((PAGE, ""));
-        out.write_all(before.as_bytes())?;
+        out.write_all(
+            concat!(
+                include_str!("page.html"),
+                "<script>\n\"use strict\";\nconst DATA = "
+            )
+            .as_bytes(),
+        )?;
         self.data(out)?;
-        out.write_all(after.as_bytes())
+        out.write_all(
+            concat!(
+                ";\n",
+                include_str!("page.js"),
+                "</script>\n</body>\n</html>\n"
+            )
+            .as_bytes(),
+        )
     }
 
     fn data(&self, out: &mut dyn Write) -> io::Result<()> {

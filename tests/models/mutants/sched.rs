@@ -147,7 +147,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "lock", name: "unlock_wakes_nobody", model: "three_lock", fails: "deadlock",
         edits: &[(LOCK, "            futex::wake(&self.lock.word, 1);\n", "")] },
     Mutant { protocol: "lock", name: "sleeps_without_saying_so", model: "three_lock", fails: "deadlock",
-        edits: &[(LOCK, "while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {\n            futex::wait(&self.word, CONTENDED, None);", "while self.word.swap(HELD, Ordering::Acquire) != FREE {\n            futex::wait(&self.word, HELD, None);")] },
+        edits: &[(LOCK, "while word.swap(CONTENDED, Ordering::Acquire) != FREE {\n        futex::wait(word, CONTENDED, None);", "while word.swap(HELD, Ordering::Acquire) != FREE {\n        futex::wait(word, HELD, None);")] },
     Mutant { protocol: "lock", name: "locking_does_not_acquire", model: "three_lock", fails: RACE,
         edits: &[(LOCK, "compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)", "compare_exchange(FREE, HELD, Ordering::Relaxed, Ordering::Relaxed)")] },
     Mutant { protocol: "lock", name: "locking_late_does_not_acquire", model: "three_lock", fails: RACE,
