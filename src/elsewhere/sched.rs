@@ -19,7 +19,7 @@ pub(crate) mod current {
         PreemptionOff(PhantomData)
     }
 
-    pub(crate) fn is_preemption_off() -> bool {
+    pub fn is_preemption_off() -> bool {
         false
     }
 

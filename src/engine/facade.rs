@@ -26,9 +26,7 @@ pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::{
     Backend, Running, options::RuntimeOptions, panic_hook::text_of, spawn::ThreadOptions,
 };
-pub(crate) use super::sched::current::{
-    PreemptionOff, blocking, is_preemption_off, mark, preemption_off, unhooked,
-};
+pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
 use super::sched::{current, enter, spawner, switch::Action};
 #[cfg(green)]
 pub(crate) use super::sched::{

@@ -54,4 +54,5 @@ pub(crate) mod public {
     pub use super::runtime::options::{Driver, Mode, OnDeadlock};
     pub use super::runtime::scope::Scope;
     pub use super::runtime::spawn::JoinHandle;
+    pub use super::sched::current::is_preemption_off;
 }

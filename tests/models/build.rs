@@ -125,7 +125,6 @@ const CHANNEL: &[&str] = &[
     SELECTING,
     "channel/sender.rs",
     SHARED,
-    "channel/timer.rs",
     LETTERS,
 ];
 
