@@ -14,8 +14,13 @@ use crossbeam_deque::Worker;
 use local_queue::{HALF, LocalQueue, SLOTS};
 
 #[allow(dead_code, reason = "its length is not asked for")]
-#[path = "../src/engine/policy/local_queue.rs"]
-mod local_queue;
+mod local_queue {
+    use crate::engine::atomic::{AtomicU32, AtomicU64, Cell, Ordering};
+    use crate::engine::sched::Green;
+    use crate::engine::sys::perturb;
+
+    include!(concat!(env!("OUT_DIR"), "/local_queue.rs"));
+}
 
 /// What the source finds where the library's modules would be.
 mod engine {

@@ -1,4 +1,4 @@
-//! The bodies of functions with libc's names that leave no frame of Rust's (`sys::unwinding`), and of `vfork`.
+//! The bodies of functions with libc's names that leave no frame of Rust's (`sys::libraries`), and of `vfork`.
 //!
 //! `vfork`: the child runs on the parent's stack, and the parent goes on when the child has called `exec` or ended.
 //!
@@ -83,7 +83,7 @@ macro_rules! call_around {
             ".cfi_restore x30",
             "ret",
             ".cfi_endproc",
-            personality = sym $crate::sys::unwinding::personality,
+            personality = sym $crate::sys::libraries::personality,
             before = sym $before,
             after = sym $after,
             unwound = sym $unwound,

@@ -5,20 +5,27 @@ mod parts;
 
 use std::{env, fs, path::Path};
 
-const PARTS: [(&str, &[&str]); 2] = [
+const PARTS: [(&str, &[&str]); 5] = [
     (
-        "processor.rs",
+        "sched/processor.rs",
         &["owning one as a value", "the ownership word"],
     ),
-    ("cluster.rs", &["how many live"]),
+    ("sched/cluster.rs", &["how many live"]),
+    ("sys/lock.rs", &["the lock", "the fence"]),
+    ("sched/park.rs", &["lists"]),
+    (
+        "sched/events.rs",
+        &["the turn", "the threads that events make ready"],
+    ),
 ];
 
 fn main() {
     let out = env::var("OUT_DIR").unwrap();
     for (file, names) in PARTS {
-        let original = Path::new("../../src/engine/sched").join(file);
+        let original = Path::new("../../src/engine").join(file);
         println!("cargo::rerun-if-changed={}", original.display());
         let text = fs::read_to_string(&original).unwrap();
-        fs::write(Path::new(&out).join(file), parts::cut(&text, names)).unwrap();
+        let part = Path::new(&out).join(original.file_name().unwrap());
+        fs::write(part, parts::cut(&text, names)).unwrap();
     }
 }

@@ -42,8 +42,7 @@ use super::shared::{Deadline, Locked, Shared, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::sys::{die, perturb, word};
-use crate::wait::claim::{self, Claimed, Node, Wait};
-use crate::wait::list::{Chain, Crowd, List};
+use crate::wait::claim::{self, Chain, Claimed, Crowd, List, Node, Wait};
 use crate::wait::{Facts, WaitKind, WaitReason, reason};
 
 /// The event for which a thread in a queue waits.
@@ -352,7 +351,7 @@ pub(super) fn wake_all<T>(
 // ==== what a report tells of a wait ====
 //
 // The report reads the channel's length, its capacity and the number of its handles without the lock, word by
-// word, and forgets what it has read if the thread does not wait any more (`engine::inspect::reason`).
+// word, and forgets what it has read if the thread does not wait any more (`engine::inspect::notes`).
 
 /// A select, which waits for several channels.
 pub(super) static SELECT: WaitKind = WaitKind::inside("select", reason::nothing);

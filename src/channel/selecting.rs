@@ -64,7 +64,7 @@ use super::receiver::sleep_until;
 use super::shared::{Deadline, Failed, Refused, Shared, Spare, State, Take, Until};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
 use crate::sys::{clock, perturb};
-use crate::wait::list::Chain;
+use crate::wait::claim::Chain;
 
 // ==== the right to one operation ====
 

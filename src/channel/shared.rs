@@ -67,8 +67,7 @@ use super::cell::{Chooser, Ended, Entry, Kind, Peer, Plain, Queue, Side, wait_fo
 use crate::engine::facade::{self, PreemptionOff};
 use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
-use crate::wait::claim::Claimed;
-use crate::wait::list::Chain;
+use crate::wait::claim::{Chain, Claimed};
 
 // ==== the state under the lock ====
 

@@ -67,18 +67,18 @@ pub(crate) mod current {
         f()
     }
 }
-#[path = "../engine/sched/identity.rs"]
-pub(crate) mod identity;
 #[allow(dead_code, reason = "records of the scheduler are in stacks")]
-#[path = "../engine/sched/list.rs"]
-pub(crate) mod list;
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
 /// For tests of policies, which do without records in kernel-thread mode.
 #[cfg(test)]
-pub(crate) mod records {
-    pub(crate) fn create() -> std::io::Result<&'static super::Green> {
-        Err(std::io::ErrorKind::Unsupported.into())
+pub(crate) mod thread {
+    pub(crate) struct Records;
+
+    impl Records {
+        pub(crate) fn create() -> std::io::Result<&'static super::Green> {
+            Err(std::io::ErrorKind::Unsupported.into())
+        }
     }
 }
 use core::cell::Cell;
@@ -86,10 +86,10 @@ use core::convert::Infallible;
 use std::io;
 
 pub(crate) use self::current::enter;
-pub(crate) use self::identity::Identity;
-use self::list::Links;
-use self::park::Parking;
+pub(crate) use self::park::Fifo;
+use self::park::{Links, Parking};
 use crate::engine::atomic::{AtomicPtr, AtomicU64};
+pub(crate) use crate::engine::inspect::notes::Identity;
 use crate::engine::public::{Driver, Metrics};
 
 /// Declares methods of things that cannot exist.
@@ -165,10 +165,10 @@ pub(crate) fn ready(green: &'static Green) {
     match green.never {}
 }
 
-pub(crate) mod timers {
+pub(crate) mod events {
     use super::Green;
 
-    pub(crate) fn disarm(green: &'static Green) {
+    pub(crate) fn disarm_timer(green: &'static Green) {
         match green.never {}
     }
 }
@@ -190,38 +190,39 @@ pub(crate) mod spawner {
         name: &str,
         stack_size: usize,
         work: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<()> {
+    ) -> io::Result<std::thread::JoinHandle<()>> {
         let builder = std::thread::Builder::new().name(name.into());
-        let started = builder.stack_size(stack_size).spawn(move || {
+        builder.stack_size(stack_size).spawn(move || {
             KernelThread::begin(true);
             work();
             KernelThread::end();
-        });
-        started.map(drop)
+        })
     }
 }
 
-pub(crate) mod worker {
+pub(crate) struct Worker;
+
+impl Worker {
     /// The largest number of kernel threads that a builder accepts, here as elsewhere.
     pub(crate) const MAX: usize = 1 << 16;
 }
 
-pub(crate) mod resize {
+pub(crate) mod cluster {
     use std::io;
 
     /// The largest number of processors that a builder accepts, here as elsewhere.
-    pub(crate) const MAX: usize = 4096;
+    pub(crate) const MOST_PROCESSORS: usize = 4096;
 
     pub(crate) fn default_size() -> usize {
-        std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX))
+        std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_PROCESSORS))
     }
 
-    pub(crate) fn check(processors: usize, _: Option<usize>) -> io::Result<()> {
+    pub(crate) fn check_size(processors: usize, _: Option<usize>) -> io::Result<()> {
         match processors {
-            1..=MAX => Ok(()),
+            1..=MOST_PROCESSORS => Ok(()),
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{processors} processors: accepted are 1 to {MAX}"),
+                format!("{processors} processors: accepted are 1 to {MOST_PROCESSORS}"),
             )),
         }
     }

@@ -31,7 +31,7 @@ use super::sched::{current, enter, spawner, switch::Action};
 #[cfg(green)]
 pub(crate) use super::sched::{
     current::may_block,
-    handlers::{are_ignored as program_ignores, is_reserved as preempts},
+    signals::{are_ignored as program_ignores, is_reserved as preempts},
 };
 pub(crate) use super::sched::{
     fork::is_child as is_forked_child,
@@ -69,6 +69,9 @@ impl Thread {
 
 /// Starts a kernel thread that works for the runtime, and runs no handler of the program's.
 #[cfg(any(green, feature = "observe"))]
-pub(crate) fn spawn_helper(name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+pub(crate) fn spawn_helper(
+    name: &str,
+    work: Box<dyn FnOnce() + Send>,
+) -> io::Result<std::thread::JoinHandle<()>> {
     spawner::spawn_helper(name, spawner::OBSERVER_STACK, work)
 }

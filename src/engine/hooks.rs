@@ -7,7 +7,7 @@
 //! | wait for descriptors that other code owns; do an operation that may block | [`watch`]; [`operate`] |
 //! | know whose a `pthread_t` is, and what libc's locks call a thread | [`Who`], [`thread_id`], [`GUARD_SIZE`] |
 //! | know the thread whose block this is, even in a handler | [`owner`] |
-//! | follow what a call changes | [`for_good`], [`mask_changed`], [`reveal_all`], [`handlers`], [`prctl_of_green`] |
+//! | follow what a call changes | [`for_good`], [`mask_changed`], [`reveal_all`], [`signals`], [`prctl_of_green`] |
 //! | answer with a thread's CPU time | [`thread_clock`] |
 //! | load, unload, and fork | [`unloaded_by`], [`before_vfork`], [`after_vfork`] |
 
@@ -15,8 +15,8 @@ pub(crate) use super::driver::{Operation, operate, watch};
 pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::current::{count_parked, is_hooked, mask_changed, owner, reveal_all};
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
-pub(crate) use super::sched::handlers;
 pub(crate) use super::sched::locked::for_good;
+pub(crate) use super::sched::signals;
 pub(crate) use super::sched::thread::{Who, prctl as prctl_of_green};
 pub(crate) use super::sched::unload::unloaded_by;
 pub(crate) use super::stack::GUARD as GUARD_SIZE;

@@ -26,7 +26,7 @@ use libc::iovec;
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
-use crate::sys::unwinding::Next;
+use crate::sys::libraries::Next;
 use crate::sys::{signal, word};
 
 /// How a descriptor is read and written without blocking.
@@ -223,20 +223,22 @@ pub(super) fn run(
     mut attempt: impl FnMut(c_int) -> isize,
     block: impl Fn(c_int) -> isize,
 ) -> isize {
-    let attempt = |fd, _| attempt(fd);
-    run_all(fd, direction, None, attempt, |fd, _| block(fd))
+    run_all(fd, direction, None, &mut |fd, _| attempt(fd), &|fd, _| {
+        block(fd)
+    })
 }
 
 /// A call that transfers `wanted` bytes in several parts, and returns their sum; `None`: in one part. If a part fails after
 /// another, the sum is the result, as the kernel does it.
 ///
 /// `attempt` and `block` get the descriptor and the number of bytes that are done.
+// Not generic: some thirty functions of libc's have one instance of this code.
 pub(super) fn run_all(
     fd: c_int,
     direction: Direction,
     wanted: Option<usize>,
-    mut attempt: impl FnMut(c_int, usize) -> isize,
-    block: impl Fn(c_int, usize) -> isize,
+    attempt: &mut dyn FnMut(c_int, usize) -> isize,
+    block: &dyn Fn(c_int, usize) -> isize,
 ) -> isize {
     let call = pin!(Call::new(fd));
     let call = call.as_ref();

@@ -37,7 +37,7 @@ use super::{
     after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated, threads,
 };
 use crate::engine::facade::is_forked_child;
-use crate::engine::hooks::{handlers, mask_changed, prctl_of_green, thread_clock};
+use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
 use crate::sys::call as kernel_call;
 use crate::sys::word::{self, Fault};
 use crate::wait::WaitKind;
@@ -78,10 +78,10 @@ exported! {
             libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
             libc::SYS_prctl => prctl_of_green(a, b).unwrap_or_else(kernels),
             // The preemption signals' actions are the crate's.
-            libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => Err(libc::EINVAL),
+            libc::SYS_rt_sigaction if b != 0 && signals::is_reserved(a as c_int) => Err(libc::EINVAL),
             libc::SYS_rt_sigaction => {
                 let answer = kernels();
-                handlers::adopt();
+                signals::adopt();
                 answer
             }
             libc::SYS_rt_sigprocmask => {
@@ -117,7 +117,7 @@ fn is_ours(operation: c_int) -> bool {
 
 /// Whether threads wait in the table: there are green threads, or have been.
 fn waits_here() -> bool {
-    handlers::reserved() != 0
+    signals::reserved() != 0
 }
 
 fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Answer {

@@ -2,7 +2,7 @@
 //!
 //! A handler may make a futex call, or post a semaphore. If it has interrupted its thread in the table of
 //! addresses it cannot have the lock that the thread holds. So the handler leaves a note, and the thread heeds the note as
-//! soon as the thread is out. (A handler that has interrupted the scheduler: `sched::handlers`.)
+//! soon as the thread is out. (A handler that has interrupted the scheduler: `sched::signals`.)
 //!
 //! A note is an address, with the number of its table in the lowest bit; 0: none. It says that all threads which wait there
 //! are to be woken: more than the handler has asked for, but any of these threads may be woken without a reason, and looks again

@@ -61,7 +61,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use crate::engine::facade;
 use crate::engine::hooks::count_parked;
-use crate::engine::hooks::handlers::begun;
+use crate::engine::hooks::signals::begun;
 use crate::sys::{clock, die, libraries, sanitizer, variable};
 
 // ==== declaring functions ====
@@ -258,14 +258,14 @@ macro_rules! hooked {
                         false => $name::target(),
                     }
                 }
-                $crate::sys::unwinding::jump_where!(way)
+                $crate::sys::libraries::jump_where!(way)
             }
         )*
     };
 }
 
 /// Declares functions that have the names of libc's, and call another function: `before` gets the arguments, and says
-/// which (`unwinding`). Any thread may be cancelled there, or unwind.
+/// which (`sys::libraries`). Any thread may be cancelled there, or unwind.
 macro_rules! around {
     ($(
         fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty {
@@ -284,8 +284,8 @@ macro_rules! around {
                 #[allow(unused_variables, reason = "whoever is called gets them")]
                 extern "C" fn before(
                     $($argument: $Type),*
-                ) -> $crate::sys::unwinding::Next $before
-                $crate::sys::unwinding::call_around!(before, $after, $unwound)
+                ) -> $crate::sys::libraries::Next $before
+                $crate::sys::libraries::call_around!(before, $after, $unwound)
             }
         )*
     };

@@ -1,7 +1,7 @@
 //! The program's signal handlers and signal masks.
 //!
 //! Handlers: `sigaction`, and all that is made of it: `signal` and its kin, `sigset`, `sigignore`, `siginterrupt`. What
-//! becomes of a handler: `sched::handlers`.
+//! becomes of a handler: `sched::signals`.
 //!
 //! Masks: `pthread_sigmask`, `sigprocmask`, `sighold`, `sigrelse`, `sigblock`, `sigsetmask`, `setcontext`, `swapcontext`. A
 //! mask belongs to a kernel thread. So the green thread that changes the mask is marked, and the switch takes the mask along.
@@ -19,10 +19,10 @@ use libc::{SIG_ERR, sighandler_t, sigset_t};
 
 use super::Real;
 use super::fail;
-use crate::engine::hooks::handlers::{is_reserved, set_action};
 use crate::engine::hooks::mask_changed;
+use crate::engine::hooks::signals::{is_reserved, set_action};
+use crate::sys::libraries::jump_where;
 use crate::sys::signal::{bit, is_own};
-use crate::sys::unwinding::jump_where;
 
 /// For the crate's own handlers, which a sanitizer must not delay.
 static SIGACTION_OF_LIBC: Real = Real::of_libc("sigaction\0");

@@ -56,7 +56,7 @@ unsafe fn transfer(
     way: Direction,
     at: *const iovec,
     count: c_int,
-    real: impl Fn(c_int) -> isize + Copy,
+    real: &dyn Fn(c_int) -> isize,
 ) -> isize {
     let Some(nature) = Nature::of(fd) else {
         return real(fd);
@@ -103,7 +103,7 @@ unsafe fn transfer(
             writev::real(fd, at, count as c_int)
         }),
     };
-    let attempt = |fd, done| match nature {
+    let mut attempt = |fd, done| match nature {
         Nature::Socket => message(fd, done, NOW),
         Nature::Pipe => match at_once(fd, done) {
             ..0 if is_unknown(errno()) => {
@@ -126,7 +126,7 @@ unsafe fn transfer(
     };
     let is_one_part = is_read || nature == Nature::Device;
     let wanted = (!is_one_part).then_some(buffers.length);
-    let result = run_all(fd, way, wanted, attempt, block);
+    let result = run_all(fd, way, wanted, &mut attempt, &block);
     let is_other = result == -1 && nature == Nature::Socket && errno() == libc::ENOTSOCK;
     // The number is another file's now.
     match is_other && Nature::ask(fd).is_some_and(|nature| nature != Nature::Socket) {
@@ -153,22 +153,22 @@ fn one(buffer: *mut c_void, length: usize) -> iovec {
 hooked! {
     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize where real(fd) {
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Direction::Read, &one(buffer, length), 1, real) }
+        unsafe { transfer(fd, Direction::Read, &one(buffer, length), 1, &real) }
     }
 
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize where real(fd) {
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Direction::Write, &one(buffer.cast_mut(), length), 1, real) }
+        unsafe { transfer(fd, Direction::Write, &one(buffer.cast_mut(), length), 1, &real) }
     }
 
     fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize where real(fd) {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Direction::Read, buffers, count, real) }
+        unsafe { transfer(fd, Direction::Read, buffers, count, &real) }
     }
 
     fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize where real(fd) {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Direction::Write, buffers, count, real) }
+        unsafe { transfer(fd, Direction::Write, buffers, count, &real) }
     }
 }
 
@@ -182,7 +182,7 @@ fn received(
     fd: c_int,
     flags: c_int,
     length: usize,
-    part: impl Fn(c_int, usize, c_int) -> isize,
+    part: &dyn Fn(c_int, usize, c_int) -> isize,
 ) -> isize {
     if flags & NEVER_WAITS != 0 {
         return may_block(|| part(fd, 0, flags));
@@ -192,8 +192,8 @@ fn received(
         return in_kernel(|| part(fd, 0, flags));
     }
     let wanted = is_for_all.then_some(length);
-    let attempt = |fd, done| part(fd, done, flags | NOW);
-    run_all(fd, Direction::Read, wanted, attempt, |fd, done| {
+    let mut attempt = |fd, done| part(fd, done, flags | NOW);
+    run_all(fd, Direction::Read, wanted, &mut attempt, &|fd, done| {
         part(fd, done, flags)
     })
 }
@@ -201,7 +201,7 @@ fn received(
 hooked! {
     fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize
     where real(fd, buffer, length, flags) {
-        received(fd, flags, length, |fd, done, flags| {
+        received(fd, flags, length, &|fd, done, flags| {
             real(fd, buffer.wrapping_byte_add(done), length - done, flags)
         })
     }
@@ -210,7 +210,7 @@ hooked! {
         fd: c_int, buffer: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr,
         address_length: *mut socklen_t,
     ) -> isize where real(fd, buffer, length, flags) {
-        received(fd, flags, length, |fd, done, flags| {
+        received(fd, flags, length, &|fd, done, flags| {
             real(fd, buffer.wrapping_byte_add(done), length - done, flags)
         })
     }
@@ -218,14 +218,14 @@ hooked! {
     fn recvmsg(fd: c_int, to: *mut msghdr, flags: c_int) -> isize where real(fd, to, flags) {
         if !is_for_all(fd, flags) {
             // The kernel changes lengths in the message only if something came.
-            return received(fd, flags, 0, |fd, _, flags| real(fd, to, flags));
+            return received(fd, flags, 0, &|fd, _, flags| real(fd, to, flags));
         }
         let asked = value_at(to).filter(|asked| asked.msg_control.is_null() && can_be_written(to, 1));
         let buffers = asked.and_then(|asked| Buffers::new(asked.msg_iov, asked.msg_iovlen));
         let (Some(asked), Some(buffers)) = (asked, buffers) else {
             return in_kernel(|| real(fd, to, flags));
         };
-        received(fd, flags, buffers.length, |fd, done, flags| {
+        received(fd, flags, buffers.length, &|fd, done, flags| {
             buffers.behind(done, |at, count| {
                 let mut part = asked;
                 (part.msg_iov, part.msg_iovlen) = (at.cast_mut(), count);
@@ -253,7 +253,7 @@ fn sent(
     fd: c_int,
     flags: c_int,
     length: usize,
-    part: impl Fn(c_int, usize, c_int) -> isize,
+    part: &dyn Fn(c_int, usize, c_int) -> isize,
 ) -> isize {
     // The kernel connects the socket in such a call, or counts the calls: they are made as a whole.
     const WHOLE: c_int = libc::MSG_FASTOPEN | libc::MSG_ZEROCOPY;
@@ -264,16 +264,20 @@ fn sent(
         return in_kernel(|| part(fd, 0, flags));
     }
     let part = |fd, done, flags| part(fd, done, part_flags(flags, done));
-    let attempt = |fd, done| part(fd, done, flags | NOW);
-    run_all(fd, Direction::Write, Some(length), attempt, |fd, done| {
-        part(fd, done, flags)
-    })
+    let mut attempt = |fd, done| part(fd, done, flags | NOW);
+    run_all(
+        fd,
+        Direction::Write,
+        Some(length),
+        &mut attempt,
+        &|fd, done| part(fd, done, flags),
+    )
 }
 
 hooked! {
     fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize
     where real(fd, buffer, length, flags) {
-        sent(fd, flags, length, |fd, done, flags| {
+        sent(fd, flags, length, &|fd, done, flags| {
             real(fd, buffer.wrapping_byte_add(done), length - done, flags)
         })
     }
@@ -282,7 +286,7 @@ hooked! {
         fd: c_int, buffer: *const c_void, length: usize, flags: c_int, address: *const sockaddr,
         address_length: socklen_t,
     ) -> isize where real(fd, buffer, length, flags) {
-        sent(fd, flags, length, |fd, done, flags| {
+        sent(fd, flags, length, &|fd, done, flags| {
             real(fd, buffer.wrapping_byte_add(done), length - done, flags)
         })
     }
@@ -293,7 +297,7 @@ hooked! {
         let (Some(asked), Some(buffers)) = (asked, buffers) else {
             return real(fd, from, flags); // which refuses it
         };
-        sent(fd, flags, buffers.length, |fd, done, flags| {
+        sent(fd, flags, buffers.length, &|fd, done, flags| {
             buffers.behind(done, |at, count| {
                 let mut part = asked;
                 (part.msg_iov, part.msg_iovlen) = (at.cast_mut(), count);
@@ -350,28 +354,28 @@ fn is_file(fd: c_int) -> bool {
 }
 
 /// `sendfile`; `real` makes libc's call, for so many bytes.
-fn send_file(to: c_int, from: c_int, count: usize, real: impl Fn(c_int, usize) -> isize) -> isize {
+fn send_file(to: c_int, from: c_int, count: usize, real: &dyn Fn(c_int, usize) -> isize) -> isize {
     if count == 0 || is_file(to) || !can(from, Direction::Read) || is_nonblocking(to) {
         return may_block(|| real(to, count));
     }
-    let attempt = |to: c_int, done: usize| {
+    let mut attempt = |to: c_int, done: usize| {
         ready_then(to, Direction::Write, || {
             real(to, (count - done).min(space_of(to)))
         })
     };
     let block = |to, done| real(to, count - done);
-    run_all(to, Direction::Write, Some(count), attempt, block)
+    run_all(to, Direction::Write, Some(count), &mut attempt, &block)
 }
 
 hooked! {
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize
     where real(to, count) {
-        send_file(to, from, count, real)
+        send_file(to, from, count, &real)
     }
 
     fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, count: usize) -> isize
     where real(to, count) {
-        send_file(to, from, count, real)
+        send_file(to, from, count, &real)
     }
 
     fn splice(

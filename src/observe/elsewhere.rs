@@ -5,7 +5,7 @@ use core::panic::Location;
 use std::io::{self, Write};
 
 use super::dump::Depth;
-use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::notes::ReadSection;
 use crate::engine::inspect::{Identity, kernel};
 
 /// What a thread does.

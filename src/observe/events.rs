@@ -8,8 +8,7 @@ use core::panic::Location;
 
 #[cfg(feature = "tracing")]
 pub use self::publish::publish_events;
-use super::observer::{EVENTS, listens};
-use super::queue::Queue;
+use super::observer::{EVENTS, Queue, listens};
 use crate::engine::inspect::Identity;
 #[cfg(green)]
 use crate::engine::probe::BlockedPlace;
@@ -173,7 +172,7 @@ mod publish {
             }
             #[cfg(green)]
             BLOCKED => {
-                let call = crate::engine::inspect::system::syscalls::name(figure as i64);
+                let call = crate::engine::inspect::system::kernel_thread::call_name(figure as i64);
                 tracing::debug!(target: "greenthread", call, spawned_at, "kernel thread blocked");
             }
             _ => tracing::error!(target: "greenthread", threads = figure, "deadlock"),

@@ -32,9 +32,9 @@ use core::ptr::from_ref;
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::engine::inspect::layout::{
     Bounds, Green, Identity, ParkState, Parking, Roster, ThreadFlags, ThreadStack, Waiter, Worker,
-    records,
+    thread,
 };
-use crate::engine::inspect::reason::{Locator, WaitKind, WaitReason};
+use crate::engine::inspect::notes::{Locator, WaitKind, WaitReason};
 use crate::sys::clock;
 
 /// The script as gdb expects it in its section: a byte that says Python, a name, the text, a null. The parts run in a
@@ -104,9 +104,9 @@ table! {
     /// Some code of the crate's: it leads to the folder in which the crate was compiled.
     code: fn(i32) = prepare,
     /// Every record: pieces of some, which are linked.
-    roster: *const Roster = records::roster(),
-    piece_records: usize = records::BATCH,
-    piece_older: usize = records::OLDER,
+    roster: *const Roster = thread::roster(),
+    piece_records: usize = thread::BATCH,
+    piece_older: usize = thread::OLDER,
     /// Milliseconds, of four bytes.
     clock: *const () = clock::coarse_address(),
     green_size: usize = size_of::<Green>(),

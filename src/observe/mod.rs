@@ -55,44 +55,40 @@
 // | `start` | what the environment and builders ask for, when a runtime starts |
 // | `dump` | what users see of a snapshot |
 // | `snapshot` | reads all threads, one after the other, while the program runs on |
-// | `unwind`, `modules` | reads a stack; the libraries that this relies on |
+// | `unwind` | reads a stack, by the tables of what is loaded |
 // | `symbols` | the names of functions, by what the files tell of an address |
-// | `text`, `json` | a dump for people, and the words for a wait; JSON, and a dump for tools |
-// | `deadlock` | threads that wait for each other; programs in which all do |
+// | `text`, `json` | a dump for people, and for tools, with the words for a wait; how JSON is written |
 // | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
 // | `warn` | warnings of what costs threads their time |
 // | `socket` | the socket on which a running program is asked for all that, and for a summary in a few figures |
-// | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three |
-// | `trace`, `measure`, `events` | the schedule of a piece of work; times; what happens, for the crate tracing |
-// | `kept`, `queue` | what is kept of each processor; a queue with many writers and one reader |
-// | `export` | the table of runtimes' figures; for Prometheus, the crate metrics, and standard error |
+// | `observer` | hears what happens in the scheduler (`engine::probe`), for the next three; a queue for that |
+// | `trace`, `measure`, `events` | the schedule of a piece of work; times, and what is kept of each processor; what happens, for the crate tracing |
+// | `export` | whether times are measured; the table of runtimes' figures; for Prometheus, the crate metrics, and standard error |
+// | `numbers` | maps and sorts with one instance of std's code for all the above |
 // | `gdb` | a table and a script by which gdb finds green threads |
 // | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
 //
 // Nothing here stops a thread or takes a lock of the scheduler's: `engine::inspect` says why what is read is true.
 
-#[cfg(green)]
-mod deadlock;
 mod dump;
 #[cfg_attr(not(green), allow(dead_code, reason = "no thread loses its processor"))]
 #[allow(unsafe_code, reason = "the place of a spawn, from its address")]
 mod events;
-mod export;
+pub(crate) mod export;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "names that debuggers know")]
 mod gdb;
 #[cfg_attr(not(green), allow(dead_code, reason = "dumps are short"))]
 mod json;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "memory of zero bytes")]
-mod kept;
-#[allow(unsafe_code, reason = "the place of a call, from its address")]
-pub(crate) mod measure;
-#[cfg(green)]
-#[allow(unsafe_code, reason = "the loader's list")]
-mod modules;
+#[allow(
+    unsafe_code,
+    reason = "memory of zero bytes; the place of a call, from its address"
+)]
+mod measure;
+#[cfg_attr(not(green), allow(dead_code, reason = "nothing is in groups"))]
+mod numbers;
 mod observer;
-mod queue;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
@@ -112,7 +108,7 @@ mod text;
 #[allow(unsafe_code, reason = "memory for rings, text in words")]
 mod trace;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "unwind tables")]
+#[allow(unsafe_code, reason = "the loader's list, unwind tables")]
 pub(crate) mod unwind;
 #[cfg(green)]
 mod warn;
@@ -122,12 +118,13 @@ pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 pub use self::events::publish_events;
 #[cfg(feature = "metrics")]
 pub use self::export::publish_metrics;
-pub use self::export::write_prometheus;
-pub use self::measure::{is_measuring, measure};
+pub use self::export::{is_measuring, measure, write_prometheus};
 pub use self::trace::{Trace, trace};
 
+use std::thread::JoinHandle;
+
 /// Starts a helper that observes.
-fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     use crate::engine::facade::spawn_helper;
     spawn_helper(name, Box::new(work))
 }

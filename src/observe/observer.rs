@@ -6,11 +6,25 @@
 //! | [`MEASURE`] | histograms (`measure`) |
 //! | [`TRACE`] | the trace that is being written (`trace::ring`, `trace::record`) |
 //! | [`EVENTS`] | subscribers of the crate tracing (`events`, which looks at the bit by itself) |
+//!
+//! What must not be done where an event happens is left in a [`Queue`], into which any number of threads put, and from
+//! which one takes. A writer takes a place by moving `head`, fills the place, and writes its first word last. The reader
+//! takes places in turn, up to one whose first word is still 0, and clears them. If no place is free, the event is lost,
+//! and counted. Nobody waits for anybody: a writer that the system does not run holds up the reader's progress, and
+//! nothing else.
+//!
+//! # Memory orderings
+//! - an event → the reader: Release of the first word in `put`, Acquire in `take`.
+//! - a free place → the writer: Release of `tail` in `take`, Acquire in `put`.
 
 use super::events::{self, ENDED, SPAWNED};
 use super::trace::record;
 #[cfg(green)]
 use super::{measure, trace::ring};
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::engine::probe::{self, Kernel, Observer};
 #[cfg(green)]
 use crate::engine::probe::{Action, Lost, OfThreads};
@@ -120,4 +134,67 @@ pub(super) fn add(who: u32) {
 /// These listen no more.
 pub(super) fn remove(who: u32) {
     probe::observe(&OBSERVER, |word| word & !who);
+}
+
+/// A queue with so many places, for events of so many words.
+pub(super) struct Queue<const PLACES: usize, const WORDS: usize> {
+    place: [[AtomicU64; WORDS]; PLACES],
+    head: AtomicU64,
+    tail: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl<const PLACES: usize, const WORDS: usize> Queue<PLACES, WORDS> {
+    pub(super) const fn new() -> Self {
+        Queue {
+            place: [const { [const { AtomicU64::new(0) }; WORDS] }; PLACES],
+            head: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts an event, whose first word is not 0.
+    pub(super) fn put(&self, event: [u64; WORDS]) {
+        let claimed = self.head.fetch_update(Relaxed, Relaxed, |head| {
+            // Acquire: the place is free; partner: Release in `take`.
+            // The reader may have gone on since `head` was read: then the difference is negative.
+            let used = head.wrapping_sub(self.tail.load(Acquire)) as i64;
+            (used < PLACES as i64).then_some(head + 1)
+        });
+        let Ok(head) = claimed else {
+            self.lost.fetch_add(1, Relaxed);
+            return;
+        };
+        let place = &self.place[(head % PLACES as u64) as usize];
+        for (word, value) in place.iter().zip(event).skip(1) {
+            word.store(value, Relaxed);
+        }
+        // Release: the event; partner: Acquire in `take`.
+        place[0].store(event[0], Release);
+    }
+
+    /// Takes the oldest event. One thread at a time takes.
+    pub(super) fn take(&self) -> Option<[u64; WORDS]> {
+        let tail = self.tail.load(Relaxed);
+        let place = &self.place[(tail % PLACES as u64) as usize];
+        // Acquire: partner: Release in `put`.
+        let first = place[0].load(Acquire);
+        if first == 0 {
+            return None;
+        }
+        let mut event = [0; WORDS];
+        for (value, word) in event.iter_mut().zip(place) {
+            *value = word.load(Relaxed);
+        }
+        place[0].store(0, Relaxed);
+        // Release: the place is free; partner: Acquire in `put`.
+        self.tail.store(tail + 1, Release);
+        Some(event)
+    }
+
+    /// How many events were lost since this was last asked.
+    pub(super) fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Relaxed)
+    }
 }

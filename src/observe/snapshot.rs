@@ -3,7 +3,7 @@
 //! The program runs on meanwhile, so this is no picture of one moment: each thread is shown as it was when it
 //! was looked at. A thread that lives all the while is in the snapshot, once.
 //!
-//! Names stay while a read section is open (`inspect::epoch`). A section covers some threads only: threads that end
+//! Names stay while a read section is open (`inspect::notes`). A section covers some threads only: threads that end
 //! leave memory behind until the section is over.
 //!
 //! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is a thread that is blocked in a
@@ -14,18 +14,18 @@
 //!
 //! Invariant: while a thread is held nothing is allocated, since that thread may hold the allocator's lock.
 
+use core::hash::{Hash, Hasher};
 use core::panic::Location;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::hash::DefaultHasher;
 use std::time::SystemTime;
 
 pub(super) use super::dump::Depth;
+use super::numbers::NumberMap;
 use super::symbols::{Symbol, Symbols, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
-use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::inspect::hold;
-use crate::engine::inspect::reason::{Facts, WaitKind};
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::notes::{Facts, ReadSection, WaitKind};
+use crate::engine::inspect::system::kernel_thread::{self, Observer};
 pub(super) use crate::engine::inspect::threads::Doing;
 use crate::engine::inspect::threads::{Thread, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
@@ -129,7 +129,7 @@ impl Snapshot {
     pub(super) fn frames(&self, number: u32, symbols: &mut Symbols) -> Vec<Symbol> {
         match &self.unwinder {
             Some(unwinder) => {
-                let stack = &self.stacks.all[number as usize];
+                let stack = &self.stacks.0.entries[number as usize].1;
                 symbols.stack(stack, is_full(), &unwinder.modules)
             }
             None => Vec::new(),
@@ -140,15 +140,16 @@ impl Snapshot {
     pub(super) fn add_holders(&mut self) {
         let waits = self.threads.iter().filter_map(|e| e.wait.as_deref());
         let unknown = waits.filter(|wait| wait.whom.is_none());
-        let wanted: HashSet<usize> = unknown
-            .flat_map(|wait| [wait.facts.holder, wait.facts.target])
-            .flatten()
-            .collect();
-        if wanted.is_empty() {
+        let mut wanted = NumberMap::default();
+        for word in unknown.flat_map(|wait| wait.facts.others()) {
+            wanted.or_insert(word as u64, ());
+        }
+        if wanted.entries.is_empty() {
             return;
         }
         let is_wanted = |thread: &Thread| {
-            wanted.contains(&thread.mark()) || wanted.contains(&thread.identity().addr())
+            let words = [thread.mark(), thread.identity().addr()];
+            words.iter().any(|&word| wanted.get(word as u64).is_some())
         };
         let mut others = Snapshot::of(all().filter(is_wanted), Depth::Waits);
         self.threads.append(&mut others.threads);
@@ -158,19 +159,18 @@ impl Snapshot {
     /// Finds the threads that hold things, or are to end.
     fn resolve(&mut self) {
         let waits = self.threads.iter().filter_map(|e| e.wait.as_deref());
-        let mut facts = waits.map(|wait| &wait.facts);
-        if !facts.any(|facts| facts.holder.is_some() || facts.target.is_some()) {
+        if waits.flat_map(|wait| wait.facts.others()).next().is_none() {
             return;
         }
         // Marks and identities are addresses of different things.
-        let mut places = HashMap::new();
+        let mut places = NumberMap::default();
         for (place, thread) in (0..).zip(&self.threads) {
-            places.insert(thread.mark, place);
-            places.insert(thread.identity, place);
+            *places.or_insert(thread.mark as u64, place) = place;
+            *places.or_insert(thread.identity as u64, place) = place;
         }
         for wait in self.threads.iter_mut().filter_map(|e| e.wait.as_mut()) {
-            let wanted = [wait.facts.holder, wait.facts.target].into_iter().flatten();
-            wait.whom = wanted.flat_map(|word| places.get(&word)).next().copied();
+            let mut others = wait.facts.others();
+            wait.whom = others.find_map(|word| places.get(word as u64).copied());
         }
     }
 }
@@ -257,7 +257,7 @@ impl Collector {
             return None;
         };
         match self.observer.doing(thread) {
-            observer::Doing::Call(call) => Some(call.number),
+            kernel_thread::Doing::Call(call) => Some(call.number),
             _ => None,
         }
     }
@@ -317,8 +317,8 @@ fn frames_of_running(
     frames: &mut Vec<usize>,
 ) {
     let call = match observer.doing(thread) {
-        observer::Doing::Call(call) => Some(call),
-        observer::Doing::Untold if !is_green => return,
+        kernel_thread::Doing::Call(call) => Some(call),
+        kernel_thread::Doing::Untold if !is_green => return,
         _ => None,
     };
     let mut read = |registers| {
@@ -343,26 +343,20 @@ fn frames_of_running(
 
 /// Different stacks, by number.
 #[derive(Default)]
-pub(crate) struct Stacks {
-    all: Vec<Arc<[usize]>>,
-    numbers: HashMap<Arc<[usize]>, u32>,
-}
+pub(crate) struct Stacks(NumberMap<Box<[usize]>>);
 
 impl Stacks {
     /// The number of this stack, which is kept if it is new.
     pub(super) fn number(&mut self, stack: &[usize]) -> u32 {
-        if let Some(&number) = self.numbers.get(stack) {
-            return number;
-        }
-        let (stack, number) = (Arc::from(stack), self.len());
-        self.all.push(Arc::clone(&stack));
-        self.numbers.insert(stack, number);
-        number
+        let mut digest = DefaultHasher::new();
+        stack.hash(&mut digest);
+        let is_it = |known: &Box<[usize]>| **known == *stack;
+        self.0.place(digest.finish(), is_it, || stack.into()) as u32
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> u32 {
-        self.all.len() as u32
+        self.0.entries.len() as u32
     }
 }
 
@@ -386,7 +380,7 @@ mod tests {
         }
         assert_eq!(stacks.len(), 3);
         assert_eq!(
-            (&*stacks.all[0], &*stacks.all[2]),
+            (&*stacks.0.entries[0].1, &*stacks.0.entries[2].1),
             (&[1, 2, 3][..], &[][..])
         );
     }

@@ -29,8 +29,6 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::from_ref;
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -43,15 +41,17 @@ use std::time::Duration;
 
 use super::dump::{STATES, State};
 use super::employ;
-use super::json::{self, Object, Quoted, list};
+use super::json::{Object, Quoted, list};
+use super::numbers::{NumberMap, insert};
 use super::snapshot::{self, Depth, Entry, Snapshot};
 use super::symbols::Symbols;
+use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::Observer;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
-use crate::engine::inspect::workers::{Activity, Cluster, Processor};
+use crate::engine::inspect::{Activity, Cluster, Processor};
 use crate::engine::inspect::{all, kernel};
 use crate::observe::export::{FIGURES, Value};
 use crate::sys::clock;
@@ -108,6 +108,7 @@ fn serve(path: &Path) -> io::Result<()> {
         accept(listener, started);
         drop(only_here);
     })
+    .map(drop)
 }
 
 /// Listens at `path`.
@@ -385,7 +386,7 @@ impl Client<'_> {
         let at_processors = |runtime| self.looks.at_processors(runtime, observer);
         let processors: Vec<Vec<_>> = runtimes.iter().map(at_processors).collect();
         let busiest = self.looks.take(show);
-        let busy = busiest.iter().map(|(thread, _)| thread);
+        let busy = busiest.iter().map(|(_, thread)| thread);
         let running = processors.iter().flatten();
         let running = running.filter_map(|(_, thread)| thread.as_ref());
         let mut shown: Vec<Thread> = Vec::new();
@@ -402,11 +403,12 @@ impl Client<'_> {
             let mut all = snapshot.threads.iter();
             all.find(|entry| entry.thread.record() == thread.record())
         };
-        let longest = longest.iter().filter_map(entry);
-        let mut longest: Vec<&Entry> = longest
-            .filter(|entry| entry.state() != State::Running)
-            .collect();
-        longest.sort_by_key(|entry| (Reverse(entry.since), entry.id));
+        let mut longest_now = Vec::new();
+        for entry in longest.iter().filter_map(entry) {
+            if entry.state() != State::Running {
+                insert(&mut longest_now, entry.since.into(), entry, show);
+            }
+        }
         let took = clock::now() - started;
         let of_each = runtimes
             .iter()
@@ -422,11 +424,12 @@ impl Client<'_> {
                 });
                 of_runtime(runtime).with("processors", list(processors))
             });
-        let busiest = busiest.iter().filter_map(|(thread, share)| {
+        let busiest = busiest.iter().filter_map(|(share, thread)| {
             Some(of_thread(snapshot, entry(thread)?).with("busy", share))
         });
-        let longest = longest.iter().map(|entry| of_thread(snapshot, entry));
-        let waits = counts.waits.iter().map(|(what, count)| {
+        let longest = longest_now.iter();
+        let longest = longest.map(|(_, entry)| of_thread(snapshot, entry));
+        let waits = counts.waits.iter().map(|(count, what)| {
             let what = Quoted(what);
             Object::default().with("what", what).with("count", count)
         });
@@ -459,18 +462,13 @@ struct Counts {
     /// In each state, as `STATES` names them.
     states: [u64; STATES.len()],
     /// What the parked ones wait for.
-    waits: Vec<(&'static str, u64)>,
+    waits: Vec<(u64, &'static str)>,
 }
 
 impl Counts {
     /// Counts all threads. Returns the `most` that have waited longest.
     fn count(&mut self, observer: &mut Observer, most: usize) -> Vec<Thread> {
-        // Twice as many at most; then the shorter half goes.
-        let mut longest: Vec<(u32, Thread)> = Vec::new();
-        let cut = |longest: &mut Vec<(u32, Thread)>| {
-            longest.sort_unstable_by_key(|&(since, _)| Reverse(since));
-            longest.truncate(most);
-        };
+        let mut longest = Vec::new();
         let mut questions = QUESTIONS;
         let mut all = all();
         let mut some: Vec<Thread> = Vec::with_capacity(TOGETHER);
@@ -485,16 +483,14 @@ impl Counts {
                 let waits = self.add(&seen, observer, &mut questions);
                 // A thread that began to wait just now may be ahead of the clock that was read.
                 let is_ahead = seen.since > u32::MAX - 10_000;
-                if waits && !is_ahead && most > 0 {
-                    longest.push((seen.since, seen.thread));
-                    if longest.len() >= 2 * most {
-                        cut(&mut longest);
-                    }
+                if waits && !is_ahead {
+                    insert(&mut longest, seen.since.into(), seen.thread, most);
                 }
             }
         }
-        self.waits.sort_by_key(|(_, count)| Reverse(*count));
-        cut(&mut longest);
+        for (count, what) in core::mem::take(&mut self.waits) {
+            insert(&mut self.waits, count, what, usize::MAX);
+        }
         longest.into_iter().map(|(_, thread)| thread).collect()
     }
 
@@ -523,9 +519,9 @@ impl Counts {
         self.states[state as usize] += 1;
         if let (State::Parked, Some(waiting)) = (state, &seen.waiting) {
             let what = waiting.reason.kind.name;
-            match self.waits.iter_mut().find(|(known, _)| *known == what) {
-                Some((_, count)) => *count += 1,
-                None => self.waits.push((what, 1)),
+            match self.waits.iter_mut().find(|(_, known)| *known == what) {
+                Some((count, _)) => *count += 1,
+                None => self.waits.push((1, what)),
             }
         }
         state != State::Running
@@ -533,7 +529,11 @@ impl Counts {
 }
 
 fn is_in_call(observer: &mut Observer, kernel_thread: i32) -> bool {
-    matches!(observer.doing(kernel_thread), observer::Doing::Call(_))
+    matches!(observer.doing(kernel_thread), kernel_thread::Doing::Call(_))
+}
+
+fn address_of(processor: &Processor) -> u64 {
+    from_ref(processor).addr() as u64
 }
 
 /// The processors of a runtime that are in use; kernel threads have none.
@@ -550,12 +550,12 @@ fn processors_of(runtime: &Running) -> impl Iterator<Item = &'static Processor> 
 #[derive(Default)]
 struct Looks {
     count: u32,
-    /// In how many of them a thread ran: by its record, and where its identity lies.
-    by_thread: HashMap<(usize, usize), (Thread, u32)>,
+    /// In how many of them a thread ran: by where its identity lies.
+    by_thread: NumberMap<(Thread, u32)>,
     /// In how many of them a processor ran a thread: by its address.
-    by_processor: HashMap<usize, u32>,
+    by_processor: NumberMap<u32>,
     /// The CPU time of each kernel thread at the last question, and when that was.
-    cpu_times: HashMap<usize, u64>,
+    cpu_times: NumberMap<u64>,
     asked_at: u64,
 }
 
@@ -569,10 +569,11 @@ impl Looks {
                 && !is_in_call(observer, id)
             {
                 let seen = Thread::Green(green);
-                let key = (seen.record(), seen.identity().addr());
-                self.by_thread.entry(key).or_insert((seen, 0)).1 += 1;
-                let place = from_ref(processor).addr();
-                *self.by_processor.entry(place).or_insert(0) += 1;
+                let ran = self
+                    .by_thread
+                    .or_insert(seen.identity().addr() as u64, (seen, 0));
+                *ran = (seen, ran.1 + 1);
+                *self.by_processor.or_insert(address_of(processor), 0) += 1;
             }
         }
     }
@@ -592,7 +593,7 @@ impl Looks {
                 }
                 Activity::Running(green, _) => ("running", Some(Thread::Green(green))),
             };
-            let ran = self.by_processor.get(&from_ref(processor).addr());
+            let ran = self.by_processor.get(address_of(processor));
             // In thousandths of the looks.
             let busy = ran.copied().unwrap_or(0) * 1000 / self.count.max(1);
             let queue = processor.cluster().policy.len(Some(processor.index));
@@ -609,36 +610,29 @@ impl Looks {
 
     /// The `most` busiest threads since the last question, the busiest first, and how busy they were, in thousandths of a
     /// processor. The count of looks begins anew.
-    fn take(&mut self, most: usize) -> Vec<(Thread, u32)> {
-        let count = core::mem::take(&mut self.count).max(1);
-        self.by_processor.clear();
-        let seen = self.by_thread.drain();
-        let seen = seen.filter(|(key, (thread, _))| thread.identity().addr() == key.1);
-        let mut shares: Vec<_> = seen
-            .map(|(_, (thread, ran))| (thread, ran * 1000 / count))
-            .collect();
-        self.add_kernel_threads(&mut shares);
-        shares.sort_by_key(|&(_, share)| Reverse(share));
-        shares.truncate(most);
-        shares
-    }
-
-    fn add_kernel_threads(&mut self, shares: &mut Vec<(Thread, u32)>) {
-        let now = clock::now();
-        let passed = now.saturating_sub(self.asked_at).max(1);
-        self.asked_at = now;
-        let before = core::mem::take(&mut self.cpu_times);
+    fn take(&mut self, most: usize) -> Vec<(u64, Thread)> {
+        let before = core::mem::take(self);
+        let mut shares = Vec::new();
+        for (identity, (thread, ran)) in before.by_thread.entries {
+            if thread.identity().addr() as u64 == identity {
+                let share = ran * 1000 / before.count.max(1);
+                insert(&mut shares, share.into(), thread, most);
+            }
+        }
+        self.asked_at = clock::now();
+        let passed = self.asked_at.saturating_sub(before.asked_at).max(1);
         for thread in kernel::all().filter(|kernel| !kernel.is_helper()) {
             let cpu = clock::cpu_time(kernel_thread::cpu_clock(thread.thread()));
             let thread = Thread::Kernel(thread);
-            let before = before.get(&thread.record());
-            let used = before.map_or(0, |&before| cpu.saturating_sub(before));
-            let share = (used.saturating_mul(1000) / passed).min(1000) as u32;
-            self.cpu_times.insert(thread.record(), cpu);
+            let known = before.cpu_times.get(thread.record() as u64);
+            let used = known.map_or(0, |&known| cpu.saturating_sub(known));
+            let share = (used.saturating_mul(1000) / passed).min(1000);
+            self.cpu_times.or_insert(thread.record() as u64, cpu);
             if share > 0 {
-                shares.push((thread, share));
+                insert(&mut shares, share, thread, most);
             }
         }
+        shares
     }
 }
 
@@ -754,7 +748,7 @@ fn of_runtime(runtime: &Running) -> Object {
 fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
     let wait = entry.wait.as_ref();
     let wait = wait.map(|wait| snapshot.describe_wait(wait));
-    json::thread(entry)
+    thread_as_json(entry)
         .with("turns", entry.turns)
         .maybe("waits_for", wait.map(Quoted))
 }

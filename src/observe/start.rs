@@ -9,7 +9,7 @@ use std::time::Duration;
 #[cfg(green)]
 use std::{ops::RangeInclusive, path::PathBuf};
 
-use super::{export, measure, trace};
+use super::{export, trace};
 #[cfg(green)]
 use super::{gdb, reporter};
 use crate::engine::facade::{Backend, one_of, read_variable as read};
@@ -119,7 +119,7 @@ impl Plan {
             trace::begin(path)?;
         }
         if self.measures {
-            measure::measure(true);
+            export::measure(true);
         }
         Ok(())
     }

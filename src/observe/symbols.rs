@@ -15,15 +15,15 @@
 //! it is in that file itself, and not compressed. Where nothing may be allocated or mapped, `Modules::raw` still tells the
 //! module and the address in it.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::{Context, Frame, Location};
 use gimli::{Dwarf, LittleEndian};
 
-use super::modules::{Bytes, Modules};
-use crate::engine::inspect::system::elf::Elf;
+use super::numbers::NumberMap;
+use super::unwind::{Bytes, Modules};
+use crate::engine::inspect::system::libraries::Elf;
 use crate::sys::variable;
 
 /// Whether `RUST_BACKTRACE` asks for all of a stack.
@@ -45,7 +45,7 @@ pub(crate) struct Symbol {
 /// The symbols of addresses, each of which is asked for once.
 #[derive(Default)]
 pub(crate) struct Symbols {
-    known: HashMap<usize, Vec<Symbol>>,
+    known: NumberMap<Vec<Symbol>>,
     debug_info: DebugInfo,
     /// The current folder.
     folder: Option<PathBuf>,
@@ -64,12 +64,12 @@ impl Symbols {
     /// Returns the functions for an address of `Unwinder::frames`: the function, and before it the functions
     /// that were inlined into it, the innermost first. Never none.
     pub(crate) fn of(&mut self, address: usize, modules: &Modules) -> &[Symbol] {
-        if !self.known.contains_key(&address) {
+        if self.known.get(address as u64).is_none() {
             // The instruction lies before the address.
             let found = self.find(address.wrapping_sub(1), modules);
-            self.known.insert(address, found);
+            self.known.or_insert(address as u64, found);
         }
-        &self.known[&address]
+        self.known.get(address as u64).map_or(&[], |found| found)
     }
 
     /// Returns the frames of a whole stack: all of them if it `is_full`, or those of the short form.

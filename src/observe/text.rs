@@ -1,21 +1,28 @@
-//! A dump for people, and the words for a thread's name, its state and its wait.
+//! A dump for people, with the words for a thread's name, its state and its wait; and the same for tools, as JSON.
 //!
 //! Threads that do the same at the same place are shown together: those with the same state, the same kind of
 //! wait, the same stack, and the same place of birth. Groups of few come first: they are what is unusual.
+//!
+//! JSON is one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name theirs by number.
 
 use core::fmt::{self, Write as _};
+use core::hash::{Hash, Hasher};
 use core::mem::ManuallyDrop;
-use std::collections::HashMap;
+use std::hash::DefaultHasher;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::{FromRawFd, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::json::{Object, Quoted, list};
+use super::numbers::{NumberMap, order};
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
-use crate::engine::inspect::system::syscalls;
+use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::threads::Doing;
 
+/// The version of the format of JSON.
+const VERSION: u32 = 1;
 /// So many threads of a group are named.
 const NAMED: usize = 8;
 
@@ -52,21 +59,26 @@ impl Snapshot {
 
     /// The threads by what they do, the smallest groups first.
     fn groups(&self) -> Vec<Vec<&Entry>> {
-        let mut places = HashMap::new();
-        let mut groups: Vec<Vec<&Entry>> = Vec::new();
-        for entry in &self.threads {
+        let key = |entry: &Entry| {
             let kind = entry.wait.as_ref().map(|wait| wait.kind.name.as_ptr());
             let spawned_at = entry.spawned_at.map(core::ptr::from_ref);
             let state = entry.state_word();
-            let key = (state, kind, spawned_at, entry.stack, entry.is_green);
-            let place = *places.entry(key).or_insert_with(|| {
-                groups.push(Vec::new());
-                groups.len() - 1
-            });
-            groups[place].push(entry);
+            (state, kind, spawned_at, entry.stack, entry.is_green)
+        };
+        let mut groups: NumberMap<Vec<&Entry>> = NumberMap::default();
+        for entry in &self.threads {
+            let (own, mut digest) = (key(entry), DefaultHasher::new());
+            own.hash(&mut digest);
+            let is_it = |group: &Vec<&Entry>| key(group[0]) == own;
+            let place = groups.place(digest.finish(), is_it, || Vec::with_capacity(1));
+            groups.entries[place].1.push(entry);
         }
-        groups.sort_by_key(Vec::len);
-        groups
+        let mut groups = groups.entries;
+        let sizes = groups.iter().map(|(_, group)| group.len() as u64);
+        let order = order(sizes).into_iter();
+        order
+            .map(|place| core::mem::take(&mut groups[place].1))
+            .collect()
     }
 
     fn write_group(
@@ -182,7 +194,7 @@ impl Snapshot {
 impl Entry {
     /// The name of the system call that the thread is blocked in.
     pub(super) fn system_call(&self) -> Option<String> {
-        self.call.map(syscalls::name)
+        self.call.map(kernel_thread::call_name)
     }
 }
 
@@ -237,7 +249,7 @@ pub(super) fn time(millis: u64) -> String {
 }
 
 /// `peer 127.0.0.1:80`, or what `/proc` calls the file.
-pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
+fn descriptor_text(descriptor: RawFd) -> Option<String> {
     // SAFETY: the descriptor is only asked about, not closed; one that is another file's by now has another answer.
     let socket = (descriptor >= 0)
         .then(|| ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(descriptor) }))?;
@@ -246,6 +258,78 @@ pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
     }
     let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
     Some(link.to_string_lossy().into_owned())
+}
+
+// ==== JSON ====
+
+/// What every report tells of a thread.
+pub(super) fn thread_as_json(entry: &Entry) -> Object {
+    let kind = if entry.is_green { "green" } else { "kernel" };
+    let place = entry.spawned_at.map(|place| place.to_string());
+    Object::default()
+        .with("id", entry.id)
+        .with("kind", Quoted(kind))
+        .with("state", Quoted(entry.state_word()))
+        .with("since_ms", entry.since)
+        .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
+        .maybe("name", entry.name.as_deref().map(Quoted))
+        .maybe("system_call", entry.system_call().map(Quoted))
+        .maybe("spawned_at", place.map(Quoted))
+}
+
+impl Snapshot {
+    /// Writes the whole dump, in one line without an end.
+    pub(crate) fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (process, millis) = (std::process::id(), since.as_millis());
+        write!(
+            to,
+            r#"{{"version":{VERSION},"process":{process},"time_ms":{millis},"threads":["#
+        )?;
+        for (i, entry) in self.threads.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            let wait = entry.wait.as_ref().map(|wait| self.wait_as_json(wait));
+            let thread = thread_as_json(entry).with("stack", entry.stack);
+            write!(to, "{comma}{}", thread.maybe("waits_for", wait))?;
+        }
+        write!(to, r#"],"stacks":["#)?;
+        let mut symbols = Symbols::new();
+        for number in 0..self.stacks.len() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(to, "{comma}{}", self.frames_as_json(number, &mut symbols))?;
+        }
+        write!(to, "]}}")
+    }
+
+    fn wait_as_json(&self, wait: &Wait) -> Object {
+        let address = (wait.of != 0).then(|| format!("{:#x}", wait.of));
+        let whom = wait.whom.map(|place| self.threads[place as usize].id);
+        let key = match wait.facts.target {
+            Some(_) => "thread",
+            None => "held_by",
+        };
+        let mut told = Object::default()
+            .with("what", Quoted(wait.kind.name))
+            .maybe("address", address.map(Quoted))
+            .maybe(key, whom);
+        for &(name, value) in &wait.facts.numbers {
+            told = told.with(name, value);
+        }
+        let file = wait.facts.descriptor.and_then(descriptor_text);
+        told.maybe("descriptor", wait.facts.descriptor)
+            .maybe("file", file.map(Quoted))
+            .maybe("left_ms", wait.left.map(|left| left / 1_000_000))
+    }
+
+    pub(super) fn frames_as_json(&self, number: u32, symbols: &mut Symbols) -> String {
+        let frames = self.frames(number, symbols);
+        list(frames.iter().map(|frame| {
+            Object::default()
+                .with("function", Quoted(&frame.function))
+                .maybe("file", frame.file.as_ref().map(Quoted))
+                .maybe("line", frame.line)
+        }))
+    }
 }
 
 #[cfg(test)]

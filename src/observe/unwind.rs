@@ -24,18 +24,34 @@
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
 //! frame as a return address, cannot compute rules that read memory (glibc's `__restore_rt`, functions that
 //! align their stack), keeps 509 rules, and brings a second version of `gimli`.
+//!
+//! The program and its libraries ([`Modules`]), as they are loaded when an unwinder is made: where their code lies, and their unwind tables.
+//!
+//! A library can be unloaded while its tables are in use. So the tables of libraries are copied, in the
+//! loader's callback, where nothing is unloaded; only the program's own are used where they lie, for the
+//! program stays. A reference (`dlopen`) would need no copy, but then the last `dlclose` would be ours,
+//! and the library's destructors would run in a thread that knows nothing of them.
+//!
+//! The callback runs under the loader's lock, and allocates nothing: an allocator may ask the loader for
+//! something while it holds its own lock. The first walk counts, the second one copies into memory that
+//! was made between the two; if a library has come meanwhile, both are made again.
 
 #[cfg(test)]
 #[allow(unsafe_code, reason = "stacks to read")]
 pub(crate) mod tests;
 
+use core::ops::Range;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use gimli::{
-    CfaRule, EhFrame, Encoding, Evaluation, EvaluationResult, EvaluationStorage, Expression,
-    Location, Piece, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,
-    UnwindSection, UnwindTableRow, Value,
+    BaseAddresses, CfaRule, DwOp, EhFrame, EhFrameHdr, EndianSlice, Expression, LittleEndian,
+    Reader, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,
+    UnwindSection, UnwindTableRow, constants as op,
 };
 
-use super::modules::{Bytes, Modules};
+use crate::engine::inspect::system::libraries::{self, Library};
 use crate::engine::inspect::system::plain_address;
 use crate::sys::word;
 
@@ -252,7 +268,6 @@ impl Unwinder {
         Some(then(Row {
             row,
             section: &view.frames,
-            encoding: entry.cie().encoding(),
             return_address: entry.cie().return_address_register(),
             is_signal: entry.is_signal_trampoline(),
         }))
@@ -465,17 +480,10 @@ impl UnwindContextStorage<usize> for InPlace {
     type Stack = [UnwindTableRow<usize, Self>; 8];
 }
 
-impl<'a> EvaluationStorage<Bytes<'a>> for InPlace {
-    type Stack = [Value; 16];
-    type ExpressionStack = [(Bytes<'a>, Bytes<'a>); 4];
-    type Result = [Piece<Bytes<'a>>; 1];
-}
-
 /// One rule as it stands in the tables.
 struct Row<'a> {
     row: &'a UnwindTableRow<usize, InPlace>,
     section: &'a EhFrame<Bytes<'a>>,
-    encoding: Encoding,
     return_address: Register,
     is_signal: bool,
 }
@@ -555,6 +563,8 @@ impl Row<'_> {
         }
     }
 
+    /// Computes an expression, which begins with `first` on its stack. It has no loops, and only the operations that compilers
+    /// and assembly use in unwind tables: a register at a distance, constants, arithmetic, and a word of memory.
     fn evaluate(
         &self,
         expression: &UnwindExpression<usize>,
@@ -562,40 +572,301 @@ impl Row<'_> {
         registers: &Registers,
         read: Read<'_>,
     ) -> Result<usize, End> {
-        let Expression(code) = expression.get(self.section).map_err(|_| End::Lost)?;
-        let mut evaluation = Evaluation::<_, InPlace>::new_in(code, self.encoding);
-        evaluation.set_max_iterations(FUEL);
+        let lost = |_| End::Lost;
+        let Expression(mut code) = expression.get(self.section).map_err(lost)?;
+        let mut stack = Operands::default();
         if let Some(first) = first {
-            evaluation.set_initial_value(first as u64);
+            stack.push(first)?;
         }
-        let mut state = evaluation.evaluate();
-        loop {
-            state = match state.map_err(|_| End::Lost)? {
-                EvaluationResult::Complete => break,
-                EvaluationResult::RequiresRegister { register, .. } => {
-                    let value = registers.get(register)? as u64;
-                    evaluation.resume_with_register(Value::Generic(value))
+        while !code.is_empty() {
+            let operation = DwOp(code.read_u8().map_err(lost)?);
+            let value = match operation {
+                DwOp(literal @ 0x30..=0x4f) => usize::from(literal - 0x30),
+                DwOp(register @ 0x70..=0x8f) => {
+                    let base = registers.get(Register(u16::from(register - 0x70)))?;
+                    base.wrapping_add_signed(code.read_sleb128().map_err(lost)? as isize)
                 }
-                EvaluationResult::RequiresMemory { address, size, .. }
-                    if usize::from(size) == size_of::<usize>() =>
-                {
-                    let value = read(address as usize)? as u64;
-                    evaluation.resume_with_memory(Value::Generic(value))
+                op::DW_OP_const1u => usize::from(code.read_u8().map_err(lost)?),
+                op::DW_OP_const1s => code.read_i8().map_err(lost)? as usize,
+                op::DW_OP_constu => code.read_uleb128().map_err(lost)? as usize,
+                op::DW_OP_consts => code.read_sleb128().map_err(lost)? as usize,
+                op::DW_OP_deref => read(stack.pop()?)?,
+                op::DW_OP_plus_uconst => {
+                    let more = code.read_uleb128().map_err(lost)?;
+                    stack.pop()?.wrapping_add(more as usize)
                 }
-                _ => return Err(End::Lost),
+                _ => {
+                    let (right, left) = (stack.pop()?, stack.pop()?);
+                    match operation {
+                        op::DW_OP_and => left & right,
+                        op::DW_OP_minus => left.wrapping_sub(right),
+                        op::DW_OP_plus => left.wrapping_add(right),
+                        op::DW_OP_shl => left.unbounded_shl(right as u32),
+                        op::DW_OP_ge => usize::from(left as isize >= right as isize),
+                        _ => return Err(End::Lost),
+                    }
+                }
             };
+            stack.push(value)?;
         }
-        match evaluation.as_result() {
-            [
-                Piece {
-                    location: Location::Address { address },
-                    ..
-                },
-            ] => Ok(*address as usize),
-            _ => Err(End::Lost),
+        stack.pop()
+    }
+}
+
+/// The stack of an expression.
+#[derive(Default)]
+struct Operands {
+    words: [usize; 16],
+    count: usize,
+}
+
+impl Operands {
+    fn push(&mut self, word: usize) -> Result<(), End> {
+        *self.words.get_mut(self.count).ok_or(End::Lost)? = word;
+        self.count += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Result<usize, End> {
+        self.count = self.count.checked_sub(1).ok_or(End::Lost)?;
+        Ok(self.words[self.count])
+    }
+}
+
+// ==== what is loaded ====
+
+/// Bytes of an unwind table.
+pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+
+/// What is loaded, ordered by address.
+pub(crate) struct Modules {
+    list: Vec<Module>,
+    /// What the modules' ranges of bytes are ranges of.
+    copies: Vec<u8>,
+    /// The program's name.
+    program: String,
+}
+
+/// The program, or one library.
+struct Module {
+    /// From its first executable byte to its last.
+    code: Range<usize>,
+    /// What is added to the addresses in its file.
+    bias: usize,
+    /// Its file, as the loader names it; empty if it is the program.
+    path: Place,
+    tables: Option<Tables>,
+}
+
+/// The two unwind tables, and the addresses to which their contents are relative.
+struct Tables {
+    header: (usize, Place),
+    frames: (usize, Place),
+}
+
+enum Place {
+    Mapped(&'static [u8]),
+    Copied(Range<usize>),
+}
+
+/// The unwind tables of one module, to search in.
+pub(super) struct View<'a> {
+    pub(super) header: EhFrameHdr<Bytes<'a>>,
+    pub(super) frames: EhFrame<Bytes<'a>>,
+    pub(super) bases: BaseAddresses,
+}
+
+impl Modules {
+    /// Returns what is loaded now.
+    pub(crate) fn load() -> Modules {
+        let program = std::env::current_exe().unwrap_or_default();
+        let program = program.file_name().unwrap_or_default();
+        let mut walk = Walk::default();
+        loop {
+            walk = Walk {
+                list: Vec::with_capacity(walk.modules),
+                copies: Vec::with_capacity(walk.bytes),
+                ..Walk::default()
+            };
+            libraries::visit(|library| walk.visit(library));
+            if walk.modules == walk.list.len() && walk.bytes == walk.copies.len() {
+                break;
+            }
+        }
+        walk.list.sort_unstable_by_key(|module| module.code.start);
+        Modules {
+            list: walk.list,
+            copies: walk.copies,
+            program: program.to_string_lossy().into_owned(),
+        }
+    }
+
+    fn find(&self, address: usize) -> Option<&Module> {
+        let behind = self
+            .list
+            .partition_point(|module| module.code.start <= address);
+        let module = &self.list[behind.checked_sub(1)?];
+        module.code.contains(&address).then_some(module)
+    }
+
+    /// Whether `address` may be one of an instruction.
+    pub(crate) fn has_code(&self, address: usize) -> bool {
+        self.find(address).is_some()
+    }
+
+    /// The module's name (a file's name without its folders) and the address in its file.
+    pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
+        let module = self.find(address)?;
+        let name = match self.bytes(&module.path).rsplit(|&byte| byte == b'/').next() {
+            None | Some([]) => &self.program,
+            Some(name) => core::str::from_utf8(name).unwrap_or("?"),
+        };
+        Some((name, address.wrapping_sub(module.bias)))
+    }
+
+    /// The module's file, and what is added to the addresses in it.
+    pub(super) fn file(&self, address: usize) -> Option<(&Path, usize)> {
+        let module = self.find(address)?;
+        let path = match self.bytes(&module.path) {
+            [] => b"/proc/self/exe",
+            path => path,
+        };
+        Some((Path::new(OsStr::from_bytes(path)), module.bias))
+    }
+
+    /// The unwind tables of the module that has the instruction at `address`.
+    pub(super) fn tables(&self, address: usize) -> Option<View<'_>> {
+        let tables = self.find(address)?.tables.as_ref()?;
+        let mut frames = EhFrame::new(self.bytes(&tables.frames.1), LittleEndian);
+        frames.set_address_size(size_of::<usize>() as u8);
+        frames.set_vendor(here::VENDOR);
+        Some(View {
+            header: EhFrameHdr::new(self.bytes(&tables.header.1), LittleEndian),
+            frames,
+            bases: BaseAddresses::default()
+                .set_eh_frame_hdr(tables.header.0 as u64)
+                .set_eh_frame(tables.frames.0 as u64),
+        })
+    }
+
+    fn bytes<'a>(&'a self, place: &'a Place) -> &'a [u8] {
+        match place {
+            Place::Mapped(bytes) => bytes,
+            Place::Copied(range) => &self.copies[range.clone()],
         }
     }
 }
 
-/// The most steps that an expression may take.
-const FUEL: u32 = 256;
+/// One walk through what is loaded: counts it all, and keeps what there is space for.
+#[derive(Default)]
+struct Walk {
+    list: Vec<Module>,
+    copies: Vec<u8>,
+    modules: usize,
+    bytes: usize,
+}
+
+impl Walk {
+    fn visit(&mut self, library: &Library<'_>) {
+        let is_program = self.modules == 0;
+        let code = library
+            .code()
+            .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
+        let Some(code) = code else { return };
+        let path = self.copy(library.name.to_bytes());
+        let tables = tables_in(library).map(|(header, frames)| {
+            let mut place = |bytes: &[u8]| {
+                let place = match is_program {
+                    // SAFETY: the program's segments stay mapped.
+                    true => Place::Mapped(unsafe { &*core::ptr::from_ref(bytes) }),
+                    false => self.copy(bytes),
+                };
+                (bytes.as_ptr().addr(), place)
+            };
+            Tables {
+                header: place(header),
+                frames: place(frames),
+            }
+        });
+        self.modules += 1;
+        if self.list.len() < self.list.capacity() {
+            self.list.push(Module {
+                code,
+                bias: library.base,
+                path,
+                tables,
+            });
+        }
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> Place {
+        self.bytes += bytes.len();
+        let start = self.copies.len();
+        if bytes.len() > self.copies.capacity() - start {
+            return Place::Copied(0..0);
+        }
+        self.copies.extend_from_slice(bytes);
+        Place::Copied(start..self.copies.len())
+    }
+}
+
+/// The search table, and what lies in its segment from the unwind table on, if there are both.
+fn tables_in<'a>(library: &'a Library<'_>) -> Option<(&'a [u8], &'a [u8])> {
+    let of_kind = |kind| library.segments().filter(move |(its, _)| *its == kind);
+    let (_, header) = of_kind(libc::PT_GNU_EH_FRAME).next()?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header.as_ptr().addr() as u64);
+    let parsed = EhFrameHdr::new(header, LittleEndian)
+        .parse(&bases, size_of::<usize>() as u8)
+        .ok()?;
+    parsed.table()?;
+    let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
+    of_kind(libc::PT_LOAD).find_map(|(_, segment)| {
+        let at = frames.checked_sub(segment.as_ptr().addr())?;
+        let frames = segment.get(at..).filter(|rest| !rest.is_empty())?;
+        Some((header, frames))
+    })
+}
+
+#[cfg(test)]
+mod tests_of_modules {
+    use super::*;
+
+    #[test]
+    fn code_is_found_where_it_is() {
+        let modules = Modules::load();
+        let own = code_is_found_where_it_is as fn() as usize;
+        let exe = std::env::current_exe().unwrap();
+        let (name, offset) = modules.raw(own).unwrap();
+        assert_eq!(name, exe.file_name().unwrap().to_str().unwrap());
+        assert!(offset <= own);
+        assert!(modules.tables(own).is_some());
+        let (name, _) = modules.raw(libc::getpid as *const () as usize).unwrap();
+        assert!(name.contains("libc"), "{name}");
+        assert_eq!(modules.raw(0), None);
+        assert_eq!(modules.raw(usize::MAX), None);
+        assert_eq!(modules.raw((&raw const modules) as usize), None);
+    }
+
+    #[test]
+    fn what_is_loaded_and_unloaded_is_noticed() {
+        // SAFETY: a library of libc's, and a function of its.
+        let (library, function) = unsafe {
+            let library = libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW);
+            assert!(!library.is_null());
+            (library, libc::dlsym(library, c"ns_get16".as_ptr()) as usize)
+        };
+        assert!(function != 0);
+        let with = Modules::load();
+        assert_eq!(with.raw(function).unwrap().0, "libresolv.so.2");
+        assert!(with.tables(function).is_some());
+        // SAFETY: the handle from above, which is not used again.
+        assert_eq!(unsafe { libc::dlclose(library) }, 0);
+        if Modules::load().has_code(function) {
+            return eprintln!("the library stays loaded");
+        }
+        // The tables are still there.
+        let view = with.tables(function).unwrap();
+        let header = view.header.parse(&view.bases, 8).unwrap();
+        assert!(header.table().is_some());
+    }
+}

@@ -14,18 +14,18 @@
 //! for threads that wait for each other in a circle. A thread that waits in a channel is not among these: whether the owner of
 //! a handle to the channel will still use it is not known.
 
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use super::employ;
+use super::numbers::NumberMap;
 use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::Named;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::Observer;
 use crate::engine::inspect::threads::{Doing, Thread};
-use crate::engine::inspect::{all, workers};
+use crate::engine::inspect::{all, runs};
 
 /// In nanoseconds, on the average.
 const SAMPLE: u64 = 10_000_000;
@@ -56,7 +56,16 @@ struct Tally {
 
 /// When each kind of warning was last given about each place of a spawn.
 #[derive(Default)]
-struct Said(HashMap<(&'static str, usize), Instant>);
+struct Said(NumberMap<Option<Instant>>);
+
+/// The kinds of warnings.
+#[derive(Clone, Copy)]
+enum Kind {
+    Blocks,
+    Hogs,
+    HoldsALock,
+    Leaks,
+}
 
 /// Starts the kernel thread that warns. It warns of a thread that no other can reach once that has waited for `leak`.
 pub(crate) fn start(leak: Duration) {
@@ -68,13 +77,13 @@ fn live(leak: Duration) {
     let (mut observer, mut said) = (Observer::new(), Said::default());
     let mut next_look = Instant::now() + LOOK;
     loop {
-        let mut tallies = HashMap::new();
+        let mut tallies = NumberMap::default();
         for _ in 0..SAMPLES {
             // At random moments: time slices end in the same rhythm, and a preemption makes calls, too.
             kernel_thread::rest(fastrand::u64(SAMPLE / 2..SAMPLE * 3 / 2));
             sample(&mut tallies, &mut observer);
         }
-        for (record, tally) in tallies {
+        for (record, tally) in tallies.entries {
             said.judge(record, &tally);
         }
         let start = Instant::now();
@@ -88,11 +97,12 @@ fn live(leak: Duration) {
 }
 
 /// Looks at the threads that have a kernel thread now, and counts by their records.
-fn sample(tallies: &mut HashMap<usize, Tally>, observer: &mut Observer) {
-    for (green, worker) in workers::runs() {
-        let tally = tallies.entry(Thread::Green(green).record()).or_default();
+fn sample(tallies: &mut NumberMap<Tally>, observer: &mut Observer) {
+    for (green, worker) in runs() {
+        let record = Thread::Green(green).record() as u64;
+        let tally = tallies.or_insert(record, Tally::default());
         let doing = observer.doing(worker.thread());
-        let blocks = matches!(doing, observer::Doing::Call(_));
+        let blocks = matches!(doing, kernel_thread::Doing::Call(_));
         if !blocks || !worker.is_running(green) {
             tally.running += 1;
             tally.wanted += u32::from(green.cluster().has_work());
@@ -104,13 +114,13 @@ fn sample(tallies: &mut HashMap<usize, Tally>, observer: &mut Observer) {
 
 impl Said {
     /// Warns of what the samples have seen.
-    fn judge(&mut self, record: usize, tally: &Tally) {
+    fn judge(&mut self, record: u64, tally: &Tally) {
         let blocks = tally.blocked >= OFTEN;
         let hogs = tally.running >= MOSTLY && tally.wanted >= tally.running / 2;
         if !blocks && !hogs {
             return;
         }
-        let is_it = |thread: &Thread| thread.record() == record;
+        let is_it = |thread: &Thread| thread.record() as u64 == record;
         let snapshot = Snapshot::of(all().filter(is_it), Depth::Stacks);
         let Some(entry) = snapshot.threads.first() else {
             return;
@@ -123,41 +133,44 @@ impl Said {
                  greenthread::blocking says so",
                 tally.blocked,
             );
-            ("blocks", text)
+            (Kind::Blocks, text)
         } else {
             let text = format!(
                 "keeps a processor while others wait: it ran in {} of {SAMPLES} samples",
                 tally.running,
             );
-            ("hogs", text)
+            (Kind::Hogs, text)
         };
         self.say(kind, &snapshot, entry, &text);
     }
 
     fn find_holders(&mut self, snapshot: &Snapshot) {
-        let mut waiters: HashMap<u32, u32> = HashMap::new();
+        let mut waiters = NumberMap::default();
         for entry in &snapshot.threads {
             if let Some(wait) = &entry.wait
                 && wait.facts.holder.is_some()
                 && entry.since >= LONG
                 && let Some(holder) = wait.whom
             {
-                *waiters.entry(holder).or_default() += 1;
+                *waiters.or_insert(holder.into(), 0) += 1;
             }
         }
-        for (place, count) in waiters {
+        for (place, count) in waiters.entries {
             let holder = &snapshot.threads[place as usize];
             let waits = holder.doing == Doing::Parked || holder.call.is_some();
             if waits && holder.since >= LONG {
                 let doing = snapshot.doing(holder);
                 let text = format!("holds a lock for which {count} wait, and is itself {doing}");
-                self.say("holds a lock", snapshot, holder, &text);
+                self.say(Kind::HoldsALock, snapshot, holder, &text);
             }
         }
     }
 
     fn find_leaks(&mut self, snapshot: &Snapshot, leak: Duration) {
-        let in_cycle: HashSet<u32> = snapshot.cycles().into_iter().flatten().collect();
+        let mut in_cycle = NumberMap::default();
+        for place in snapshot.cycles().into_iter().flatten() {
+            in_cycle.or_insert(place.into(), ());
+        }
         for (place, entry) in (0..).zip(&snapshot.threads) {
             // Nobody knows who needs the program's own kernel threads.
             let is_ours = entry.spawned_at.is_some();
@@ -165,7 +178,7 @@ impl Said {
             if is_new || !is_ours || entry.doing != Doing::Parked {
                 continue;
             }
-            let why = if in_cycle.contains(&place) {
+            let why = if in_cycle.get(place.into()).is_some() {
                 "it waits in a circle"
             } else if leads_into(snapshot, place, &in_cycle) {
                 "it waits for threads that wait for each other in a circle"
@@ -175,19 +188,21 @@ impl Said {
                 continue;
             };
             let text = format!("has leaked: {why}, and it is {}", snapshot.doing(entry));
-            self.say("leaks", snapshot, entry, &text);
+            self.say(Kind::Leaks, snapshot, entry, &text);
         }
     }
 
     /// Prints a warning with a backtrace, unless there was one like it a while ago.
-    fn say(&mut self, kind: &'static str, snapshot: &Snapshot, entry: &Entry, text: &str) {
+    fn say(&mut self, kind: Kind, snapshot: &Snapshot, entry: &Entry, text: &str) {
         let place = entry.spawned_at.map(core::ptr::from_ref);
-        let key = (kind, place.map_or(0, <*const _>::addr));
+        // Places have addresses at some distance from each other.
+        let key = place.map_or(0, <*const _>::addr) as u64 + kind as u64;
         let now = Instant::now();
-        if (self.0.get(&key)).is_some_and(|&last| now - last < SILENCE) {
+        let last = self.0.or_insert(key, None);
+        if last.is_some_and(|last| now - last < SILENCE) {
             return;
         }
-        self.0.insert(key, now);
+        *last = Some(now);
         let mut out = format!("greenthread: warning: {} {text}\n", Named(entry));
         if let Some(place) = entry.spawned_at {
             out += &format!("  spawned at {place}\n");
@@ -198,11 +213,11 @@ impl Said {
 }
 
 /// Whether the thread waits, by way of others, for a thread in `goal`.
-fn leads_into(snapshot: &Snapshot, place: u32, goal: &HashSet<u32>) -> bool {
+fn leads_into(snapshot: &Snapshot, place: u32, goal: &NumberMap<()>) -> bool {
     let next = |place: &u32| snapshot.threads[*place as usize].wait.as_ref()?.whom;
     core::iter::successors(Some(place), next)
         .take(LONGEST_PATH)
-        .any(|place| goal.contains(&place))
+        .any(|place| goal.get(place.into()).is_some())
 }
 
 /// Whether the thread waits to be unparked, for ever, and nobody has a handle to it.

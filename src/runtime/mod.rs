@@ -35,7 +35,7 @@ pub use crate::engine::public::{
     ProcessorMetrics, QueueWait,
 };
 #[cfg(feature = "observe")]
-use crate::observe::measure::metrics_of;
+use crate::observe::export::metrics_of;
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 

@@ -1,6 +1,6 @@
 //! How signals come into channels.
 //!
-//! A handler may do next to nothing: it leaves a bit in a word (`sys/handler.rs`) and wakes a kernel thread, the *forwarder*. The
+//! A handler may do next to nothing: it leaves a bit in a word (`sys/signal.rs`) and wakes a kernel thread, the *forwarder*. The
 //! first call starts the forwarder, which puts each signal into the channels of those that watch it.
 //!
 //! # Invariants
@@ -18,8 +18,8 @@ use crate::atomic::{AtomicU64, Ordering};
 use crate::channel::{Receiver, TrySendError, bounded};
 use crate::engine::facade::{is_forked_child, preempts, spawn_helper};
 use crate::sync::Mutex;
+use crate::sys::libraries;
 use crate::sys::signal::{self as kernel, Mask, bit};
-use crate::sys::{handler, libraries};
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
 const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;
@@ -124,20 +124,20 @@ fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
     state.watchers.push(watcher);
     for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
         let unblocked = FORBIDDEN.iter().map(|(signal, _)| *signal);
-        if let Err(error) = handler::catch(signal, unblocked) {
+        if let Err(error) = kernel::catch(signal, unblocked) {
             state.watchers.pop();
             return Err(error);
         }
         CAUGHT.fetch_or(bit(signal), Ordering::Relaxed);
     }
-    handler::wake(); // it unblocks them
+    kernel::wake_receiver(); // it unblocks them
     Ok(())
 }
 
 /// Forwards the signals that come to their channels, for ever.
 fn forward() {
     loop {
-        let came = handler::next(|| {
+        let came = kernel::next_caught(|| {
             kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
         });
         numbers(came).for_each(forward_one);

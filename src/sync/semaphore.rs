@@ -37,7 +37,7 @@ use std::time::Instant;
 use crate::atomic::AtomicUsize;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sys::{clock, perturb, word};
-use crate::wait::list::Chain;
+use crate::wait::claim::Chain;
 use crate::wait::queue::{Position, WaitQueue, Waited};
 use crate::wait::{WaitKind, WaitReason};
 

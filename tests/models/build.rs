@@ -21,23 +21,23 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("places", &[PLACES]),
     ("snapshot", &[THREADS, SWITCH]),
     ("turns", &[TURNS, SIDE]),
-    ("claim", &[CLAIM, LIST]),
-    ("queue", &[CLAIM, LIST, QUEUE]),
-    ("addresses", &[CLAIM, LIST, QUEUE, ADDRESSES]),
-    ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
-    ("once", &[CLAIM, LIST, QUEUE, ONCE]),
+    ("claim", &[CLAIM]),
+    ("queue", &[CLAIM, QUEUE]),
+    ("addresses", &[CLAIM, QUEUE, ADDRESSES]),
+    ("mutex", &[CLAIM, QUEUE, RAW_MUTEX]),
+    ("once", &[CLAIM, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("local_queue", &[LOCAL_QUEUE]),
     ("dependents", &[DEPENDENTS]),
-    ("readiness", &[CLAIM, LIST, QUEUE, REGISTRATION]),
+    ("readiness", &[CLAIM, QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
     ("watch", &[WATCH]),
     ("channels", CHANNEL),
     ("select", CHANNEL),
     (
         "condvar",
-        &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
+        &[CLAIM, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
     ),
 ];
 
@@ -57,6 +57,14 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sched::{Green, ThreadFlags};",
     ),
     (
+        LOCK,
+        &["the lock", "the fence"],
+        "use core::{cell::UnsafeCell, marker::PhantomData, ops::{Deref, DerefMut}};
+        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
+        use crate::engine::sys::{futex, perturb};
+        pub(crate) use crate::engine::sys::pauses::{Backoff, Patience};",
+    ),
+    (
         STATICS,
         &["the atomic static"],
         "use core::ptr;
@@ -64,9 +72,17 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     ),
     (
         IDLE,
-        &["the idle word", "the deadline that is watched"],
-        "use crate::engine::atomic::{AtomicU64, Ordering::{Relaxed, SeqCst}, const_fn, fence};
-        use crate::engine::sys::clock::NEVER;
+        &["the idle word", "the deadline that is watched", "the wake word"],
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::{Acquire, Relaxed, Release, SeqCst}, const_fn, fence};
+        use crate::engine::sched::{Cluster, Fifo, events::{self, Turn}};
+        use crate::engine::sys::clock::{self, NEVER};
+        use crate::engine::sys::{futex, perturb};",
+    ),
+    (NOTES, &["wait reasons"], ""),
+    (
+        PLACES,
+        &["places"],
+        "use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::perturb;",
     ),
     (
@@ -83,6 +99,13 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (
+        LOCAL_QUEUE,
+        &["the local queue"],
+        "use crate::engine::atomic::{AtomicU32, AtomicU64, Cell, Ordering};
+        use crate::engine::sched::Green;
+        use crate::engine::sys::perturb;",
+    ),
+    (
         SHARES,
         &["the shares"],
         "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn, fence};
@@ -96,7 +119,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         pub(crate) use crate::engine::driver::instance::{INSTANCE, Record};
         use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
         use crate::engine::atomic::{AtomicBool, const_fn};
-        use crate::engine::sched::{self, current, list::Fifo};
+        use crate::engine::sched::{self, current, Fifo};
         use crate::engine::sys::{lock::Lock, perturb, statics::AtomicStatic};
         use crate::engine::wait::WaitReason;
         use crate::engine::wait::queue::{Position, WaitQueue, Waited};",
@@ -107,7 +130,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         "use crate::engine::arch::{self, FloatControl};
         use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
-        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, handlers, locked};
+        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, current, locked};
         use crate::engine::sched::{lend_cache, take_cache};
         use crate::engine::sys::{clock, signal};",
     ),
@@ -115,7 +138,6 @@ const PARTS: &[(&str, &[&str], &str)] = &[
 
 const CHANNEL: &[&str] = &[
     CLAIM,
-    LIST,
     "channel/mod.rs",
     CELL,
     "channel/buffer.rs",

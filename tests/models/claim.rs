@@ -10,11 +10,10 @@ use crate::{
         AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
-    sys::backoff::Patience,
+    sys::lock::Patience,
     wait::{
         wait_reason,
-        claim::{Ended, Node, Wait},
-        list::List,
+        claim::{Ended, List, Node, Wait},
     },
 };
 

@@ -14,7 +14,7 @@ use crate::{
 
 struct Cluster {
     watched: Watched,
-    /// The other's timer. Relaxed, as in `sched::timers`.
+    /// The other's timer. Relaxed, as in `sched::events`.
     deadline: AtomicU64,
 }
 

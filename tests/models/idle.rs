@@ -8,7 +8,7 @@
 //! Each processor sees both queues. It looks once before it counts as a searcher, as the scheduler does.
 //!
 //! A processor that is surplus retires where it would look for work, or sleep; it may have work by
-//! then, which is in the queue that all look into. (`sched/resize.rs`)
+//! then, which is in the queue that all look into. (`sched/cluster.rs`)
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use std::sync::{
 use loom::thread;
 
 use crate::sched::Green;
-use crate::policy::local_queue::{HALF, LocalQueue};
+use crate::policy::work_stealing::{HALF, LocalQueue};
 
 struct World {
     queue: LocalQueue,

@@ -9,7 +9,7 @@ use crate::atomic::{
     AtomicBool, Cell,
     Ordering::{Acquire, Release},
 };
-use crate::engine::inspect::places::{Place, Places};
+use crate::engine::inspect::kernel::{Place, Places};
 
 struct World {
     places: Places,

@@ -10,15 +10,13 @@ use loom::thread;
 
 use crate::{
     atomic::{self, AtomicBool, Ordering::Relaxed},
-    sched::{Cluster, idle::Watched, parker::Parker},
+    sched::{Cluster, idle::Parker},
 };
 
 fn woken_by(tell: fn(&Parker)) {
     crate::check(Some(3), move || {
         atomic::stores_come_in_order(true);
-        let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
-            watched: Watched::new(),
-        }));
+        let cluster: &'static Cluster = Box::leak(Box::new(Cluster::new()));
         let shared = Arc::new((Parker::awake(), AtomicBool::new(false)));
         let monitor = thread::spawn({
             let shared = shared.clone();

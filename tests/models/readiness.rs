@@ -10,7 +10,7 @@ use loom::thread;
 use crate::atomic::{AtomicBool, AtomicU32};
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::driver::epoll::Readiness;
-use crate::sched::list::Fifo;
+use crate::sched::Fifo;
 use crate::wait::queue::Waited;
 use crate::wait::wait_reason;
 

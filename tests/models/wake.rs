@@ -10,8 +10,8 @@ use loom::thread;
 
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, Cell};
-use crate::sched::io::{self as events, Turn};
-use crate::sched::parker::{Parker, Slept};
+use crate::sched::events::{self, Turn};
+use crate::sched::idle::{Parker, Slept};
 use crate::wait::{Outcome, Waiter, wait_reason};
 
 #[derive(Clone, Copy, PartialEq)]

@@ -17,8 +17,8 @@ use loom::thread::{self, JoinHandle};
 use crate::driver::watch::{Call, Interest, Direction, closing, collect, look_again, wait_for_any};
 use crate::driver::watch::Direction::{Read, Write};
 use crate::sched::current::in_handler;
-use crate::sched::list::Fifo;
-use crate::sched::{handlers, io as events};
+use crate::sched::Fifo;
+use crate::sched::{events, signals};
 use crate::sys::kernel;
 use crate::sys::kernel::File;
 
@@ -300,7 +300,7 @@ pub(crate) fn watched_and_closed_by_a_handler() {
         in_handler(|| close(N));
         assert_eq!(kernel::open(), N);
         kernel::put(G, 1, 0);
-        handlers::do_chore();
+        signals::do_chore();
         kernel::put(F, 1, 0);
         assert_eq!(reader.join().unwrap(), From(F));
         world.end(&[(N, G)]);
@@ -315,7 +315,7 @@ pub(crate) fn watched_and_closed_by_a_handler_beside_a_newcomer() {
         in_handler(|| close(N));
         assert_eq!(kernel::open(), N);
         let newcomer = read();
-        handlers::do_chore();
+        signals::do_chore();
         kernel::put(F, 1, 0);
         assert_eq!(reader.join().unwrap(), From(F));
         kernel::put(G, 1, 0);
@@ -331,7 +331,7 @@ pub(crate) fn watched_and_closed_by_a_handler_in_time() {
             let world = World::new(2);
             let reader = read_again(Some(deadline));
             in_handler(|| close(N));
-            handlers::do_chore();
+            signals::do_chore();
             kernel::put(F, 1, 0);
             assert!([From(F), TimedOut].contains(&reader.join().unwrap()), "lost or doubled");
             world.end(&[]);

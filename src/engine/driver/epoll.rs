@@ -3,7 +3,7 @@
 //! A descriptor is registered, edge-triggered and for both directions, when a call on it would
 //! block for the first time. Its token is the address of its [`Record`], which is never freed.
 //!
-//! The scheduler decides which kernel thread collects events, and when (`sched::io`).
+//! The scheduler decides which kernel thread collects events, and when (`sched::events`).
 //!
 //! # Readiness
 //!
@@ -65,10 +65,9 @@ use super::watch;
 use crate::engine::arch;
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::engine::atomic::{AtomicBool, const_fn};
-use crate::engine::sched;
 use crate::engine::sched::current::{self, blocking};
-use crate::engine::sched::io::{self as events, BATCH, Collect};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::events::{self, BATCH, Collect};
+use crate::engine::sched::{self, Fifo};
 use crate::engine::sys::epoll::{self, BELL, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::statics::AtomicStatic;

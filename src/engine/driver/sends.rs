@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An *arrival* is a thread that was made ready by an event or by the end of its send: as a rule it will run for a
-//! moment, before all that become ready later. Sends wait for arrivals only (`sched::io` counts them, and says when
+//! moment, before all that become ready later. Sends wait for arrivals only (`sched::events` counts them, and says when
 //! the sends go out).
 //!
 //! | a thread sends, and … | what happens |
@@ -52,8 +52,10 @@ use io_uring::{EnterFlags, IoUring};
 
 use super::source::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
-use crate::engine::sched::list::Fifo;
-use crate::engine::sched::{Owned, ThreadFlags, enter, io::Held, io::has_company, io::hold};
+use crate::engine::sched::Fifo;
+use crate::engine::sched::{
+    Owned, ThreadFlags, enter, events::Held, events::has_company, events::hold,
+};
 use crate::engine::sys;
 use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
 

@@ -28,7 +28,7 @@
 //!
 //! A signal handler may have interrupted the holder of a record's lock. It makes the duplicate, and keeps it in the
 //! record. Each call *settles* that before it looks at its number: the calls that have waited get the duplicate. The
-//! second step is the monitor's (`sched::handlers`).
+//! second step is the monitor's (`sched::signals`).
 //!
 //! Invariants:
 //! 1. *No event is lost.* While threads are in a record's lists, its descriptor is armed for their
@@ -56,16 +56,15 @@ use std::sync::OnceLock;
 use super::epoll::{INSTANCE, make_ready};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use crate::engine::sched::Fifo;
 use crate::engine::sched::current::count_parked;
-use crate::engine::sched::io::{self as events, BATCH};
-use crate::engine::sched::list::Fifo;
-use crate::engine::sched::{current, handlers};
+use crate::engine::sched::events::{self, BATCH};
+use crate::engine::sched::{current, signals};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::statics::Table;
 use crate::engine::sys::{self, perturb, word};
-use crate::engine::wait::claim::{Ended, Node, Wait};
-use crate::engine::wait::list::List;
+use crate::engine::wait::claim::{Ended, List, Node, Wait};
 use crate::engine::wait::{Locator, WaitKind, WaitReason, reason};
 
 /// Room for so many numbers: 2^24.
@@ -295,7 +294,7 @@ fn nested() -> io::Result<&'static Epoll> {
     let new = Epoll::without_bell()?;
     INSTANCE.add_watched(new.as_raw_fd())?;
     OWNER.get_or_init(std::process::id);
-    handlers::register_chore(do_chore);
+    signals::register_chore(do_chore);
     // If another thread has made one too, this one is closed, and so no longer registered.
     let _ = NESTED.set(new);
     Ok(NESTED.wait())
@@ -655,7 +654,7 @@ pub(crate) fn look_again(fd: RawFd) {
         None => {}
         Some(watched) if current::is_hidden() => {
             watched.is_to_look_again.store(true, Relaxed);
-            handlers::leave_chore();
+            signals::leave_chore();
         }
         Some(watched) => watched.wake_all(),
     }
@@ -664,7 +663,7 @@ pub(crate) fn look_again(fd: RawFd) {
 /// Lets the threads look again that handlers have left to the monitor.
 fn do_chore() {
     let all = (0..WATCHED.len()).filter_map(|fd| WATCHED.find(fd));
-    // Relaxed, above too: `handlers` orders them.
+    // Relaxed, above too: `signals` orders them.
     for watched in all.filter(|watched| watched.is_to_look_again.swap(false, Relaxed)) {
         watched.wake_all();
         watched.forget_kept();

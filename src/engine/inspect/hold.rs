@@ -32,7 +32,10 @@ use crate::engine::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use crate::engine::sys::signal::{self, Payload};
-use crate::engine::sys::{clock, futex, kernel_thread, observer::Observer};
+use crate::engine::sys::{
+    clock, futex,
+    kernel_thread::{self, Observer},
+};
 
 /// The addressee of a payload that asks for this: no worker.
 pub(crate) const WHO: u32 = u32::MAX - 2;

@@ -1,19 +1,39 @@
 //! The record of a kernel thread that parks as green threads do, for observers: a thread of a runtime of
-//! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::worker`.)
+//! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::processor`.)
 //!
-//! The records lie in a static table and are used again (`places`). A thread takes a record without a lock and without the
+//! The records lie in a static table and are used again (*places*). A thread takes a record without a lock and without the
 //! allocator, since the thread may park inside the allocator. A thread of ours gives its record back. The end of a thread of
 //! the program's own is not announced to the runtime, so another thread takes the record once the system no longer knows the
 //! first one. If the table is full, a thread goes without a record, and observers do not know what the thread waits for.
 //!
-//! # Invariant
+//! # Places
 //!
-//! Only the record's thread writes it while it lives. A record whose `mark` (`current::mark`) is 0 belongs to nobody, or
-//! to a thread that has just taken it.
+//! A record is a place of a table, for threads of whose end nobody hears. A thread takes one without a lock and without the
+//! allocator.
+//!
+//! A place says whose it is ([`Place`]). A thread that wants one looks at the places
+//! in turn ([`Places`]), and takes the first that is free, or whose thread is gone. So all places are looked at, one
+//! round after another. If more than half of the places of a round had living threads, twice as many places are in use
+//! from then on. All those threads lived when the round began: so the table has at most four places for each thread that
+//! has ever lived at the same time, and a thread looks at four places on the average, or fewer.
+//!
+//! | a place's word | |
+//! |---|---|
+//! | turn, thread | the thread has the place, which has had so many threads |
+//! | turn, 0 | it is free |
+//!
+//! # Invariants
+//!
+//! 1. Only the record's thread writes it while it lives. A record whose `mark` (`current::mark`) is 0 belongs to nobody, or
+//!    to a thread that has just taken it.
+//! 2. *A place has one owner.* A thread takes it by a change of the word from the very turn in which the thread saw that
+//!    the place is free, or that its owner is gone. If the place was given back and taken meanwhile, by a thread with the
+//!    same number even, the turn is another.
 //!
 //! # Memory orderings
 //!
-//! `places` sees to it that the writes of a record's threads do not mix.
+//! A place is given back with Release and taken with Acquire, so the writes of its threads do not mix. Those of a thread
+//! that is gone come before the answer that it is gone.
 //! `parking` is stored with Release and loaded with Acquire: it leads to the thread's stack. That may be
 //! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`inspect::threads`).
 //! So `turns` changes before `parking` leads to a new wait, and after it leads away from an old one (Release): a reader
@@ -31,16 +51,16 @@
 //! No deadlock is overlooked: the reporter looks once more after it has become interested. A thread that waits later
 //! finds the word so.
 
-use core::cell::Cell;
-
-use super::places::{Place, Places};
 use crate::engine::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
+    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
-    fence,
+    const_fn, fence,
 };
 use crate::engine::sched::{Identity, current, park::Parking};
-use crate::engine::sys::{clock, kernel_thread, sanitizer};
+use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
+use core::cell::Cell;
+
+// ==== the records ====
 
 /// How many threads can have a record.
 const MOST: usize = 1 << 16;
@@ -252,6 +272,123 @@ pub(crate) fn forget_others() {
     }
 }
 
+// ==== places ====
+
+/// Whose a record is.
+pub(crate) struct Place {
+    /// | 32 bits: turn | 32: thread |
+    word: AtomicU64,
+}
+
+/// The round in which threads look at the places of a table.
+pub(crate) struct Places {
+    /// The place that is looked at next.
+    next: AtomicUsize,
+    /// How many places at the front of the table are in use.
+    used: AtomicUsize,
+    /// How many of the places of this round had living threads.
+    living: AtomicUsize,
+}
+
+/// How many places are in use at first.
+const LEAST: usize = if cfg!(greenthread_model) { 2 } else { 64 };
+
+/// How many places of a full table a thread looks at before it goes without.
+const LOOKS: usize = 1024;
+
+const THREAD: u64 = 0xffff_ffff;
+const TURN: u64 = THREAD + 1;
+
+impl Place {
+    const_fn! {
+        pub(crate) const fn new() -> Place {
+            Place {
+                word: AtomicU64::new(0),
+            }
+        }
+    }
+
+    /// The thread that has it; 0: none.
+    pub(crate) fn thread(&self) -> i32 {
+        self.word.load(Relaxed) as i32
+    }
+
+    /// The thread that has it has another number now: it has forked.
+    pub(crate) fn renumber(&self, thread: i32) {
+        let turn = self.word.load(Relaxed) & !THREAD;
+        self.word.store(turn | u64::from(thread as u32), Relaxed);
+    }
+
+    /// Takes it for `thread`, if it is free, or its thread is gone.
+    pub(crate) fn take(&self, thread: i32, is_gone: impl Fn(i32) -> bool) -> bool {
+        let seen = self.word.load(Relaxed);
+        if seen & THREAD != 0 && !is_gone(seen as i32) {
+            return false;
+        }
+        perturb::point("places: taking");
+        let taken = (seen & !THREAD).wrapping_add(TURN) | u64::from(thread as u32);
+        // Acquire: what the last thread has written; partner: Release in `give_back`.
+        let word = &self.word;
+        word.compare_exchange(seen, taken, Acquire, Relaxed).is_ok()
+    }
+
+    /// The calling thread, which has it, gives it back.
+    pub(crate) fn give_back(&self) {
+        // Release: what this thread has written; partner: Acquire in `take`.
+        self.word.fetch_and(!THREAD, Release);
+    }
+}
+
+impl Places {
+    const_fn! {
+        pub(crate) const fn new() -> Places {
+            Places {
+                next: AtomicUsize::new(0),
+                used: AtomicUsize::new(LEAST),
+                living: AtomicUsize::new(0),
+            }
+        }
+    }
+
+    /// How many places at the front of the table are in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// The first place that `take` takes, of a table with `most` places. `None`: the table seems to be full.
+    pub(crate) fn find(&self, most: usize, take: impl Fn(usize) -> bool) -> Option<usize> {
+        for look in 0.. {
+            let place = self.next.fetch_add(1, Relaxed);
+            let used = self.used().min(most);
+            if used == most && look == LOOKS {
+                break;
+            }
+            if place >= used {
+                self.begin_round(place + 1, used, most);
+            } else if take(place) {
+                return Some(place);
+            } else {
+                self.living.fetch_add(1, Relaxed);
+            }
+        }
+        None
+    }
+
+    /// The round is over: begins the next, unless another thread does. It goes through the new places only, if there
+    /// are some, since they are free.
+    fn begin_round(&self, next: usize, used: usize, most: usize) {
+        let is_crowded = self.living.load(Relaxed) > used / 2;
+        let begin = if is_crowded && used < most { used } else { 0 };
+        let has_begun = self.next.compare_exchange(next, begin, Relaxed, Relaxed);
+        if has_begun.is_ok() {
+            if begin != 0 {
+                self.used.store((2 * used).min(most), Relaxed);
+            }
+            self.living.store(0, Relaxed);
+        }
+    }
+}
+
 // ==== the reporter's word ====
 
 /// A word on which the reporter sleeps: see the file's header.
@@ -327,5 +464,40 @@ mod tests {
         all.into_iter().for_each(|thread| thread.join().unwrap());
         // Threads of other tests may have records, too.
         assert!(PLACES.used() < 1_000, "{}", PLACES.used());
+    }
+
+    fn table(size: usize) -> Vec<Place> {
+        (0..size).map(|_| Place::new()).collect()
+    }
+
+    /// Threads with even numbers are gone.
+    fn take(places: &Places, table: &[Place], thread: i32) -> Option<usize> {
+        places.find(table.len(), |i| {
+            table[i].take(thread, |other| other % 2 == 0)
+        })
+    }
+
+    #[test]
+    fn a_million_threads_come_and_go_unheard() {
+        let (places, table) = (Places::new(), table(1 << 16));
+        for thread in 1..=100 {
+            assert!(take(&places, &table, 2 * thread + 1).is_some());
+        }
+        for thread in 1..=1_000_000 {
+            assert!(take(&places, &table, 2 * thread).is_some());
+        }
+        assert!(places.used() <= 400, "{}", places.used());
+    }
+
+    #[test]
+    fn a_full_table_has_no_place() {
+        let (places, table) = (Places::new(), table(3));
+        let taken: Vec<_> = (0..4).map(|_| take(&places, &table, 1)).collect();
+        assert_eq!(taken, [Some(0), Some(1), Some(2), None]);
+        table[1].give_back();
+        assert_eq!(table[1].thread(), 0);
+        assert_eq!(take(&places, &table, 3), Some(1));
+        assert_eq!(table[1].thread(), 3);
+        assert_eq!(take(&places, &table, 5), None);
     }
 }

@@ -21,7 +21,7 @@
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::reason::Facts;
+use crate::engine::inspect::notes::Facts;
 use crate::engine::sched::park::{ParkState, Parking, Waiter};
 use crate::engine::sched::{Green, Identity, ThreadFlags, Worker, switch::Bounds};
 use crate::engine::sys::word;
@@ -61,7 +61,7 @@ pub(crate) struct ThreadSnapshot {
 }
 
 impl Thread {
-    /// The thread's name and number, or null. They stay while a read section is open (`inspect::epoch`).
+    /// The thread's name and number, or null. They stay while a read section is open (`inspect::notes`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
             // Acquire: what it points to was written before; partner: Release in `runtime::spawn`.

@@ -22,11 +22,11 @@
 //!   others in turn. So a thread does not depend on a single processor, which the system may not be
 //!   running.
 //!
-//! Invariant: no thread is given to a processor that has left (`seat`, invariant 3).
+//! Invariant: no thread is given to a processor that has left (`contract`, invariant 3).
 
 use core::ops::Range;
 
-use super::seat::Seats;
+use super::contract::Seats;
 use super::shared_queue::SharedQueue;
 use super::tuning::{BATCH, GLOBAL_INTERVAL};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};

@@ -55,31 +55,24 @@
 //! ```
 
 mod contract;
-mod heap;
 mod least_loaded;
-mod local_queue;
-mod lock;
 mod priorities;
 mod relaxed_fifo;
-mod seat;
 mod shared_queue;
 #[cfg(test)]
 mod stand_ins;
+mod tools;
 mod tuning;
-mod victims;
 mod work_stealing;
 
 pub use self::contract::{
-    ForOthers, Next, Others, Policy, Priority, Queue, Readied, Ready, set_priority,
+    ForOthers, Next, Others, Policy, Priority, Queue, Readied, Ready, Seat, Victims, set_priority,
 };
-pub use self::heap::Heap;
 pub use self::least_loaded::LeastLoaded;
-pub use self::lock::{Guard, Lock};
 pub use self::priorities::Priorities;
 pub use self::relaxed_fifo::RelaxedFifo;
-pub use self::seat::Seat;
 pub use self::shared_queue::GlobalQueue;
-pub use self::victims::Victims;
+pub use self::tools::{Guard, Heap, Lock};
 pub use self::work_stealing::WorkStealing;
 
 /// The ideas of the scheduler besides its policy; each of them can be switched off.

@@ -27,20 +27,20 @@
 //!
 //! Invariants:
 //! 1. A worker's `rank` and `len` are written under its lock.
-//! 2. No thread is given to a processor that has left (`seat`, invariant 3).
+//! 2. No thread is given to a processor that has left (`contract`, invariant 3).
 //! 3. A level's threads stand in the order of their stamps: the first one has waited longest.
 //! 4. No thread holds the locks of two workers.
 
 use core::mem;
 
+use super::contract::Seats;
 use super::relaxed_fifo::{below, roll};
-use super::seat::Seats;
 use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::engine::sched::Fifo;
 use crate::engine::sched::Green;
-use crate::engine::sched::list::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 
 /// Two levels for each priority: see [`level`].

@@ -27,20 +27,20 @@
 //!    nothing: no further scan is needed before a processor sleeps.
 //! 2. Lanes are never freed. Where there are fewer processors, fewer lanes are in use. Their number is stored before the
 //!    others are emptied under their locks, and a pusher reads the number under the lock of its lane: so no thread stays
-//!    behind in a lane that is out of use (as with `seat`, invariant 3).
+//!    behind in a lane that is out of use (as with `contract`, invariant 3).
 //!
 //! Rejected: the dense bits as the first thing to look at (all processors write them whenever a
 //! queue runs empty); a counter as the clock (one cache line for all).
 
 use core::mem;
 
-use super::seat::Seats;
+use super::contract::Seats;
 use super::shared_queue::Aging;
 use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;

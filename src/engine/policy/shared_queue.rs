@@ -31,8 +31,8 @@ use core::mem;
 use super::tuning::AGING;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::engine::sched::Fifo;
 use crate::engine::sched::Green;
-use crate::engine::sched::list::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 
@@ -110,7 +110,7 @@ impl SharedQueue {
         let _always = self.push_if(|| true, green, how);
     }
 
-    /// Adds a thread if `is_in_use`, which is asked under the lock (`seat`). False: the thread is still the caller's.
+    /// Adds a thread if `is_in_use`, which is asked under the lock (`contract`, invariant 3). False: the thread is still the caller's.
     #[must_use = "a thread that was not queued would never run"]
     pub(crate) fn push_if(
         &self,

@@ -3,7 +3,7 @@
 use super::{Others, Policy, Ready, Seat};
 use crate::engine::arch::ticks;
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::records;
+use crate::engine::sched::thread::Records;
 use crate::runtime::{Mode, Runtime};
 
 /// Makes `count` threads, whose priorities are their indices. Makes none where there are no green
@@ -15,7 +15,7 @@ pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
         return Vec::new();
     }
     let stand_in = |index| {
-        let green = records::create().unwrap();
+        let green = Records::create().unwrap();
         green.priority.store(index, Ordering::Relaxed);
         Ready::new(green)
     };

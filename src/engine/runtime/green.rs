@@ -9,15 +9,15 @@ use super::panic_hook;
 use crate::engine::atomic::Ordering;
 use crate::engine::inspect::hold;
 use crate::engine::sched::cluster::Kind;
-use crate::engine::sched::{Cluster, current, handlers, preempt, start};
+use crate::engine::sched::{Cluster, current, signals, start};
 use crate::engine::sys::{libraries, sanitizer, signal};
 use crate::engine::{stack, tls};
 
 /// Prepares a signal for preemption, a free one if none is asked for, and returns it.
 pub(super) fn take_signal(asked: Option<i32>) -> io::Result<i32> {
     let signal = asked.map_or_else(choose_signal, Ok)?;
-    handlers::reserve(signal);
-    preempt::install(signal)?;
+    signals::reserve(signal);
+    signals::install_preemption(signal)?;
     Ok(signal)
 }
 
@@ -62,7 +62,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
     }
     stack::init(start::reserve(), default_stack).map_err(|error| error.to_string())?;
     stack::overflow::install(start::name_of);
-    handlers::wrap_libcs();
+    signals::wrap_libcs();
     panic_hook::install();
     Ok(())
 }
@@ -113,7 +113,7 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
             "preemption signal {signal}: accepted is a real-time signal, {first} to {last}"
         )));
     }
-    if !is_free(signal) && !handlers::is_reserved(signal) {
+    if !is_free(signal) && !signals::is_reserved(signal) {
         return Err(invalid(format!(
             "preemption signal {signal}: the program has a handler for it; accepted is one that is free"
         )));
@@ -123,7 +123,7 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
 
 /// Whether the program leaves the signal alone, and it can be sent. Whoever has started it may let it ignore any.
 fn is_free(signal: i32) -> bool {
-    signal::is_unhandled(signal, !handlers::are_ignored(signal)) && signal::is_known(signal)
+    signal::is_unhandled(signal, !signals::are_ignored(signal)) && signal::is_known(signal)
 }
 
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the
@@ -133,7 +133,7 @@ pub(super) fn allow_samples() {
         && !hold::is_possible()
         && let Ok(signal) = choose_signal()
     {
-        let _ = preempt::install(signal);
+        let _ = signals::install_preemption(signal);
     }
 }
 
@@ -142,7 +142,7 @@ pub(super) fn allow_samples() {
 fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()
-        .find(|&signal| handlers::is_reserved(signal))
+        .find(|&signal| signals::is_reserved(signal))
         .or_else(|| candidates().find(|&signal| is_free(signal)))
         .ok_or_else(|| {
             io::Error::other("every real-time signal has a handler: none is left to preempt with")

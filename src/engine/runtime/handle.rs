@@ -60,9 +60,8 @@ use atomic_waker::AtomicWaker;
 
 use super::spawn::{Act, Shares, packet_of_unknown_thread};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::inspect::epoch;
 use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
+use crate::engine::inspect::notes::{self, Facts, Locator, WaitKind, WaitReason};
 use crate::engine::sched::park::{Outcome, Waiter};
 use crate::engine::sched::{Identity, current as me};
 #[cfg(green)]
@@ -112,7 +111,7 @@ pub(super) struct Shared {
 }
 
 /// For reports: a thread waits until another has begun.
-static BEGUN: WaitKind = WaitKind::inside("beginning of a thread", reason::nothing);
+static BEGUN: WaitKind = WaitKind::inside("beginning of a thread", notes::nothing);
 
 impl Shared {
     /// Where the end lies.
@@ -350,7 +349,7 @@ pub(super) fn set_kernel_thread(thread: Thread) {
 fn forget(own: Thread) {
     Identity::set_own(core::ptr::null());
     KernelThread::note_own_identity(core::ptr::null());
-    epoch::leave(own, false);
+    notes::leave_behind(own, false);
 }
 
 /// Makes the key whose destructor gives up a kernel thread's share; `None` if the system has no key left.

@@ -24,7 +24,7 @@ use super::options::default_stack_size;
 use super::spawn::{Job, ThreadOptions};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
+use crate::engine::inspect::notes::{self, WaitKind, WaitReason};
 use crate::engine::probe::{self, Kernel as Does};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sys::die;
@@ -50,7 +50,7 @@ pub(crate) struct KernelBackend {
 }
 
 /// For reports: a runtime that is being shut down.
-static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", reason::nothing);
+static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", notes::nothing);
 
 impl KernelBackend {
     /// Makes a backend, which is never freed: threads hold it without counting.

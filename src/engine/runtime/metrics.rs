@@ -13,14 +13,12 @@
 use core::fmt;
 use core::panic::Location;
 use core::time::Duration;
-#[cfg(green)]
-use std::{cmp::Reverse, collections::BTreeMap};
 
 #[cfg(green)]
 use crate::engine::{
     atomic::Ordering,
     sched::{Cluster, Counter, Processor, current},
-    sys::syscalls,
+    sys::kernel_thread,
 };
 
 /// Figures about a runtime: counts since its start, and its present state.
@@ -419,10 +417,14 @@ type Blocked = (i64, Option<&'static Location<'static>>, u64, Duration);
 /// Returns the calls in which threads were blocked most often, in that order, and the most frequent places of each.
 #[cfg(green)]
 fn blocked_calls(blocked: impl Iterator<Item = Blocked>) -> Vec<BlockedCall> {
-    const SHOWN: usize = 10;
-    let mut calls = BTreeMap::<i64, BlockedCall>::new();
+    let mut calls: Vec<(i64, BlockedCall)> = Vec::new();
     for (number, spawned_at, count, time) in blocked {
-        let call = calls.entry(number).or_default();
+        let known = calls.iter().position(|call| call.0 == number);
+        let known = known.unwrap_or_else(|| {
+            calls.push((number, BlockedCall::default()));
+            calls.len() - 1
+        });
+        let call = &mut calls[known].1;
         call.count += count;
         // A place in generic code has several addresses.
         let mut places = call.places.iter_mut();
@@ -438,16 +440,29 @@ fn blocked_calls(blocked: impl Iterator<Item = Blocked>) -> Vec<BlockedCall> {
             }),
         }
     }
-    let mut calls: Vec<_> = calls.into_iter().collect();
-    calls.sort_by_key(|(_, call)| Reverse(call.count));
-    calls.truncate(SHOWN);
+    let calls = most_frequent(calls, |(_, call)| call.count);
     let shown = calls.into_iter().map(|(number, mut call)| {
-        call.name = syscalls::name(number);
-        call.places.sort_by_key(|place| Reverse(place.count));
-        call.places.truncate(SHOWN);
+        call.name = kernel_thread::call_name(number);
+        call.places = most_frequent(call.places, |place| place.count);
         call
     });
     shown.collect()
+}
+
+/// Those of the highest counts, the most frequent first.
+// Items are few, and two more kinds of sorts would be 10 KB of every program.
+#[cfg(green)]
+fn most_frequent<T>(items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
+    const SHOWN: usize = 10;
+    let mut shown = Vec::new();
+    for item in items {
+        let place = shown.partition_point(|other| count(other) >= count(&item));
+        if place < SHOWN {
+            shown.insert(place, item);
+            shown.truncate(SHOWN);
+        }
+    }
+    shown
 }
 
 #[cfg(test)]

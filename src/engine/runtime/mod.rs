@@ -31,7 +31,7 @@ use self::kernel::KernelBackend;
 use self::metrics::Metrics;
 use self::options::{Driver, Mode, RuntimeOptions};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{Cluster, current, fork, resize};
+use crate::engine::sched::{Cluster, cluster, current, fork};
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
 #[derive(Clone, Copy)]
@@ -119,11 +119,11 @@ impl Backend {
     pub(crate) fn set_processors(self, count: usize) -> io::Result<()> {
         match self.or_child() {
             Backend::Green(cluster) => {
-                resize::check(count, Some(cluster.config.max_kernel_threads))?;
+                cluster::check_size(count, Some(cluster.config.max_kernel_threads))?;
                 cluster.wish(count)
             }
             Backend::Kernel(backend) => {
-                resize::check(count, None)?;
+                cluster::check_size(count, None)?;
                 backend.processors.store(count, Ordering::Relaxed);
                 Ok(())
             }
@@ -140,7 +140,7 @@ impl Backend {
             Some(backend) => Ok(backend.processors()),
             None => Ok(RuntimeOptions::default()
                 .processors()?
-                .unwrap_or_else(resize::default_size)),
+                .unwrap_or_else(cluster::default_size)),
         }
     }
 

@@ -75,11 +75,11 @@ use crate::engine::sys::{clock, die, perturb, sanitizer};
 #[cfg(green)]
 use crate::engine::{
     arch::FloatControl,
-    inspect::epoch,
+    inspect::notes,
     policy::Readied,
     probe::{self, By},
     sched::start::{ThreadStack, stock_up},
-    sched::{self, Cluster, Green, ThreadFlags, records},
+    sched::{self, Cluster, Green, ThreadFlags, thread::Records},
     sys::signal,
     tls,
 };
@@ -445,7 +445,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
         }
         _ => (None, false),
     };
-    let green = free.map_or_else(records::create, Ok)?;
+    let green = free.map_or_else(Records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
         Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
         None if is_stocked => Ok(()),
@@ -453,7 +453,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     };
     if let Err(error) = prepared {
         let _off = current::preemption_off();
-        records::release(green);
+        Records::release(green);
         return Err(error);
     }
     Ok(green)
@@ -510,7 +510,7 @@ fn leave(green: &'static Green, thread: Thread) {
     // fence in `spawned_at` (`sched::monitor`).
     fence(Release);
     // No code asks for the current thread any more.
-    epoch::leave(thread, true);
+    notes::leave_behind(thread, true);
     current::forbid_preemption(green);
 }
 

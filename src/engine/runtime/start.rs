@@ -11,7 +11,7 @@ use super::{Backend, KernelBackend, green};
 #[cfg(green)]
 use super::{handle, options::Driver};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{fork, resize};
+use crate::engine::sched::{cluster, fork};
 use crate::engine::stack;
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
@@ -29,7 +29,7 @@ impl RuntimeOptions {
         }
         let choice = self.choice()?;
         let named = self.processors()?;
-        let processors = named.unwrap_or_else(resize::default_size);
+        let processors = named.unwrap_or_else(cluster::default_size);
         let asked_stack = self.stack_size()?;
         let stack_size = asked_stack.unwrap_or_else(default_stack_size);
         if let Err(error) = check_stack_size(stack_size) {
@@ -95,7 +95,7 @@ impl RuntimeOptions {
         }
         let processors = self.processors;
         let processors = processors.unwrap_or_else(|| default.processors.load(Ordering::Relaxed));
-        resize::check(processors, None)?;
+        cluster::check_size(processors, None)?;
         let stack_size = self.stack_size.or(default.stack_size);
         stack_size.map_or(Ok(()), check_stack_size)?;
         let backend = KernelBackend::start(stack_size, processors);

@@ -30,7 +30,7 @@
 use core::cell::Cell;
 
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::notes::ReadSection;
 use crate::engine::sched::{Green, ThreadFlags, current, fork, locked, start::ThreadStack};
 use crate::engine::sys::{call, clock, kernel_thread};
 use crate::engine::{stack, tls};

@@ -66,7 +66,7 @@
 use core::marker::PhantomData;
 
 use crate::engine::atomic::{
-    AtomicIsize, Cell,
+    AtomicBool, AtomicIsize, Cell,
     Ordering::{Relaxed, Release, SeqCst},
     compiler_fence, const_fn,
 };
@@ -328,6 +328,20 @@ pub fn is_preemption_off() -> bool {
     }
 }
 
+/// Whether the program has installed a handler; those for faults do not count.
+static HANDLERS_EXIST: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program handles signals: its handlers may run in the scheduler.
+#[inline(always)]
+pub(crate) fn handlers_exist() -> bool {
+    HANDLERS_EXIST.load(Relaxed)
+}
+
+/// The program handles signals from now on.
+pub(super) fn note_handlers() {
+    HANDLERS_EXIST.store(true, Relaxed);
+}
+
 /// A word that tells the calling thread, green or kernel, from all others that live: the address of its
 /// control block.
 #[inline(always)]
@@ -540,7 +554,8 @@ fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
     /// What the thread has said before.
     struct Before(u8);
     impl Drop for Before {
-        #[inline(always)]
+        // Once in the program: a call is little beside a system call, and there are many that say something.
+        #[inline(never)]
         fn drop(&mut self) {
             if let Some(green) = green() {
                 green.calls.store(self.0, Relaxed);
@@ -561,7 +576,7 @@ fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
 /// Whether a call of libc that blocks is to park the calling thread instead: a green thread, with
 /// preemption on, on its own stack, that has not said otherwise.
 ///
-/// On another stack the thread may be in a handler that came past our functions (`handlers`), and runs on the kernel
+/// On another stack the thread may be in a handler that came past our functions (`signals`), and runs on the kernel
 /// thread's alternate stack.
 #[inline]
 pub(crate) fn is_hooked() -> bool {

@@ -23,7 +23,7 @@ use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use crate::engine::inspect::{epoch, hold, kernel};
+use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
 
@@ -119,7 +119,7 @@ extern "C" fn in_child() {
     libraries::forget_lists();
     FORKED.store(true, Ordering::Relaxed);
     kernel::forget_others();
-    epoch::forget_others();
+    notes::forget_sections();
     hold::forget();
     probe::forget();
     for (place, file) in &CLOSED {

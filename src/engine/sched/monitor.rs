@@ -10,13 +10,13 @@
 //!
 //! | the thread … | the monitor … |
 //! |---|---|
-//! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
+//! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`events`), or after 10 ms |
 //! | is blocked in the kernel (it uses no CPU time, and the kernel says so, or the kernel does not tell and this lasts 20 ms) | the same, without a signal |
 //! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
 //! | … and is in a call that may block (`current::may_block`) | the same, except the signal: the thread looks at the end of the call |
 //! | … and 1 ms of CPU time later still runs, or was seen blocked in a call of the program's own assembly | takes the processor; the thread goes on under the OS |
 //!
-//! It takes a surplus processor (`resize`), or ends its time slice, even if nothing waits.
+//! It takes a surplus processor (`cluster`), or ends its time slice, even if nothing waits.
 //!
 //! At a worker without a processor that computes for long, it sends the signal, so that the thread
 //! queues for a processor (*strays*).
@@ -56,7 +56,7 @@
 //! kernel (malloc's, say, inside libc) may be among the ready threads, preempted, or back from a
 //! wait of our own. So the way out needs no new kernel thread. The monitor signals a worker whose
 //! thread waits in a system call that begins anew when it is interrupted
-//! (`SystemCall::begins_anew`), most often on a futex. The handler (`preempt`) suspends the thread
+//! (`SystemCall::begins_anew`), most often on a futex. The handler (`signals`) suspends the thread
 //! before that system call, as if it had been preempted there: it goes to the global queue, behind
 //! all that are ready now, and the worker runs the first of those. When it is the thread's turn it
 //! makes its call again, and the kernel looks again (at the futex's word, say). To the program, the
@@ -103,11 +103,10 @@ use crate::engine::sched::tuning::{
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
 };
 use crate::engine::sched::{
-    Cluster, Counter, Green, Identity, Owned, Processor, ThreadFlags, Worker, io, preempt, timers,
-    worker,
+    Cluster, Counter, Green, Identity, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::kernel_thread::{Doing, Observer};
 use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic, word};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
@@ -204,7 +203,7 @@ impl Monitor {
             cluster.notify();
         }
         self.at_shortage();
-        if io::see_to_events(cluster, self.now) {
+        if events::see_to_events(cluster, self.now) {
             self.look_by(self.now + SOON);
         }
         // An event calls for the next look soon; without events, looks become rare.
@@ -232,7 +231,7 @@ impl Monitor {
         let everybody_sleeps = || {
             let sleeps = cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
-                && !io::is_unwatched()
+                && !events::is_unwatched()
                 && !is_short(cluster)
                 && cluster.deferred.is_empty();
             if sleeps {
@@ -339,12 +338,13 @@ impl Monitor {
         }
         if self.is_blocked(worker, green, seen) {
             // No other processor looks for events, and none sleeps that could be sent to look.
-            let is_unwatched = self.cluster.idle.sleeping() == 0 && io::unseen(self.now) >= LATE;
+            let is_unwatched =
+                self.cluster.idle.sleeping() == 0 && events::unseen(self.now) >= LATE;
             let is_missed = self.waiting || is_surplus || is_unwatched;
             let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 let doing = self.observer.doing(worker.thread());
-                preempt::note_own_call(green, &doing);
+                signals::note_own_call(green, &doing);
                 worker.rest.note(worker);
                 let place = self.cluster.blocked_calls.find(&doing, worker, green);
                 if self.take(processor, worker, green, Lost::Blocked(place))
@@ -453,7 +453,8 @@ impl Monitor {
             // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
             // finds.
             let has_moved = seen.moved_at == self.now;
-            let _is_sent = preempt::send(worker, green, self.now, has_moved, &mut self.observer);
+            let _is_sent =
+                signals::send_preemption(worker, green, self.now, has_moved, &mut self.observer);
             self.look_by(self.now + RETRY);
         } else {
             let _is_taken = self.take(processor, worker, green, Lost::Computing);
@@ -539,7 +540,7 @@ impl Monitor {
     /// Sends strays to the queue. Looks at some workers only, and at the next ones the next time.
     fn at_strays(&mut self) {
         let next = self.first_stray + STRAYS_AT_ONCE;
-        for worker in (self.first_stray..next).map_while(worker::get) {
+        for worker in (self.first_stray..next).map_while(Worker::get) {
             let Some(green) = stray(self.cluster, worker) else {
                 continue;
             };
@@ -550,15 +551,15 @@ impl Monitor {
                 continue;
             }
             // The CPU time of the handler is no reason for another signal.
-            let has_moved = used >= preempt::HANDLING;
+            let has_moved = used >= signals::HANDLING;
             if worker.rest.is_over(worker, cpu)
-                && preempt::send(worker, green, self.now, has_moved, &mut self.observer)
+                && signals::send_preemption(worker, green, self.now, has_moved, &mut self.observer)
             {
                 green.calls_itself.store(false, Ordering::Relaxed);
                 self.event = true;
             }
         }
-        self.first_stray = if next < worker::count() { next } else { 0 };
+        self.first_stray = if next < Worker::count() { next } else { 0 };
     }
 
     /// Looks whether a worker is missing. If that has lasted and the spawner has made none meanwhile, the monitor evicts
@@ -586,13 +587,13 @@ impl Monitor {
 
     /// Asks the next threads to give up their workers.
     fn evict_some(&mut self) {
-        let (cluster, last, count) = (self.cluster, self.evicted, worker::count());
-        let workers = (1..=count).filter_map(|i| worker::get((last + i) % count));
+        let (cluster, last, count) = (self.cluster, self.evicted, Worker::count());
+        let workers = (1..=count).filter_map(|i| Worker::get((last + i) % count));
         let strays = workers.filter_map(|worker| Some((worker, stray(cluster, worker)?)));
         let stays = ThreadFlags::LOCKED | ThreadFlags::HIDDEN;
         let movable = strays.filter(|(_, green)| !green.flags.has(stays));
         for (worker, green) in movable.take(PROBES) {
-            preempt::evict(worker, green, self.now, &mut self.observer);
+            signals::evict(worker, green, self.now, &mut self.observer);
             self.evicted = worker.index as usize;
         }
     }
@@ -601,7 +602,7 @@ impl Monitor {
 /// Whether there is something to run, a processor for it, and no worker.
 pub(super) fn is_short(cluster: &Cluster) -> bool {
     cluster.idle.sleeping() != 0
-        && (cluster.has_work() || timers::any_due(cluster))
+        && (cluster.has_work() || events::is_any_timer_due(cluster))
         && cluster.spare_count() == 0
 }
 

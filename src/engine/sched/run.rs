@@ -20,8 +20,8 @@ use crate::engine::sched::locked::{hand_to_its_worker, stay};
 use crate::engine::sched::switch::{self, Action};
 use crate::engine::sched::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
 use crate::engine::sched::{
-    Cluster, Green, Owned, RunLoop, ThreadFlags, Worker, current, enter, fork, handlers,
-    idle::Rested, io, park::Parking, start, timers,
+    Cluster, Green, Owned, RunLoop, ThreadFlags, Worker, current, enter, events, fork,
+    idle::Rested, park::Parking, signals, start,
 };
 use crate::engine::sys::{clock, perturb, sanitizer, topology};
 
@@ -190,7 +190,7 @@ pub(super) fn park(
         let home = processor
             .as_ref()
             .map_or(worker.cluster().table.get(0), |p| p.shared());
-        timers::arm(green, home, deadline);
+        events::arm_timer(green, home, deadline);
     }
     perturb::point("park: armed");
     // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
@@ -223,8 +223,8 @@ fn look_for_work(
 ) -> Result<Next, NothingFound> {
     processor.dry.add(1);
     processor.note_cpu();
-    timers::fire_own(processor);
-    io::flush(processor);
+    events::fire_own_timers(processor);
+    events::flush(processor);
     // A thread that is locked to this worker.
     let handed = worker.handed.take().map(|green| Ready::new(green).into());
     if handed.is_none() && processor.is_surplus() {
@@ -233,7 +233,9 @@ fn look_for_work(
     }
     let found = handed.or_else(|| own_queues(processor)).or_else(|| {
         worker.use_native_tls();
-        io::look(processor).then(|| own_queues(processor)).flatten()
+        events::look(processor)
+            .then(|| own_queues(processor))
+            .flatten()
     });
     if let Some(next) = found {
         if searching {
@@ -279,13 +281,13 @@ fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, No
             return Ok(next);
         }
         perturb::point("search: in vain");
-        let Some(ready) = io::spin(processor) else {
+        let Some(ready) = events::spin(processor) else {
             return Err(NothingFound { searching: true });
         };
         if ready.len() != 0 {
             // The searcher stops before the threads are in the queue: they wake nobody.
             stop_searching(cluster);
-            io::take_in(processor, ready);
+            events::take_in(processor, ready);
             return own_queues(processor).ok_or(NothingFound { searching: false });
         }
     }
@@ -299,7 +301,7 @@ fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
-            timers::fire_at(processor, other);
+            events::fire_timers_at(processor, other);
         }
         if let Some(next) = own_queues(processor) {
             return Some(next);
@@ -321,7 +323,7 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     let (thief, random) = (processor.shared(), processor.own().random());
     let distance = |other: usize| thief.distance(cluster.processor(other));
     let victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
-    let victims = match topology::machine() {
+    let victims = match topology::MACHINE.load(Ordering::Acquire) {
         None => victims,
         Some(_) => victims.nearest_first(&distance),
     };
@@ -363,16 +365,16 @@ fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
     let attention = processor.attention.load(Ordering::Relaxed);
     if attention || switches >= processor.own().looks.flush {
-        io::flush(processor);
+        events::flush(processor);
     }
     if attention || switches.is_multiple_of(LOOK_AT_TIMERS) {
         processor.note_cpu();
     }
     if attention || switches.is_multiple_of(LOOK_AT_EVENTS) {
         worker.use_native_tls();
-        io::look_when_busy(processor);
+        events::look_when_busy(processor);
     }
-    timers::fire_when_busy(processor, switches, worker.is_slice_over());
+    events::fire_timers_when_busy(processor, switches, worker.is_slice_over());
 }
 
 /// Makes `green` ready, which was waiting and is now the caller's, whatever the calling thread was doing: it may be in a
@@ -387,7 +389,7 @@ pub(crate) fn ready(green: &'static Green) {
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
-        None if current::is_hidden() => handlers::defer_wake(green),
+        None if current::is_hidden() => signals::defer_wake(green),
         _ => {
             let _off = current::preemption_off();
             probe::readied(By::Outside, green, Why::Woke);

@@ -1,5 +1,5 @@
 //! The spawner: a kernel thread that makes workers ahead of need, changes the number of
-//! processors (`resize`), and returns stacks that nobody uses (`stack::reclaim`).
+//! processors (`cluster`), and returns stacks that nobody uses (`stack::reclaim`).
 //!
 //! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
 //! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
@@ -7,7 +7,7 @@
 //!
 //! A worker is made without the program's allocator, and comes to its first thread without it:
 //! when many threads wait for the allocator, its holders are preempted threads in a queue, which
-//! wait for a new worker. Its record is mapped (`worker`), and its kernel thread is libc's, not
+//! wait for a new worker. Its record is mapped (`processor`), and its kernel thread is libc's, not
 //! std's. (libc has a vector from `calloc` for each thread. While a `calloc` of the program's own holds the
 //! spawner up, or the spawner is refused, the monitor evicts threads: `monitor`.)
 //!
@@ -26,13 +26,13 @@
 use core::ffi::c_void;
 use core::fmt;
 use std::io::{self, Write};
+use std::thread::JoinHandle;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::inspect::kernel::{KernelThread, quiet};
 use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
 use crate::engine::sched::{
-    Cluster, Owned, RunLoop, Worker, monitor, parker::Parker, start, start::ThreadStack, switch,
-    worker,
+    Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, start, start::ThreadStack, switch,
 };
 use crate::engine::stack::List;
 use crate::engine::stack::reclaim::{self, Looks};
@@ -157,7 +157,7 @@ fn idle_stacks(cluster: &Cluster) -> Option<List> {
 /// after them. If there is none, the caller is no green thread, and returns them now.
 pub(super) fn leave_stacks(cluster: &Cluster) {
     let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
-    match worker::clusters().find(is_there) {
+    match Worker::clusters().find(is_there) {
         Some(other) => other.spawner.ask_to_reclaim(),
         None => reclaim::all(cluster.active(), ThreadStack::destroy),
     }
@@ -237,7 +237,7 @@ pub(crate) fn spawn_helper(
     name: &str,
     stack_size: usize,
     work: Box<dyn FnOnce() + Send>,
-) -> io::Result<()> {
+) -> io::Result<JoinHandle<()>> {
     // A new thread begins with its creator's mask.
     let mask = signal::set_mask(signal::ALL);
     let started = std::thread::Builder::new()
@@ -251,7 +251,7 @@ pub(crate) fn spawn_helper(
             KernelThread::end();
         });
     signal::set_mask(mask);
-    started.map(drop)
+    started
 }
 
 /// Starts a kernel thread that calls `main(argument)`, with libc's means alone. A thread of std's allocates and takes

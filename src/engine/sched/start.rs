@@ -8,7 +8,7 @@
 //! Slots are never unmapped, so a [`ThreadStack`] is `&'static`; it belongs to one thread after another. An unused
 //! stack can be destroyed (`stack::reclaim`): then its memory is zero, until another stack is made in the slot. A reader
 //! of a stack whose thread may have ended meanwhile finds that out, and throws away what it has read
-//! (`inspect::threads`); or it keeps stacks from being destroyed (`inspect::epoch`).
+//! (`inspect::threads`); or it keeps stacks from being destroyed (`inspect::notes`).
 //!
 //! A thread that has been spawned is a record in a queue. Most threads run to their end without
 //! waiting, and the next one can have the same stack, still in the CPU's caches: ten thousand threads that are spawned
@@ -37,13 +37,15 @@
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::io::{self, Write};
 
-use crate::engine::inspect::epoch;
+use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
-use crate::engine::sched::switch::{Bounds, spare_cache};
+use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
 use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{
-    Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter, idle::Rested, ready_globally,
-    records, thread::SystemName,
+    Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
+    idle::Rested,
+    ready_globally,
+    thread::{Records, SystemName},
 };
 use crate::engine::stack::{self, Slot, reclaim::Stays};
 use crate::engine::sys::{kernel_thread, perturb, sanitizer, statics::AtomicStatic};
@@ -172,7 +174,7 @@ impl ThreadStack {
             // SAFETY: the word is in the block of a free stack, which is the caller's.
             !stack.has_cache() || spare_cache(unsafe { stack.tcache.read() })
         };
-        if !(epoch::none_is_open() && gives_cache()) {
+        if !(notes::no_section_is_open() && gives_cache()) {
             // Release: as in `make`.
             slot.extra.store(extra, Ordering::Release);
             return Err(Stays::ForNow);
@@ -221,7 +223,7 @@ impl ThreadStack {
     #[inline(always)]
     pub(super) fn has_cache(&self) -> bool {
         // SAFETY: the word is in the block, which is the caller's while the stack belongs to no thread that lives.
-        !self.tcache.is_null() && unsafe { self.tcache.read() != tls::no_cache() }
+        !self.tcache.is_null() && unsafe { self.tcache.read() != no_cache() }
     }
 
     /// The stack on `slot` and its owner, if that thread lives at this moment. Takes no lock.
@@ -329,7 +331,7 @@ pub(super) fn end(
         }
         None => {
             stack::release(stack.slot);
-            records::release(green);
+            Records::release(green);
             cluster.live_count.outside.ended.add_shared(1);
         }
     }

@@ -16,7 +16,7 @@
 //! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
 //!
 //! A thread that has changed its signal mask takes it along: once the mask was seen to differ
-//! (`current::mask_changed`, `preempt`), the switch saves it and restores the kernel thread's base mask.
+//! (`current::mask_changed`, `signals`), the switch saves it and restores the kernel thread's base mask.
 //! If a signal that the thread blocks has come for it, the mask stays on the kernel thread, and the thread
 //! with it (`locked`), until it has taken the signal: nobody else may get that, and only the kernel knows all
 //! about it, its place in the queue of a real-time signal included. A thread that is locked by itself keeps its mask on
@@ -30,7 +30,7 @@
 //! the way in and takes it out on the way back. A thread that was preempted, perhaps in the middle
 //! of malloc's fast path, keeps the cache that it has. Caches that are thus left over, and kernel
 //! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without a cache has in malloc's
-//! word the value that a fresh thread has there, which need not be null (`tls::no_cache`). Where
+//! word the value that a fresh thread has there, which need not be null (`tls::NO_CACHE`). Where
 //! the word was not recognised, or taking a cache away was tried and failed (`tls::probe`), caches
 //! stay in the stacks: they cost memory then, as much as the stacks' number at its peak times a
 //! cache.
@@ -40,7 +40,7 @@ use core::cell::Cell;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::sched::{
-    Green, RunLoop, ThreadFlags, Worker, cpu_time, handlers, locked, tuning::POOL,
+    Green, RunLoop, ThreadFlags, Worker, cpu_time, current, locked, tuning::POOL,
 };
 use crate::engine::sys::{clock, lock::Lock, sanitizer, signal};
 use crate::engine::tls;
@@ -186,7 +186,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`inspect::threads`).
     worker.current.store(None, Ordering::Release);
-    if handlers::exist() {
+    if current::handlers_exist() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         worker.use_native_tls();
     }
@@ -309,17 +309,23 @@ impl Since {
 
 // ==== malloc's cache ====
 
+/// What malloc's word holds in a thread without a cache.
+#[inline(always)]
+pub(crate) fn no_cache() -> usize {
+    tls::NO_CACHE.load(Ordering::Relaxed)
+}
+
 #[inline(always)]
 fn lend_cache(worker: &Worker, green: &Green) {
     let word = green.tcache.get();
     if word.is_null() {
         return;
     }
-    if worker.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
+    if worker.tcache.get() == no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
         worker.tcache.set(take_spare_cache());
     }
     // SAFETY: a word of the green thread's block, which is the run loop's while the thread does not run.
-    unsafe { word.write(worker.tcache.replace(tls::no_cache())) };
+    unsafe { word.write(worker.tcache.replace(no_cache())) };
 }
 
 #[inline(always)]
@@ -329,10 +335,10 @@ fn take_cache(worker: &Worker, green: &Green) {
         return;
     }
     // SAFETY: as in `lend_cache`.
-    let cache = unsafe { word.replace(tls::no_cache()) };
-    if worker.tcache.get() == tls::no_cache() {
+    let cache = unsafe { word.replace(no_cache()) };
+    if worker.tcache.get() == no_cache() {
         worker.tcache.set(cache);
-    } else if cache != tls::no_cache() && !spare_cache(cache) {
+    } else if cache != no_cache() && !spare_cache(cache) {
         // SAFETY: as in `lend_cache`. The pool is full: the thread keeps what it has.
         unsafe { word.write(cache) };
         green.flags.add(ThreadFlags::CACHE);
@@ -349,7 +355,7 @@ fn take_spare_cache() -> usize {
     let pool = SPARE_CACHES.lock();
     let count = CACHES.load(Ordering::Relaxed);
     if count == 0 {
-        return tls::no_cache();
+        return no_cache();
     }
     CACHES.store(count - 1, Ordering::Relaxed);
     pool[count - 1]
@@ -370,8 +376,8 @@ pub(super) fn spare_cache(cache: usize) -> bool {
 
 /// A worker ends: its cache goes to another worker.
 pub(crate) fn leave_cache(worker: &Worker) {
-    let cache = worker.tcache.replace(tls::no_cache());
-    if cache != tls::no_cache() {
+    let cache = worker.tcache.replace(no_cache());
+    if cache != no_cache() {
         // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
         // free it.
         let _is_kept = spare_cache(cache);

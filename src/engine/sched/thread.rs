@@ -1,6 +1,6 @@
-//! One green thread: its record.
+//! One green thread: its record, and the store that gives out records.
 //!
-//! Records are never freed (`records`), so a record is `&'static`; it is used again for another
+//! Records are never freed, so a record is `&'static`; it is used again for another
 //! thread when this one has ended. A thread gets a stack and a thread-local block (`start`) when
 //! it first runs: until then it is this record and the closure that it will call. The owner of a
 //! thread may touch the fields that are not atomic:
@@ -21,6 +21,8 @@
 //! 2. `worker` is the kernel thread that resumed the thread last; it is right while `off` is not
 //!    zero.
 //! 3. A thread that has no stack has [`ThreadFlags::NEW`].
+//! 4. A free record is in one batch, linked by `next`; a batch belongs to a processor or is in the common stack; the first
+//!    record of a batch that is put aside has the batch's length and its link to the next batch in `heap`.
 //!
 //! A record refers to the rest of the scheduler by four fields. What they lead to is never freed:
 //!
@@ -30,6 +32,20 @@
 //! | `worker` | the kernel thread that resumed it last | that kernel thread, before it does |
 //! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
 //! | `locked_to` | the kernel thread that it is locked to | the thread |
+//!
+//! # The store of records
+//!
+//! A record outlives its thread: a late signal, the monitor, or a policy's link may still point to
+//! it. So records are never freed. The store makes them in batches; each processor keeps records as
+//! they fall free; and a common stack carries batches from the processors where threads end to
+//! those where threads are spawned.
+//!
+//! The batches are the magazines of Bonwick and Adams ("Magazines and Vmem", 2001). A processor has a
+//! batch that it fills and empties, and up to [`KEPT`] full ones: it goes to the common stack only when there
+//! are too many full ones, or none. So processors on which threads are spawned and end in turn stay away, also
+//! where hundreds live in between; the lock of the common stack would stop all of them otherwise.
+//!
+//! Every record stands in the roster, too, in use or not: reports go through it without a lock.
 //!
 //! # Threads as C sees them
 //!
@@ -44,20 +60,24 @@
 
 use core::cell::Cell;
 use core::mem::offset_of;
+use std::io;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence,
 };
-use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::notes::ReadSection;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
 use crate::engine::sched::{
-    Cluster, Identity, Processor, Worker, cpu_time, current, fork, list::Links, park::Parking,
-    start::ThreadStack, timers,
+    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, fork, park::Lifo,
+    park::Linked, park::Links, park::Parking, start::ThreadStack,
 };
+use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::{die, signal::Mask, statics::AtomicStatic, word};
 use crate::engine::{stack, tls};
+
+// ==== the record ====
 
 #[derive(Default)]
 #[repr(C, align(64))]
@@ -78,7 +98,7 @@ pub(crate) struct Green {
     /// writes this, and the monitor reads it.
     pub(crate) calls: AtomicU8,
     /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
-    /// signal (`preempt`, `monitor`). A monitor writes and reads it, at any time.
+    /// signal (`signals`, `monitor`). A monitor writes and reads it, at any time.
     pub(crate) calls_itself: AtomicBool,
     /// The number of times that the thread is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
@@ -97,7 +117,7 @@ pub(crate) struct Green {
     parking: AtomicPtr<Parking>,
     /// The processor whose heap has, or had, the timer.
     pub(crate) timer_home: Cell<Option<&'static Processor>>,
-    pub(crate) timer: timers::Entry,
+    pub(crate) timer: TimerEntry,
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
@@ -297,9 +317,12 @@ impl Green {
             die("a thread has ended that had no stack")
         };
         self.stack.store(None, Ordering::Relaxed);
-        let own = self.context.saved_stack_pointer();
         // The thread has left its last frames for good.
-        sanitizer::forget_frames(own, stack.bounds.top - own);
+        #[cfg(asan)]
+        {
+            let own = self.context.saved_stack_pointer();
+            sanitizer::forget_frames(own, stack.bounds.top - own);
+        }
         self.context.own.store(0, Ordering::Relaxed);
         stack
     }
@@ -426,6 +449,220 @@ impl Green {
     }
 }
 
+// ==== the store of records ====
+
+/// The number of records in a full batch.
+pub(crate) const BATCH: usize = 32;
+/// The greatest number of full batches that a processor keeps.
+const KEPT: usize = 32;
+
+/// The common stack.
+static FREE: Lock<Batches> = Lock::new(Batches::NONE);
+/// Whether the common stack has a batch; a hint, written under its lock.
+static ANY_FREE: AtomicBool = AtomicBool::new(false);
+
+/// Records, linked by `next`.
+type Batch = Lifo<Green>;
+
+impl Linked for Green {
+    fn below(&self) -> &Cell<Option<&'static Green>> {
+        &self.next
+    }
+}
+
+/// A stack of batches that are not empty, linked by their first records.
+struct Batches {
+    top: Option<&'static Green>,
+    len: usize,
+}
+
+// SAFETY: the stack owns the records in it.
+unsafe impl Send for Batches {}
+
+impl Batches {
+    const NONE: Batches = Batches { top: None, len: 0 };
+
+    fn push(&mut self, batch: Batch) {
+        if let Some(first) = batch.iter().next() {
+            first.heap.child.set(self.top.replace(first));
+            first.heap.rank.set((0, batch.len() as u64));
+            self.len += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Batch> {
+        let first = self.top?;
+        self.top = first.heap.child.take();
+        self.len -= 1;
+        Some(Lifo::from_top(first, first.heap.rank.get().1 as usize))
+    }
+}
+
+/// Takes a batch out of the common stack; an empty one if there is none.
+fn take_batch() -> Batch {
+    if !ANY_FREE.load(Ordering::Relaxed) {
+        return Lifo::new();
+    }
+    let mut free = FREE.lock();
+    let batch = free.pop();
+    ANY_FREE.store(free.len != 0, Ordering::Relaxed);
+    batch.unwrap_or(Lifo::new())
+}
+
+/// Puts batches into the common stack.
+fn give_batches(mut free: Guard<'_, Batches>, batches: impl IntoIterator<Item = Batch>) {
+    batches.into_iter().for_each(|batch| free.push(batch));
+    ANY_FREE.store(free.len != 0, Ordering::Relaxed);
+}
+
+/// A processor's free records.
+pub(crate) struct Records {
+    batch: Batch,
+    full: Batches,
+}
+
+impl Records {
+    pub(crate) const fn new() -> Records {
+        Records {
+            batch: Lifo::new(),
+            full: Batches::NONE,
+        }
+    }
+
+    /// Returns a record for a new thread, if one is free.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<&'static Green> {
+        if self.batch.len() == 0 {
+            self.refill();
+        }
+        let green = self.batch.pop();
+        if let Some(next) = self.batch.iter().next() {
+            arch::prefetch(core::ptr::from_ref(next).cast());
+        }
+        green
+    }
+
+    /// Keeps the record of an ended thread.
+    #[inline]
+    pub(crate) fn push(&mut self, green: &'static Green) {
+        if self.batch.len() == BATCH {
+            self.put_full_aside();
+        }
+        self.batch.push(green);
+    }
+
+    /// Gives all records to the common stack.
+    pub(crate) fn drain(&mut self) {
+        let mut all = core::mem::replace(self, Records::new());
+        let full = core::iter::from_fn(|| all.full.pop());
+        give_batches(FREE.lock(), full.chain([all.batch]));
+    }
+
+    /// Returns a record for a new thread. Allocates if none is free: call it preemptible.
+    pub(crate) fn create() -> io::Result<&'static Green> {
+        let free = {
+            let _off = current::preemption_off();
+            let mut batch = take_batch();
+            let green = batch.pop();
+            if green.is_some() {
+                give_batches(FREE.lock(), [batch]);
+            }
+            green
+        };
+        free.map_or_else(make_piece, Ok)
+    }
+
+    /// Takes back a record that no processor keeps. The caller has preemption off.
+    pub(crate) fn release(green: &'static Green) {
+        let mut single = Lifo::new();
+        single.push(green);
+        give_batches(FREE.lock(), [single]);
+    }
+
+    /// Every record that was ever made, the newest first. Records that are made meanwhile may be missing.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Green> {
+        // Acquire: partner: Release in `enlist`.
+        let newest = NEWEST.load(Ordering::Acquire);
+        core::iter::successors(newest, |piece| piece.older.load(Ordering::Relaxed))
+            .flat_map(|piece| &piece.records)
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        self.batch = self.full.pop().unwrap_or_else(take_batch);
+    }
+
+    #[cold]
+    fn put_full_aside(&mut self) {
+        // While another processor has the lock, this one keeps more for a while, and waits for nobody.
+        if self.full.len >= KEPT
+            && let Some(free) = FREE.try_lock()
+        {
+            give_batches(free, core::iter::from_fn(|| self.full.pop()).take(KEPT / 2));
+        }
+        let batch = core::mem::replace(&mut self.batch, Lifo::new());
+        self.full.push(batch);
+    }
+}
+
+/// Records that were made together: an entry of the roster.
+#[repr(C)]
+pub(crate) struct Piece {
+    records: [Green; BATCH],
+    /// The piece that was made before.
+    older: AtomicStatic<Piece>,
+}
+
+/// The roster: the piece that was made last leads to all others.
+static NEWEST: AtomicStatic<Piece> = AtomicStatic::none();
+
+/// For debuggers: where a piece leads to the one before.
+pub(crate) const OLDER: usize = core::mem::offset_of!(Piece, older);
+/// The place that leads to the newest piece.
+pub(crate) type Roster = AtomicStatic<Piece>;
+pub(crate) const fn roster() -> *const Roster {
+    &raw const NEWEST
+}
+
+impl Piece {
+    fn enlist(&'static self) {
+        let mut newest = NEWEST.load(Ordering::Relaxed);
+        loop {
+            self.older.store(newest, Ordering::Relaxed);
+            // Release: the piece; partner: Acquire in `all`. (Later pieces continue its release
+            // sequence.)
+            match NEWEST.replace(newest, self, Ordering::Release) {
+                Ok(()) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+}
+
+fn make_piece() -> io::Result<&'static Green> {
+    let mut made: Vec<Piece> = Vec::new();
+    made.try_reserve_exact(1)
+        .map_err(|_| io::ErrorKind::OutOfMemory)?;
+    // Each record is written where it stays: the stack of a thread that asks may be small.
+    let piece: *mut Piece = made.as_mut_ptr();
+    // SAFETY: there is room for a piece, whose fields are all written before it counts.
+    unsafe {
+        for i in 0..BATCH {
+            (&raw mut (*piece).records[i]).write(Green::new());
+        }
+        (&raw mut (*piece).older).write(AtomicStatic::none());
+        made.set_len(1);
+    }
+    let piece = &made.leak()[0];
+    piece.enlist();
+    let [green, others @ ..] = &piece.records;
+    let mut batch = Lifo::new();
+    others.iter().for_each(|green| batch.push(green));
+    let _off = current::preemption_off();
+    give_batches(FREE.lock(), [batch]);
+    Ok(green)
+}
+
 // ==== as C sees a thread ====
 
 /// A name as the system keeps it: 15 bytes at most, and a NUL.
@@ -546,4 +783,24 @@ fn tell_name(green: &Green, place: usize, length: usize) -> Option<i32> {
     let told =
         bytes.try_for_each(|(number, byte)| word::store_byte(place.wrapping_add(number), byte));
     Some(if told.is_ok() { 0 } else { libc::EFAULT })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_batch_is_counted_where_there_was_none() {
+        let green = Records::create().unwrap();
+        let _off = current::preemption_off();
+        let mut records = Records::new();
+        let mut others = Lifo::new();
+        while let Some(other) = records.pop() {
+            others.push(other);
+        }
+        records.push(green);
+        assert_eq!((records.batch.len(), records.full.len), (1, 0));
+        records.drain();
+        give_batches(FREE.lock(), [others]);
+    }
 }

@@ -38,9 +38,9 @@ use core::ptr;
 use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicU32, Ordering};
-use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::notes::ReadSection;
 use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
-use crate::engine::sched::{fork, handlers, spawner, start::ThreadStack};
+use crate::engine::sched::{fork, signals, spawner, start::ThreadStack};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{arch, stack, tls};
 
@@ -65,7 +65,7 @@ struct Shared {
 /// impossible now, the library stays, and the answer is 0.
 #[cfg(interposes)]
 pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
-    if handlers::reserved() == 0 || fork::is_child() {
+    if signals::reserved() == 0 || fork::is_child() {
         return close(); // there are no green threads
     }
     if !tls::is_known() {

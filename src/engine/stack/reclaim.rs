@@ -24,7 +24,7 @@
 //! # Which thread may touch what
 //! - *A slot that is being returned* cannot be taken: it is in no cache and no list, since the look took
 //!   it out of the common list, under its lock. Others come to it only by its address
-//!   ([`find`](super::find), [`visit`](super::visit)), and only read; `inspect::epoch` keeps it from
+//!   ([`find`](super::find), [`visit`](super::visit)), and only read; `inspect::notes` keeps it from
 //!   being destroyed meanwhile. It can be had again when [`decommit`](super::decommit) has set its bit, under
 //!   the slabs' lock, and is cut then as if new. Slots are folded under that lock, too.
 //! - *A common list* is anybody's, under its lock.
@@ -42,8 +42,7 @@
 //! # Memory orderings
 //! All passes under locks. `WANTED` is a hint: relaxed.
 
-use super::cache::{BATCH, COMMON, Common, List};
-use super::{Slot, WANTED, release, slab};
+use super::{BATCH, COMMON, Common, List, Slot, WANTED, release, slab};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{clock, perturb};
 use std::sync::atomic::Ordering::Relaxed;

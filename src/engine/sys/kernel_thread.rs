@@ -1,13 +1,39 @@
-//! Kernel threads: how one is started, its id, its name, its clocks, how it gives way or rests, and barriers between
-//! kernel threads. [`observer`](super::observer) tells whether one is blocked.
+//! Kernel threads: how one is started, its id, its name, its clocks, how it gives way or rests, barriers between kernel
+//! threads, and whether one is blocked ([`Observer`]).
+//!
+//! # What `/proc` says
+//! An [`Observer`] reads whether a kernel thread is blocked, and in which system call.
+//!
+//! | `/proc/self/task/<id>/…` | says | can be opened |
+//! |---|---|---|
+//! | `syscall` | `running`, or which call the thread is blocked in | by the user that the process belongs to, if the process may be dumped |
+//! | `stat` | the thread's state, among much that takes longer | by anybody: by setuid and setcap programs, too |
+//!
+//! A CPU clock that stands still cannot tell a blocked thread from one that the system does not run just now; these
+//! files can. They cannot be opened where `/proc` is not mounted, or where all descriptors are in use. So an observer
+//! keeps the directory, which outlives a `chroot`, and the descriptors of the threads that it was last asked about: a
+//! question is one system call then, and needs nothing that could run out. The observer has one descriptor from the
+//! start, to give that up for another one when no other is left. If the program has closed the observer's descriptors,
+//! the observer opens the files again.
+//!
+//! ## Invariants of an observer
+//! 1. Between two questions an observer has [`KEPT`] descriptors and the directory's at most, and keeps none in the
+//!    upper half of the numbers that the process may use: the program's descriptors never run out because of an
+//!    observer, however many kernel threads there are.
+//! 2. An answer is believed, and a descriptor is closed, only if the text is that of such a file: the program may have
+//!    closed all descriptors that it does not know, and may have another file under that number. The file is read by
+//!    `pread`, which takes nothing out of a pipe or a socket.
+//! 3. No descriptor is 0, 1 or 2: a program that closes those means the next file to be there.
+//! 4. Nothing allocates.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::fmt::Arguments;
 use core::mem::MaybeUninit;
-use std::io::Write;
+use std::io::{Cursor, Write};
+use std::os::fd::RawFd;
 
 use super::mm::page;
-use super::{Plain, call, clock, plain};
+use super::{Plain, call, clock, duplicate, plain};
 use crate::engine::atomic::{AtomicBool, Ordering};
 
 /// Starts a kernel thread that calls `main(argument)`, with libc's means alone. `detach_state` is libc's constant.
@@ -143,5 +169,559 @@ pub(crate) fn barrier() {
               threads cannot go on without: allow it, or set GREENTHREAD_MODE=kernel\n",
         );
         std::process::abort()
+    }
+}
+
+// ==== what `/proc` says ====
+
+/// As much of a file as tells all: of `syscall`, a number and eight words; of `stat`, the id, the name, and one letter.
+const ENOUGH: usize = 192;
+/// How many threads' descriptors an observer keeps.
+const KEPT: usize = 8;
+
+/// What a kernel thread does, as far as can be told.
+pub(crate) enum Doing {
+    /// The thread is blocked in this call.
+    Call(SystemCall),
+    /// The thread runs, or is blocked elsewhere: in a page fault.
+    Other,
+    Untold,
+}
+
+/// A system call that a kernel thread is blocked in.
+#[derive(Default)]
+pub(crate) struct SystemCall {
+    pub(crate) number: i64,
+    pub(crate) arguments: [u64; 6],
+    pub(crate) stack_pointer: usize,
+    pub(crate) program_counter: usize,
+}
+
+impl SystemCall {
+    /// From the text of `syscall`: the number, six arguments, the stack pointer and the program counter, all but the
+    /// first in hexadecimal. `None` for `running`, and for `-1` with the latter two.
+    fn parse(text: &[u8]) -> Option<SystemCall> {
+        let mut words = core::str::from_utf8(text).ok()?.split_ascii_whitespace();
+        let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
+        let mut values = [0; 8];
+        for value in &mut values {
+            *value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        }
+        let [arguments @ .., stack_pointer, program_counter] = values;
+        Some(SystemCall {
+            number,
+            arguments,
+            stack_pointer: stack_pointer as usize,
+            program_counter: program_counter as usize,
+        })
+    }
+
+    /// Whether the call waits for as long as it takes, on a futex, for a lock on a file, for the other end of a FIFO or
+    /// for a child, and begins anew if a signal interrupts it: nothing has come of the call then. (A call that
+    /// transfers data begins anew, too; but so would the time-out of its descriptor.)
+    pub(crate) fn begins_anew(&self) -> bool {
+        let [_, operation, _, timeout, ..] = self.arguments;
+        match self.number {
+            libc::SYS_futex => {
+                let operation = operation as i32 & libc::FUTEX_CMD_MASK;
+                matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET) && timeout == 0
+            }
+            libc::SYS_fcntl => matches!(operation as i32, libc::F_SETLKW | libc::F_OFD_SETLKW),
+            libc::SYS_flock | libc::SYS_openat | libc::SYS_wait4 | libc::SYS_waitid => true,
+            _ => false,
+        }
+    }
+}
+
+/// An open file that tells a thread's state: `syscall` if `tells_call`, else `stat`.
+#[derive(Clone, Copy)]
+struct File {
+    thread: i32,
+    tells_call: bool,
+    descriptor: usize,
+}
+
+/// The file that a descriptor leads to is not one of ours, or not any more.
+struct Foreign;
+
+impl File {
+    /// Opens the file about `thread` in the directory `tasks`.
+    fn open(tasks: usize, thread: i32, tells_call: bool) -> Result<File, i32> {
+        let name = if tells_call { "syscall" } else { "stat" };
+        let path = spell(format_args!("{thread}/{name}"));
+        Ok(File {
+            thread,
+            tells_call,
+            descriptor: open(tasks, text_of(&path), 0)?,
+        })
+    }
+
+    /// Whether the thread is blocked, and what it does. `None`: the thread has ended.
+    fn read(&self) -> Result<Option<(bool, Doing)>, Foreign> {
+        let mut text = [0; ENOUGH];
+        let (place, start) = (text.as_mut_ptr() as usize, 0);
+        // SAFETY: the kernel writes at most `ENOUGH` bytes, which the text has.
+        match unsafe { call(libc::SYS_pread64, &[self.descriptor, place, ENOUGH, start]) } {
+            Ok(length) => self.understand(&text[..length]).ok_or(Foreign).map(Some),
+            Err(libc::ESRCH) => Ok(None),
+            Err(_) => Err(Foreign),
+        }
+    }
+
+    fn understand(&self, text: &[u8]) -> Option<(bool, Doing)> {
+        let is_blocked = match self.tells_call {
+            true => call_in(text)?,
+            false => stat_in(text, self.thread)?,
+        };
+        let doing = match is_blocked {
+            true if self.tells_call => SystemCall::parse(text).map_or(Doing::Other, Doing::Call),
+            true => Doing::Untold,
+            false => Doing::Other,
+        };
+        Some((is_blocked, doing))
+    }
+
+    /// Closes the descriptor, if it is still ours.
+    fn end(self) {
+        if self.read().is_ok() {
+            close(self.descriptor);
+        }
+    }
+}
+
+/// Whether `syscall` tells of a blocked thread. `running`; or the call's number, or -1 (blocked elsewhere: in a page
+/// fault), and addresses.
+fn call_in(text: &[u8]) -> Option<bool> {
+    if text.starts_with(b"running\n") {
+        return Some(false);
+    }
+    let number = text.strip_prefix(b"-").unwrap_or(text);
+    let digits = number.iter().take_while(|c| c.is_ascii_digit()).count();
+    (digits != 0 && number[digits..].starts_with(b" 0x")).then_some(true)
+}
+
+/// Whether `stat` tells of a blocked thread. `<id> (<name>) <state> …`; a name may have parentheses, the text after the
+/// name has none.
+fn stat_in(text: &[u8], id: i32) -> Option<bool> {
+    let start = spell(format_args!("{id} ("));
+    let rest = text.strip_prefix(text_of(&start).to_bytes())?;
+    let name = rest.iter().rposition(|&c| c == b')')?;
+    match rest[name..].get(..3)? {
+        b") R" => Some(false),
+        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some(true),
+        _ => None,
+    }
+}
+
+/// Answers questions about kernel threads: see the file's header.
+pub(crate) struct Observer {
+    tasks: Option<usize>,
+    kept: [Option<File>; KEPT],
+    /// The place of the file that is given up next, in turn.
+    next: usize,
+}
+
+impl Observer {
+    pub(crate) fn new() -> Observer {
+        let mut observer = Observer {
+            tasks: open_tasks(),
+            kept: [None; KEPT],
+            next: 0,
+        };
+        observer.reserve();
+        observer
+    }
+
+    /// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or waiting for a CPU.
+    /// `None`: that cannot be told.
+    pub(crate) fn is_blocked(&mut self, id: i32) -> Option<bool> {
+        self.ask(id, true).map(|(is_blocked, _)| is_blocked)
+    }
+
+    /// What kernel thread `id` of this process does. So many threads are asked about that their descriptors are not
+    /// worth keeping.
+    pub(crate) fn doing(&mut self, id: i32) -> Doing {
+        self.ask(id, false)
+            .map_or(Doing::Untold, |(_, doing)| doing)
+    }
+
+    /// Keeps one descriptor at least.
+    fn reserve(&mut self) {
+        if self.kept.iter().all(Option::is_none)
+            && let Some(file) = self.open(id())
+        {
+            self.keep(file);
+        }
+    }
+
+    fn ask(&mut self, id: i32, keep: bool) -> Option<(bool, Doing)> {
+        let is_of = |kept: &Option<File>| kept.is_some_and(|file| file.thread == id);
+        if let Some(place) = self.kept.iter_mut().find(|kept| is_of(kept))
+            && let Some(file) = place
+        {
+            match file.read() {
+                Ok(Some(answer)) => return Some(answer),
+                Ok(None) => close(file.descriptor),
+                Err(Foreign) => {}
+            }
+            // The id may be another thread's by now.
+            *place = None;
+        }
+        let file = self.open(id)?;
+        let answer = file.read().ok().flatten();
+        match keep && answer.is_some() {
+            true => self.keep(file),
+            false => close(file.descriptor),
+        }
+        self.reserve();
+        answer
+    }
+
+    fn open(&mut self, id: i32) -> Option<File> {
+        let mut tasks = self.tasks.or_else(open_tasks)?;
+        self.tasks = Some(tasks);
+        let mut tried = File::open(tasks, id, true);
+        if let Err(libc::EBADF | libc::ENOTDIR | libc::ENOENT) = tried
+            && !are_tasks(tasks)
+        {
+            // The program has closed the directory: the file that has this number now is not ours.
+            self.tasks = open_tasks();
+            tasks = self.tasks?;
+            tried = File::open(tasks, id, true);
+        }
+        match tried {
+            Ok(file) => Some(file),
+            // No descriptor is left, but perhaps one of ours.
+            Err(libc::EMFILE) if self.give_one_up() => File::open(tasks, id, true).ok(),
+            Err(_) => File::open(tasks, id, false).ok(),
+        }
+    }
+
+    /// Keeps the descriptor for the next question about that thread, in the place of another one, or closes it.
+    fn keep(&mut self, file: File) {
+        if file.descriptor >= descriptors() / 2 {
+            return close(file.descriptor);
+        }
+        let former = self.kept[self.next].replace(file);
+        self.next = (self.next + 1) % KEPT;
+        former.into_iter().for_each(File::end);
+    }
+
+    /// Gives up one of the files that are kept. False: none is.
+    fn give_one_up(&mut self) -> bool {
+        let kept = self.kept.iter_mut().find_map(Option::take);
+        kept.map(File::end).is_some()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.kept.into_iter().flatten().for_each(File::end);
+        if let Some(tasks) = self.tasks.filter(|&tasks| are_tasks(tasks)) {
+            close(tasks);
+        }
+    }
+}
+
+/// How many descriptors the process may have.
+fn descriptors() -> usize {
+    let mut limit = [0u64; 2];
+    let place = &raw mut limit as usize;
+    let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, place];
+    // SAFETY: the kernel writes two words, as many as there are.
+    let asked = unsafe { call(libc::SYS_prlimit64, &arguments) };
+    asked.map_or(0, |_| usize::try_from(limit[0]).unwrap_or(usize::MAX))
+}
+
+/// Opens the directory of this process's threads, if `/proc` has them under the ids that they have here.
+fn open_tasks() -> Option<usize> {
+    let here = libc::AT_FDCWD as usize;
+    let opened = || open(here, c"/proc/self/task", libc::O_DIRECTORY).ok();
+    is_of_our_namespace().then(opened).flatten()
+}
+
+/// Whether this process has the same id in `/proc` as here: a process can be in a namespace of process ids that is not
+/// that of its `/proc`, and there a thread's id is another thread's, or nobody's.
+fn is_of_our_namespace() -> bool {
+    let id = spell(format_args!("{}", std::process::id()));
+    let mut target = [0; 32];
+    let (here, link) = (libc::AT_FDCWD as usize, c"/proc/self".as_ptr() as usize);
+    let arguments = [here, link, target.as_mut_ptr() as usize, target.len()];
+    // SAFETY: the path is a string, and the kernel writes to the target, which has the bytes that are offered.
+    unsafe { call(libc::SYS_readlinkat, &arguments) }.is_ok() && target == id
+}
+
+/// Whether that is still our directory: `/proc` has the asking thread's entry, too, but none above it.
+fn are_tasks(descriptor: usize) -> bool {
+    let has = |path: &CStr| {
+        let arguments = [descriptor, path.as_ptr() as usize, libc::F_OK as usize];
+        // SAFETY: the kernel reads the path, which is a string.
+        unsafe { call(libc::SYS_faccessat, &arguments) }.is_ok()
+    };
+    let own = spell(format_args!("{}/stat", id()));
+    has(text_of(&own)) && has(c"../task")
+}
+
+fn open(directory: usize, path: &CStr, flags: i32) -> Result<usize, i32> {
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC | flags) as usize;
+    let arguments = [directory, path.as_ptr() as usize, flags];
+    // SAFETY: the kernel reads the path, which is a string.
+    let descriptor = unsafe { call(libc::SYS_openat, &arguments) }?;
+    if descriptor > libc::STDERR_FILENO as usize {
+        return Ok(descriptor);
+    }
+    let moved = duplicate(descriptor as RawFd, libc::STDERR_FILENO + 1);
+    close(descriptor);
+    moved.map(|moved| moved as usize)
+}
+
+/// Closes a descriptor that the caller has seen to be ours.
+fn close(descriptor: usize) {
+    let _ = plain(Plain::CLOSE, &[descriptor]);
+}
+
+/// Writes a short text without allocating; zeroes follow it.
+fn spell(text: Arguments<'_>) -> [u8; 32] {
+    let mut spelled = Cursor::new([0; 32]);
+    let _ = spelled.write_fmt(text);
+    spelled.into_inner()
+}
+
+fn text_of(spelled: &[u8; 32]) -> &CStr {
+    CStr::from_bytes_until_nul(spelled).unwrap_or_default()
+}
+
+// ==== names of system calls ====
+
+/// Pairs of the number and the constant's name.
+macro_rules! calls {
+    ($($name:ident)*) => { &[$((libc::$name, stringify!($name))),*] };
+}
+
+const NAMED: &[(libc::c_long, &str)] = calls! {
+    SYS_futex SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_recvfrom SYS_sendto SYS_recvmsg
+    SYS_sendmsg SYS_accept SYS_accept4 SYS_connect SYS_sendfile SYS_splice SYS_openat SYS_fcntl SYS_flock SYS_ppoll
+    SYS_pselect6 SYS_epoll_pwait SYS_epoll_pwait2 SYS_nanosleep SYS_clock_nanosleep SYS_wait4 SYS_waitid SYS_fsync
+    SYS_fdatasync SYS_newfstatat SYS_getdents64 SYS_ioctl SYS_rt_sigtimedwait SYS_mmap SYS_munmap SYS_madvise
+    SYS_sched_yield SYS_io_uring_enter
+};
+
+/// Calls that newer ones have superseded: younger architectures have only those.
+#[cfg(target_arch = "x86_64")]
+const SUPERSEDED: &[(libc::c_long, &str)] = calls! { SYS_poll SYS_select SYS_epoll_wait SYS_open };
+#[cfg(not(target_arch = "x86_64"))]
+const SUPERSEDED: &[(libc::c_long, &str)] = &[];
+
+/// The name of system call `number`, as strace has it; of a call in which no thread is found blocked, the number.
+pub(crate) fn call_name(number: i64) -> String {
+    let mut all = NAMED.iter().chain(SUPERSEDED);
+    match all.find(|(known, _)| *known == number) {
+        Some((_, constant)) => constant.trim_start_matches("SYS_").into(),
+        None => format!("syscall {number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, mpsc};
+
+    /// A thread that computes, then blocks in a pipe, then ends.
+    struct Subject {
+        id: i32,
+        computes: Arc<AtomicBool>,
+        pipe: std::io::PipeWriter,
+        thread: std::thread::JoinHandle<()>,
+    }
+
+    fn subject() -> Subject {
+        let (send, receive) = mpsc::channel();
+        let (mut reader, pipe) = std::io::pipe().unwrap();
+        let computes = Arc::new(AtomicBool::new(true));
+        let go_on = computes.clone();
+        let thread = std::thread::spawn(move || {
+            send.send(id()).unwrap();
+            while go_on.load(Ordering::Relaxed) {
+                core::hint::spin_loop();
+            }
+            reader.read_exact(&mut [0]).unwrap();
+        });
+        Subject {
+            id: receive.recv().unwrap(),
+            computes,
+            pipe,
+            thread,
+        }
+    }
+
+    #[test]
+    fn who_computes_is_not_blocked_and_who_reads_is() {
+        // By `syscall`; by `stat`, as where that cannot be opened.
+        for tells_call in [true, false] {
+            let mut observer = Observer::new();
+            let mut subject = subject();
+            let tasks = observer.tasks.unwrap();
+            observer.keep(File::open(tasks, subject.id, tells_call).unwrap());
+            // It may still be on its way out of `send`.
+            while observer.is_blocked(subject.id) != Some(false) {}
+            assert!((0..100).all(|_| observer.is_blocked(subject.id) == Some(false)));
+            subject.computes.store(false, Ordering::Relaxed);
+            while observer.is_blocked(subject.id) != Some(true) {
+                std::thread::yield_now();
+            }
+            let is_its =
+                |place: &&Option<File>| place.is_some_and(|file| file.thread == subject.id);
+            assert_eq!(observer.kept.iter().filter(is_its).count(), 1);
+            subject.pipe.write_all(b".").unwrap();
+            subject.thread.join().unwrap();
+            // It may be a moment until the kernel has forgotten it.
+            while observer.is_blocked(subject.id).is_some() {
+                std::thread::yield_now();
+            }
+            assert_eq!(observer.kept.iter().filter(is_its).count(), 0);
+        }
+    }
+
+    #[test]
+    fn of_nobody_nothing_is_told() {
+        // No directory has such a name, and none is put in its place: it is the right one.
+        let mut observer = Observer::new();
+        assert_eq!(observer.is_blocked(i32::MAX), None);
+        assert!(matches!(observer.doing(i32::MAX), Doing::Untold));
+    }
+
+    #[test]
+    fn the_directory_is_opened_again() {
+        let mut observer = Observer::new();
+        let main = std::process::id() as i32;
+        close(observer.tasks.unwrap());
+        // Another directory has come in its place.
+        let other = std::fs::File::open("/").unwrap();
+        let number = other.as_raw_fd();
+        observer.tasks = Some(number as usize);
+        assert!(observer.is_blocked(main).is_some());
+        assert_ne!(observer.tasks, Some(number as usize));
+        for other in ["/proc", "/proc/self", "/proc/self/fd"] {
+            let other = std::fs::File::open(other).unwrap();
+            assert!(!are_tasks(other.as_raw_fd() as usize));
+        }
+        assert!(other.metadata().is_ok(), "it was not ours to close");
+    }
+
+    #[test]
+    fn descriptors_are_few_and_end_with_the_observer() {
+        let mut observer = Observer::new();
+        let subjects: Vec<Subject> = (0..2 * KEPT).map(|_| subject()).collect();
+        for _ in 0..3 {
+            for subject in &subjects {
+                assert!(observer.is_blocked(subject.id).is_some());
+            }
+        }
+        let kept: Vec<usize> = observer
+            .kept
+            .iter()
+            .flatten()
+            .map(|file| file.descriptor)
+            .collect();
+        assert_eq!(kept.len(), KEPT);
+        let is_task = |descriptor: &usize| {
+            let to = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
+            let is_at = |id| {
+                to.as_ref()
+                    .is_ok_and(|to| to.ends_with(format!("{id}/syscall")))
+            };
+            subjects.iter().any(|subject| is_at(subject.id))
+        };
+        assert!(kept.iter().all(is_task));
+        // The program closes descriptors that it does not know, and opens a file of its own there.
+        let last = observer.kept.iter_mut().flatten().last().unwrap();
+        close(last.descriptor);
+        let own = empty_file();
+        last.descriptor = own.as_raw_fd() as usize;
+        for subject in &subjects {
+            assert!(observer.is_blocked(subject.id).is_some());
+        }
+        drop(observer);
+        assert!(!kept.iter().any(is_task));
+        assert!(own.metadata().is_ok(), "it was not ours to close");
+        for mut subject in subjects {
+            subject.computes.store(false, Ordering::Relaxed);
+            subject.pipe.write_all(b".").unwrap();
+            subject.thread.join().unwrap();
+        }
+    }
+
+    fn empty_file() -> std::fs::File {
+        let name = format!("greenthread-observer-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let file = std::fs::File::create_new(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    #[test]
+    fn answers_are_understood() {
+        for (text, state) in [
+            ("running\n", Some(false)),
+            ("202 0x7f00 0x0", Some(true)),
+            ("-1 0x7ffc 0x55", Some(true)),
+            ("202", None),
+            ("rust is fun\n", None),
+            ("", None),
+        ] {
+            assert_eq!(call_in(text.as_bytes()), state, "{text:?}");
+        }
+        for (text, state) in [
+            ("77 (gt-worker-1) R 1 1", Some(false)),
+            ("77 (gt-worker-1) S 1 1", Some(true)),
+            ("77 (a) R 0 (b) D 1 1", Some(true)),
+            ("78 (gt-worker-1) R 1 1", None),
+            ("77 (gt-worker", None),
+            ("", None),
+        ] {
+            assert_eq!(stat_in(text.as_bytes(), 77), state, "{text:?}");
+        }
+    }
+
+    fn parse(text: &str) -> Option<SystemCall> {
+        SystemCall::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn a_system_call_is_read() {
+        let number = |number: i64| format!("{number} ");
+        let futex = &number(libc::SYS_futex);
+        let (read, flock) = (&number(libc::SYS_read), &number(libc::SYS_flock));
+        let fcntl = &number(libc::SYS_fcntl);
+        let wait = format!("{futex}0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n");
+        let call = parse(&wait).unwrap();
+        assert!(call.begins_anew() && call.number == libc::SYS_futex);
+        for (other, waits) in [
+            (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
+            (wait.replace("0x80 ", "0x81 "), false), // FUTEX_WAKE
+            (wait.replace("0x80 ", "0x86 "), false), // FUTEX_LOCK_PI
+            (wait.replace("0x0 ", "0x7ffd "), false), // until then
+            (wait.replace(futex, read), false),
+            (wait.replace(futex, flock), true),
+            (wait.replace(futex, fcntl), false), // but not this one
+            (wait.replace(futex, fcntl).replace("0x80 ", "0x7 "), true), // F_SETLKW
+        ] {
+            assert_eq!(parse(&other).unwrap().begins_anew(), waits, "{other}");
+        }
+        for nothing in ["running\n", "-1 0x7ffe 0x55\n", "202 0x1 0x80\n", ""] {
+            assert!(parse(nothing).is_none(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn calls_have_names_or_numbers() {
+        assert_eq!(call_name(libc::SYS_clock_nanosleep), "clock_nanosleep");
+        assert_eq!(
+            call_name(libc::SYS_kcmp),
+            format!("syscall {}", libc::SYS_kcmp)
+        );
     }
 }

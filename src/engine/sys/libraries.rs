@@ -21,16 +21,38 @@
 //! asked to), but not the host's, nor those of libraries to come. That would do harm: threads that wait at an address for
 //! the crate would not hear of threads that wake them by way of libc. So it is all or nothing, and what counts is the
 //! lookup that everybody shares.
+//!
+//! *Their files* (ELF, of 64 bits, little-endian) have sections, and a table of symbols. A file is mapped, and read as it lies there. What it says leads to other parts of it, never behind its end: what
+//! makes no sense is not found. Compressed sections count as absent. The loader has mapped the same file: a program that writes to it, or
+//! makes it shorter (SIGBUS), breaks the program with us or without.
+//!
+//! *Frames below libc's own.* A C thread that is cancelled unwinds, and so does a C++ exception in `pthread_once`. In a program with
+//! `panic = "abort"` each frame of a Rust function aborts if somebody unwinds through it, whatever its ABI. So functions
+//! with libc's names are naked, and come in two forms:
+//!
+//! - [`jump_where`]: a function of Rust's says where to go on, and the arguments go there. It has returned by then.
+//! - [`call_around`]: `before` says what to call with the arguments, and a number; `after` gets the number, and the answer,
+//!   whose own answer counts. If the call unwinds, `unwound` gets the number. It is called by [`personality`], the
+//!   function that an unwinder asks about the frame.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Once, OnceLock};
+
+use libc::{Elf64_Ehdr, Elf64_Shdr, Elf64_Sym};
 
 use super::kernel_thread;
+use super::mm::Mapping;
 use crate::engine::arch::{self, thread_pointer};
+pub(crate) use crate::engine::arch::{call_around, jump_where};
 use crate::engine::atomic::{
     AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
-use std::ffi::{CStr, c_int, c_void};
-use std::ops::Range;
-use std::sync::{Once, OnceLock};
+
+// ==== the loaded libraries ====
 
 /// How many threads fork.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -281,4 +303,221 @@ fn start_and_name(place: *const c_void) -> Option<(*mut c_void, *const core::ffi
     // SAFETY: the loader takes any address, and writes what it knows of that to a valid place.
     let is_known = unsafe { libc::dladdr(place, &mut about) } != 0;
     is_known.then_some((about.dli_fbase, about.dli_fname))
+}
+
+// ==== files ====
+
+// elf.h
+const START: &[u8] = b"\x7fELF\x02\x01";
+const SHT_SYMTAB: u32 = 2;
+const SHT_NOBITS: u32 = 8;
+const SHT_DYNSYM: u32 = 11;
+const SHF_COMPRESSED: u64 = 1 << 11;
+const SHN_UNDEF: u16 = 0;
+const STT_FUNC: u8 = 2;
+
+/// A file that is mapped, to be read only.
+pub(crate) struct Elf(Mapping);
+
+impl Elf {
+    /// Maps the file. One of another format has nothing in it.
+    pub(crate) fn open(path: &Path) -> Option<Elf> {
+        Mapping::of_file(&File::open(path).ok()?).map(Elf).ok()
+    }
+
+    /// The contents of a section.
+    pub(crate) fn section(&self, name: &[u8]) -> Option<&[u8]> {
+        let (sections, names) = self.sections()?;
+        let names = self.contents(sections.get(names)?)?;
+        let is_it = |section: &&Elf64_Shdr| text(names, section.sh_name) == name;
+        self.contents(sections.iter().find(is_it)?)
+    }
+
+    /// The name of the function at an address, as the file has that.
+    pub(crate) fn function_at(&self, address: usize) -> Option<&[u8]> {
+        let (symbols, names) = self.symbols()?;
+        let is_at = |symbol: &&Elf64_Sym| {
+            (address as u64).wrapping_sub(symbol.st_value) < symbol.st_size && is_function(symbol)
+        };
+        let found = symbols.iter().find(is_at)?;
+        Some(text(names, found.st_name))
+    }
+
+    /// The table of symbols and the bytes that have their names: of all symbols or, if the file was stripped of those, of what
+    /// other files use.
+    pub(crate) fn symbols(&self) -> Option<(&[Elf64_Sym], &[u8])> {
+        let (sections, _) = self.sections()?;
+        let table = |kind| sections.iter().find(|section| section.sh_type == kind);
+        let table = table(SHT_SYMTAB).or_else(|| table(SHT_DYNSYM))?;
+        let names = self.contents(sections.get(table.sh_link as usize)?)?;
+        Some((values(self.contents(table)?), names))
+    }
+
+    /// The headers of the sections, and which of these has their names.
+    fn sections(&self) -> Option<(&[Elf64_Shdr], usize)> {
+        let header: &Elf64_Ehdr = values(self.bytes()).first()?;
+        if !header.e_ident.starts_with(START) {
+            return None;
+        }
+        let length = usize::from(header.e_shnum) * size_of::<Elf64_Shdr>();
+        let sections = values(self.part(header.e_shoff, length as u64)?);
+        Some((sections, header.e_shstrndx.into()))
+    }
+
+    fn contents(&self, section: &Elf64_Shdr) -> Option<&[u8]> {
+        let is_here = section.sh_type != SHT_NOBITS && section.sh_flags & SHF_COMPRESSED == 0;
+        self.part(section.sh_offset, section.sh_size)
+            .filter(|_| is_here)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let length = self.0.end() - self.0.start();
+        // SAFETY: the mapping is there as long as its value, and nobody writes to such a file.
+        unsafe { core::slice::from_raw_parts(self.0.start() as *const u8, length) }
+    }
+
+    fn part(&self, start: u64, length: u64) -> Option<&[u8]> {
+        let rest = self.bytes().get(start as usize..)?;
+        rest.get(..length as usize)
+    }
+}
+
+/// A type of which any bytes are a value.
+///
+/// # Safety
+/// The type consists of numbers.
+unsafe trait Numbers {}
+// SAFETY: these records of elf.h consist of numbers.
+unsafe impl Numbers for Elf64_Ehdr {}
+// SAFETY: likewise.
+unsafe impl Numbers for Elf64_Shdr {}
+// SAFETY: likewise.
+unsafe impl Numbers for Elf64_Sym {}
+
+/// As many whole values as the bytes have. None, if the first does not lie where such a value may.
+fn values<T: Numbers>(bytes: &[u8]) -> &[T] {
+    // SAFETY: any bytes are a `T`, which `align_to` aligns.
+    match unsafe { bytes.align_to() } {
+        ([], values, _) => values,
+        _ => &[],
+    }
+}
+
+/// Whether it is a function in this file, and not one that it uses of another.
+pub(crate) fn is_function(symbol: &Elf64_Sym) -> bool {
+    symbol.st_info & 15 == STT_FUNC && symbol.st_shndx != SHN_UNDEF
+}
+
+/// The text that begins there, and ends with a zero.
+pub(crate) fn text(names: &[u8], start: u32) -> &[u8] {
+    let rest = names.get(start as usize..).unwrap_or_default();
+    rest.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+// ==== frames below libc's own ====
+
+/// What a `before` says.
+#[repr(C)]
+pub(crate) struct Next {
+    /// What to call. Null: nothing, and the number is the answer.
+    function: *const (),
+    number: usize,
+}
+
+impl Next {
+    pub(crate) fn call(function: *const (), number: usize) -> Next {
+        Next { function, number }
+    }
+
+    pub(crate) fn answer(answer: c_int) -> Next {
+        Next::call(core::ptr::null(), answer as usize)
+    }
+}
+
+/// From the stack pointer of a frame of [`call_around`]: what its call leaves undone.
+#[repr(C)]
+struct Frame {
+    arguments: [usize; 2],
+    unwound: unsafe extern "C" fn(usize),
+    number: usize,
+}
+
+/// An unwinder asks what is to be done at such a frame: go on; and the second time, what was left undone.
+pub(crate) unsafe extern "C" fn personality(
+    _version: c_int,
+    actions: c_int,
+    _class: u64,
+    _exception: *mut c_void,
+    context: *mut c_void,
+) -> c_int {
+    unsafe extern "C" {
+        fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+    }
+    // unwind.h
+    const CLEANUP_PHASE: c_int = 2;
+    const CONTINUE_UNWIND: c_int = 8;
+    if actions & CLEANUP_PHASE != 0 {
+        // SAFETY: the unwinder's own context, which names the stack pointer at the call. The frame lies there as long as
+        // it is unwound.
+        unsafe {
+            let frame = &*(_Unwind_GetCFA(context) as *const Frame);
+            (frame.unwound)(frame.number);
+        }
+    }
+    CONTINUE_UNWIND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> Elf {
+        Elf::open(Path::new("/proc/self/exe")).unwrap()
+    }
+
+    #[test]
+    fn sections_and_functions_are_found() {
+        let own = own();
+        assert!(
+            own.section(b".interp").unwrap().ends_with(b".so.2\0")
+                || cfg!(not(target_arch = "x86_64"))
+        );
+        assert_eq!(own.section(b".bss"), None);
+        assert_eq!(own.section(b"no such section"), None);
+        let (symbols, names) = own.symbols().unwrap();
+        let mut functions = symbols.iter().filter(|symbol| is_function(symbol));
+        let main = functions.find(|symbol| text(names, symbol.st_name) == b"main");
+        let main = main.unwrap().st_value as usize;
+        assert_eq!(own.function_at(main), Some(&b"main"[..]));
+        assert_eq!(own.function_at(0), None);
+    }
+
+    /// Whatever the file says.
+    #[test]
+    fn nothing_is_read_behind_the_end() {
+        let path = std::env::temp_dir().join(format!("greenthread-elf-{}", std::process::id()));
+        let own = own();
+        let whole = own.bytes();
+        let check = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let Some(elf) = Elf::open(&path) else { return };
+            let _ = elf.section(b".debug_info");
+            let _ = elf.function_at(0x1234);
+        };
+        for length in [0, 1, 6, 63, 64, 65, 4096, 100_000] {
+            check(&whole[..length]);
+        }
+        // The header's numbers, and with them the place of the sections.
+        let sections = u64::from_le_bytes(whole[40..48].try_into().unwrap()) as usize;
+        let mut small = whole[..64].to_vec();
+        small.extend_from_slice(&whole[sections..]);
+        small[40..48].copy_from_slice(&64_u64.to_le_bytes());
+        check(&small);
+        for at in 0..small.len().min(64 + 64 * 40) {
+            let before = std::mem::replace(&mut small[at], 0xff);
+            check(&small);
+            small[at] = before;
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

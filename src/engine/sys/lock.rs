@@ -1,8 +1,10 @@
-//! A lock for the scheduler's own short critical sections, and the cheap half of an asymmetric fence.
+//! A lock for the scheduler's own short critical sections; waiting a little for another kernel thread: pauses between looks
+//! at a lock ([`Backoff`]), and waiting for a thread's next few instructions ([`Patience`]); and the cheap half of an
+//! asymmetric fence.
 //!
 //! # The lock
 //! A thread takes the lock with preemption off (or is a kernel thread that runs no green thread), so the holder is
-//! running or about to run: waiters pause a little (`backoff`) and then block in the kernel. The lock touches no
+//! running or about to run: waiters pause a little and then block in the kernel. The lock touches no
 //! thread-local, allocates nothing and knows no poisoning: the code under the lock does not panic.
 //!
 //! | word | meaning |
@@ -12,6 +14,12 @@
 //! | `CONTENDED` | a thread holds it, and others may wait in the kernel |
 //!
 //! Orderings: taking the lock is Acquire and pairs with the Release of the unlock before.
+//!
+//! # Pauses
+//! Each pause of a backoff is twice as long as the one before: Anderson's exponential backoff ("The Performance of Spin Lock
+//! Alternatives for Shared-Memory Multiprocessors", 1990). Threads that look again at once take the lock's cache line,
+//! and those of all that it guards, from its holder at every turn. While they pause, the holder may come back several times
+//! and find these lines in its cache.
 //!
 //! # The fence
 //! One thread makes the cheap half ([`entry_fence`]) between a store and a load, another one makes the heavy half
@@ -26,9 +34,10 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-use super::backoff::Backoff;
-use super::{futex, perturb};
+use super::{futex, kernel_thread, perturb};
 use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
+
+// ==== the lock ====
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -144,6 +153,8 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
+// ==== the fence ====
+
 /// Keeps the accesses before the fence in the program before the accesses after the fence.
 #[inline(always)]
 pub(crate) fn entry_fence() {
@@ -151,9 +162,79 @@ pub(crate) fn entry_fence() {
     compiler_fence(Ordering::SeqCst);
 }
 
-#[cfg(all(test, not(greenthread_model)))]
+// ==== pauses ====
+
+/// The pauses of one caller at one lock. A pause is an instruction of the processor, of 5 to 50 ns.
+pub(crate) struct Backoff {
+    next: u32,
+    longest: u32,
+}
+
+impl Backoff {
+    const FIRST: u32 = 8;
+
+    /// For a lock whose holder runs. The caller pauses for some microseconds in all, and is to block then.
+    pub(crate) const fn while_it_runs() -> Backoff {
+        Backoff {
+            next: Backoff::FIRST,
+            longest: 64,
+        }
+    }
+
+    /// For a lock whose holder may wait for something itself: half as long.
+    pub(crate) const fn as_it_may_wait() -> Backoff {
+        Backoff {
+            next: Backoff::FIRST,
+            longest: 32,
+        }
+    }
+
+    /// Pauses. False: the caller has paused for long enough, and this time it did not.
+    #[inline]
+    pub(crate) fn pause(&mut self) -> bool {
+        if self.next > self.longest {
+            return false;
+        }
+        (0..self.next).for_each(|_| core::hint::spin_loop());
+        self.next *= 2;
+        true
+    }
+}
+
+/// How long the caller has looked at a word that another kernel thread is about to change.
+///
+/// First the caller spins. If that thread is not running, the caller gives way to it; and if that does
+/// not help either (its priority is lower than ours), the caller sleeps.
+pub(crate) struct Patience(u32);
+
+const SPINS: u32 = 100;
+const YIELDS: u32 = 20;
+/// In nanoseconds.
+const SLEEP: u64 = 100_000;
+
+impl Patience {
+    pub(crate) const fn new() -> Patience {
+        Patience(0)
+    }
+
+    #[cold]
+    pub(crate) fn pause(&mut self) {
+        if self.0 < SPINS {
+            core::hint::spin_loop();
+        } else if self.0 < SPINS + YIELDS {
+            kernel_thread::give_way();
+        } else {
+            // Where it ends early we look early.
+            kernel_thread::rest(SLEEP);
+            return;
+        }
+        self.0 += 1;
+    }
+}
+
+#[cfg(test)]
 mod tests {
-    use super::Lock;
+    use super::{Backoff, Lock};
 
     #[test]
     fn excludes_and_publishes() {
@@ -172,5 +253,12 @@ mod tests {
         assert_eq!(*lock.lock(), (200_000, 200_000));
         let held = lock.try_lock();
         assert!(held.is_some() && lock.try_lock().is_none());
+    }
+
+    #[test]
+    fn a_backoff_ends() {
+        let times = |mut backoff: Backoff| (0..10).filter(|_| backoff.pause()).count();
+        assert_eq!(times(Backoff::while_it_runs()), 4);
+        assert_eq!(times(Backoff::as_it_may_wait()), 3);
     }
 }

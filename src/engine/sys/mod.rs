@@ -3,27 +3,21 @@
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
 //! itself. (But for the growing of a [`statics::Table`]: only ordinary threads do that.)
+//!
+//! This file has what every switch and every wake-up may need: the call itself, the clock ([`clock`]), blocking on a word
+//! ([`futex`]), and the points at which a perturbed build stops a thread ([`perturb`]). The other files have a subject each.
 
-pub(crate) mod backoff;
 pub(crate) mod calls;
-pub(crate) mod clock;
-pub(crate) mod elf;
 pub(crate) mod epoll;
-pub(crate) mod futex;
-pub(crate) mod handler;
 pub(crate) mod kernel_thread;
 pub(crate) mod libraries;
 pub(crate) mod lock;
 pub(crate) mod mm;
-pub(crate) mod observer;
 pub(crate) mod perturb;
 pub(crate) mod sanitizer;
 pub(crate) mod signal;
 pub(crate) mod statics;
-pub(crate) mod syscalls;
 pub(crate) mod topology;
-pub(crate) mod unwinding;
-pub(crate) mod variable;
 pub(crate) mod word;
 
 use std::os::fd::RawFd;
@@ -118,4 +112,301 @@ pub(crate) fn die(message: &str) -> ! {
         print(part.as_bytes());
     }
     std::process::abort()
+}
+
+/// Stops here now and then if this is a perturbed build: `perturb.rs`.
+#[inline(always)]
+pub(crate) fn point(name: &'static str) {
+    if cfg!(greenthread_perturb) {
+        perturb::come_to(name);
+    }
+}
+
+/// Blocking a kernel thread on a word of memory.
+pub(crate) mod futex {
+    use super::{call, clock, perturb};
+    use crate::engine::atomic::AtomicU32;
+
+    /// Blocks while `word` holds `expected`, at most until `deadline` (monotonic nanoseconds). May
+    /// return early.
+    pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+        is_interrupted_wait(word, expected, deadline);
+    }
+
+    /// [`wait`]; true if a signal's handler has run on the kernel thread meanwhile.
+    pub(crate) fn is_interrupted_wait(
+        word: &AtomicU32,
+        expected: u32,
+        deadline: Option<u64>,
+    ) -> bool {
+        perturb::point("futex: waiting");
+        // It takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
+        // Every failure (EAGAIN, EINTR, ETIMEDOUT) means "look again".
+        futex(word, libc::FUTEX_WAIT_BITSET, expected, deadline) == Err(libc::EINTR)
+    }
+
+    /// Wakes at most `count` of those that wait on `word`. The word may be gone by now: the kernel then
+    /// wakes no thread, or one that looks again.
+    pub(crate) fn wake(word: *const AtomicU32, count: u32) {
+        perturb::point("futex: waking");
+        let _ = futex(word, libc::FUTEX_WAKE, count, None);
+    }
+
+    fn futex(
+        word: *const AtomicU32,
+        operation: i32,
+        value: u32,
+        deadline: Option<u64>,
+    ) -> Result<usize, i32> {
+        let until = deadline.map(clock::timespec);
+        let until = until
+            .as_ref()
+            .map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+        let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+        let (word, all) = (word as usize, libc::FUTEX_BITSET_MATCH_ANY as u32 as usize);
+        let arguments = [word, operation, value as usize, until, 0, all];
+        // SAFETY: the time is absent or valid. The kernel writes nowhere, and fails where it cannot read
+        // the word; FUTEX_WAKE uses its address as a key only.
+        unsafe { call(libc::SYS_futex, &arguments) }
+    }
+}
+
+/// Clocks, in nanoseconds.
+pub(crate) mod clock {
+    use std::time::{Duration, Instant};
+
+    use super::call;
+    use crate::engine::atomic::{AtomicU32, Ordering};
+
+    /// A deadline that never comes.
+    pub(crate) const NEVER: u64 = u64::MAX;
+
+    /// `nanos` as the kernel takes times.
+    pub(crate) fn timespec(nanos: u64) -> libc::timespec {
+        libc::timespec {
+            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+        }
+    }
+
+    /// libc's `clock_gettime`, whose name is ours. It is found when the program is loaded; until then the system call does
+    /// the same.
+    #[cfg(answers)]
+    mod of_libc {
+        use core::mem::transmute;
+
+        use crate::engine::atomic::{AtomicUsize, Ordering};
+        use crate::engine::sys::call;
+
+        type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> i32;
+        /// 0: not found yet. Relaxed: the address is all that there is to see.
+        static GETTIME: AtomicUsize = AtomicUsize::new(0);
+
+        /// Clocks are read by the function at `address`, which is libc's; 0: by the system call.
+        pub(crate) fn is_read_by(address: usize) {
+            GETTIME.store(address, Ordering::Relaxed);
+        }
+
+        /// # Safety
+        /// As the function demands.
+        pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
+            // SAFETY: the place is one that the function may write to, the caller says; libc's function of that name.
+            unsafe {
+                match GETTIME.load(Ordering::Relaxed) {
+                    0 => match call(libc::SYS_clock_gettime, &[clock as usize, time as usize]) {
+                        Ok(_) => 0,
+                        Err(errno) => {
+                            *libc::__errno_location() = errno;
+                            -1
+                        }
+                    },
+                    real => transmute::<usize, GetTime>(real)(clock, time),
+                }
+            }
+        }
+    }
+
+    #[cfg(not(answers))]
+    use libc::clock_gettime as get;
+    #[cfg(answers)]
+    pub(crate) use of_libc::{get, is_read_by};
+
+    fn nanos(time: &libc::timespec) -> u64 {
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// The monotonic clock, which `Instant` and futexes use too.
+    pub(crate) fn now() -> u64 {
+        let mut time = timespec(0);
+        // SAFETY: writes to a valid place. The clock exists, so the call does not fail.
+        unsafe { get(libc::CLOCK_MONOTONIC, &mut time) };
+        nanos(&time)
+    }
+
+    /// A timer of the system's that sends the process a signal. It stays as long as the process; a forked child has none.
+    pub(crate) struct Timer(i32);
+
+    impl Timer {
+        pub(crate) fn of_signal(signal: i32) -> Option<Timer> {
+            // SAFETY: zeroes are a valid event.
+            let mut event: libc::sigevent = unsafe { core::mem::zeroed() };
+            (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, signal);
+            let mut number = 0;
+            let places = [&raw const event as usize, &raw mut number as usize];
+            let arguments = [libc::CLOCK_MONOTONIC as usize, places[0], places[1]];
+            // SAFETY: the kernel reads the event, and writes the timer's number, an `int`.
+            let made = unsafe { call(libc::SYS_timer_create, &arguments) };
+            made.ok().map(|_| Timer(number))
+        }
+
+        /// It goes off once, `nanos` from now; 0: it does not go off. A signal handler may call this.
+        pub(crate) fn set(&self, nanos: u64) {
+            let time = libc::itimerspec {
+                it_interval: timespec(0),
+                it_value: timespec(nanos),
+            };
+            let arguments = [self.0 as usize, 0, &raw const time as usize, 0];
+            // SAFETY: the kernel reads a valid time, and is given no place to write to.
+            let _ = unsafe { call(libc::SYS_timer_settime, &arguments) };
+        }
+    }
+
+    /// The coarse clock: milliseconds of the monotonic clock, as somebody last noted them. Alone on its
+    /// cache line: every switch reads it.
+    #[repr(align(128))]
+    struct Coarse(AtomicU32);
+    static COARSE: Coarse = Coarse(AtomicU32::new(0));
+
+    /// The coarse clock. It wraps after 49 days.
+    #[inline(always)]
+    pub(crate) fn coarse() -> u32 {
+        COARSE.0.load(Ordering::Relaxed)
+    }
+
+    /// For debuggers: where the coarse clock lies.
+    pub(crate) const fn coarse_address() -> *const () {
+        (&raw const COARSE).cast()
+    }
+
+    /// Sets the coarse clock: `now` is the time of a moment ago. Callers are the monitors, each time that
+    /// they look, and processors that were idle.
+    pub(crate) fn note(now: u64) {
+        let millis = (now / 1_000_000) as u32;
+        // Written only when it changes: other processors read the line.
+        if coarse() != millis {
+            COARSE.0.store(millis, Ordering::Relaxed);
+        }
+    }
+
+    /// When `duration` will be over; [`NEVER`] if that is beyond the clock.
+    pub(crate) fn after(duration: Duration) -> u64 {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(NEVER);
+        now().saturating_add(nanos)
+    }
+
+    /// `deadline` on the monotonic clock.
+    pub(crate) fn at(deadline: Instant) -> u64 {
+        after(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// CPU time used by the calling kernel thread. It touches no thread-local.
+    pub(crate) fn own_cpu_time() -> u64 {
+        cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)
+    }
+
+    /// CPU time used by the kernel thread behind `clock` (see [`super::kernel_thread::cpu_clock`]); 0 if there is no such
+    /// thread, or a filter forbids the question.
+    pub(crate) fn cpu_time(clock: libc::clockid_t) -> u64 {
+        let mut time = timespec(0);
+        let arguments = [clock as usize, &raw mut time as usize];
+        // SAFETY: the kernel writes to a valid place.
+        let _ = unsafe { call(libc::SYS_clock_gettime, &arguments) };
+        nanos(&time)
+    }
+}
+
+/// Variables of the environment, and which of them the crate reads.
+///
+/// The environment is the caller's. A program that has rights which its caller lacks (setuid, setgid, capabilities
+/// of the file) must not let that caller name a file to be written, so the crate reads no variable at all there, as
+/// with `secure_getenv`: the kernel says so at the start of the program, for good.
+///
+/// Invariant: all of the crate that reads the environment reads it here (`.ci/house` looks).
+pub(crate) mod variable {
+    use core::ffi::CStr;
+    use std::ffi::OsString;
+
+    use crate::engine::arch;
+
+    /// The value of variable `name`.
+    pub(crate) fn read(name: &str) -> Option<OsString> {
+        is_heard().then(|| std::env::var_os(name)).flatten()
+    }
+
+    /// Calls `f` with the value of variable `name`, for code that may neither allocate nor take std's lock, which a
+    /// preempted thread may hold. The program does not change such a variable.
+    pub(crate) fn peek<T>(name: &CStr, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if !is_heard() {
+            return None;
+        }
+        // SAFETY: the name is a string; the answer is null, or a string that stays as it is while `f` runs.
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            (!value.is_null()).then(|| f(CStr::from_ptr(value).to_bytes()))
+        }
+    }
+
+    fn is_heard() -> bool {
+        arch::auxiliary(libc::AT_SECURE) == 0
+    }
+}
+
+/// What ThreadSanitizer must be told, where it is not: nothing. `sanitizer.rs` says what each function is for.
+#[cfg(not(tsan))]
+mod no_tsan {
+    use core::ffi::CStr;
+    use core::marker::PhantomData;
+
+    pub(crate) const IS_TSAN: bool = false;
+
+    pub(crate) fn learn() -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(crate) fn interceptor(_: &CStr) -> Option<usize> {
+        None
+    }
+
+    pub(crate) struct Fiber;
+
+    impl Fiber {
+        pub(crate) const fn new() -> Fiber {
+            Fiber
+        }
+
+        pub(crate) fn begin(&self, _: *mut u8) {}
+        pub(crate) fn end(&self, _: usize, _: usize) {}
+        pub(crate) fn enter(&self) {}
+        pub(crate) fn leave(&self) {}
+    }
+
+    pub(crate) struct Unseen(PhantomData<*mut ()>);
+
+    impl Drop for Unseen {
+        #[inline(always)]
+        fn drop(&mut self) {}
+    }
+
+    #[inline(always)]
+    pub(crate) fn unseen() -> Unseen {
+        Unseen(PhantomData)
+    }
+
+    pub(crate) fn lend_own(_: *mut u8) {}
+    pub(crate) fn see_again() {}
+    #[inline(always)]
+    pub(crate) fn publish<T>(_: &T) {}
+    #[inline(always)]
+    pub(crate) fn observe<T>(_: &T) {}
+    pub(crate) fn forget_accesses(_: usize, _: usize) {}
 }

@@ -56,16 +56,12 @@ static HITS: AtomicU64 = AtomicU64::new(0);
 /// The hits of each point, by its hash. It does no harm if two points share a place.
 static OWN_HITS: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
 
-/// A point at which other threads may come between.
-#[inline(always)]
-pub(crate) fn point(name: &'static str) {
-    if cfg!(greenthread_perturb) {
-        come_to(name);
-    }
-}
+/// A point at which other threads may come between. It is in every build, and so stands where all builds read.
+pub(crate) use super::point;
 
+/// What a point does in a perturbed build.
 #[inline(never)]
-fn come_to(name: &'static str) {
+pub(super) fn come_to(name: &'static str) {
     let seed = match SEED.load(Relaxed) {
         STILL => return,
         UNKNOWN => learn_seed(),

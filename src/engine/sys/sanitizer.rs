@@ -46,7 +46,10 @@
 use core::arch::global_asm;
 use core::ffi::c_void;
 
+#[cfg(tsan)]
 pub(crate) use self::tsan::*;
+#[cfg(not(tsan))]
+pub(crate) use super::no_tsan::*;
 
 /// The sanitizers, in the order of the functions below.
 const NAMES: [&str; 8] = [
@@ -95,8 +98,9 @@ pub(crate) fn stranger() -> Option<&'static str> {
 
 /// Nobody uses this memory any more. Changes what the sanitizers know, not the memory.
 pub(crate) fn forget(start: usize, length: usize) {
+    #[cfg(asan)]
     forget_frames(start, length);
-    tsan::forget_accesses(start, length);
+    forget_accesses(start, length);
 }
 
 #[cfg(asan)]
@@ -108,13 +112,10 @@ unsafe extern "C" {
 
 /// The frames in this memory are gone, although nothing has returned from them. If somebody uses the memory all the same,
 /// the sanitizer finds no faults in that.
-#[inline(always)]
-pub(crate) fn forget_frames(_start: usize, _length: usize) {
-    #[cfg(asan)]
-    // SAFETY: it changes marks only, of any memory. It takes no lock.
-    unsafe {
-        __asan_unpoison_memory_region(_start as *const c_void, _length)
-    };
+#[cfg(asan)]
+pub(crate) fn forget_frames(start: usize, length: usize) {
+    // SAFETY: the function changes marks only, of any memory. It takes no lock.
+    unsafe { __asan_unpoison_memory_region(start as *const c_void, length) };
 }
 
 /// Pointers from this memory count, from now on. Takes a lock that only preemptible threads take.
@@ -135,11 +136,6 @@ pub(crate) fn holds_no_pointers(_start: usize, _end: usize) {
     };
 }
 
-/// Where ThreadSanitizer is not, the same functions do nothing.
-#[cfg(not(tsan))]
-#[path = "../../elsewhere/sanitizer.rs"]
-mod tsan;
-
 #[cfg(tsan)]
 mod tsan {
     use core::arch::asm;
@@ -152,7 +148,7 @@ mod tsan {
 
     use crate::engine::arch;
     use crate::engine::atomic::{AtomicIsize, AtomicUsize, Ordering};
-    use crate::engine::sys::elf::{self, Elf};
+    use crate::engine::sys::libraries::{Elf, is_function, text};
 
     /// Whether ThreadSanitizer is here.
     pub(crate) const IS_TSAN: bool = true;
@@ -236,8 +232,8 @@ mod tsan {
     fn find_text() -> Option<[usize; 2]> {
         let file = Elf::open(Path::new("/proc/self/exe"))?;
         let (symbols, names) = file.symbols()?;
-        let functions = || symbols.iter().filter(|symbol| elf::is_function(symbol));
-        let name = |symbol: &Elf64_Sym| elf::text(names, symbol.st_name);
+        let functions = || symbols.iter().filter(|symbol| is_function(symbol));
+        let name = |symbol: &Elf64_Sym| text(names, symbol.st_name);
         let known = functions().find(|symbol| name(symbol) == b"__tsan_create_fiber")?;
         let moved = (__tsan_create_fiber as *const () as u64).wrapping_sub(known.st_value);
         let is_runtimes = |symbol: &&Elf64_Sym| {
@@ -377,7 +373,7 @@ mod tsan {
     }
 
     /// Whatever was done in this memory, whole pages, concerns nobody any more.
-    pub(super) fn forget_accesses(start: usize, length: usize) {
+    pub(crate) fn forget_accesses(start: usize, length: usize) {
         const WORD: usize = size_of::<usize>();
         // The sanitizer's function does that first. Then the kernel refuses, since the address is not a page's.
         // SAFETY: nothing is unmapped.

@@ -13,12 +13,13 @@
 //! A fact that the kernel does not tell counts as shared. A machine whose CPUs are all in one ring 0 is *flat*:
 //! it has no topology worth asking for.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::engine::arch;
+use crate::engine::atomic::Ordering;
+use crate::engine::sys::statics::AtomicStatic;
 
 /// As many as the kernel can have on x86-64; a number beyond it is none.
 const MOST_CPUS: usize = 8192;
@@ -39,30 +40,24 @@ struct Place {
     node: usize,
 }
 
-static MACHINE: OnceLock<Option<Topology>> = OnceLock::new();
+/// The topology of this machine; none if it is flat, or before [`discover`]. Stored with Release, and loaded with Acquire.
+pub(crate) static MACHINE: AtomicStatic<Topology> = AtomicStatic::none();
 
 /// Looks at this machine, the first time. Reads files and allocates.
 pub(crate) fn discover() {
-    MACHINE.get_or_init(|| {
-        arch::tells_cpu()
-            .then(|| Topology::read(Path::new("/sys/devices/system")))
-            .flatten()
-    });
-}
-
-/// The topology of this machine; none if it is flat, or before [`discover`].
-#[inline(always)]
-pub(crate) fn machine() -> Option<&'static Topology> {
-    MACHINE.get()?.as_ref()
+    static READ: OnceLock<Option<Topology>> = OnceLock::new();
+    let read = || arch::tells_cpu().then(|| Topology::read(Path::new("/sys/devices/system")))?;
+    // Release: pairs with the Acquire of those who ask.
+    MACHINE.store(READ.get_or_init(read).as_ref(), Ordering::Release);
 }
 
 impl Topology {
     /// Reads the folders `cpu` and `node` in `root`. `None`: the machine is flat. Of CPUs that share a cache one is
     /// looked at, since reading a file takes the kernel some 20 µs, and there may be hundreds.
     pub(crate) fn read(root: &Path) -> Option<Topology> {
-        let mut places = BTreeMap::new();
+        let mut places: Vec<Option<Place>> = Vec::new();
         for (cpu, folder) in numbered(&root.join("cpu"), "cpu") {
-            if places.contains_key(&cpu) {
+            if places.get(cpu).is_some_and(Option::is_some) {
                 continue;
             }
             let package = text(&folder.join("topology/physical_package_id"));
@@ -74,21 +69,27 @@ impl Topology {
                 node: 0,
             };
             let sharers = list(&sharers).take_while(|&sharer| sharer < MOST_CPUS);
-            places.extend(sharers.chain([cpu]).map(|cpu| (cpu, place)));
+            for cpu in sharers.chain([cpu]) {
+                places.resize(places.len().max(cpu + 1), None);
+                places[cpu] = Some(place);
+            }
         }
         for (node, folder) in numbered(&root.join("node"), "node") {
             for cpu in list(&text(&folder.join("cpulist")).unwrap_or_default()) {
-                places.entry(cpu).and_modify(|place| place.node = node);
+                if let Some(Some(place)) = places.get_mut(cpu) {
+                    place.node = node;
+                }
             }
         }
-        let (&last, first) = places.last_key_value()?;
-        if places.values().all(|place| place == first) {
+        let mut known = places.iter().flatten();
+        let first = known.next()?;
+        if known.all(|place| place == first) {
             return None;
         }
         // No thread runs on a CPU that is not there.
-        let place = |cpu| places.get(&cpu).copied().unwrap_or_default();
+        let places = places.into_iter().map(Option::unwrap_or_default);
         Some(Topology {
-            places: (0..=last).map(place).collect(),
+            places: places.collect(),
         })
     }
 
@@ -233,7 +234,7 @@ pub(crate) mod tests {
         assert!(Topology::read(&tree.0).is_none());
         // This machine's, whatever it is.
         discover();
-        if let Some(topology) = machine() {
+        if let Some(topology) = MACHINE.load(Ordering::Acquire) {
             assert_eq!(topology.ring(0, 0), 0);
         }
         assert!(arch::cpu() < 4096);

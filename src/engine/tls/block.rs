@@ -40,8 +40,7 @@
 //!
 //! The lowest bit of an entry says that the mutex inherits priorities.
 
-use super::glibc::{self, Words};
-use super::layout::{Layout, VALUES, Values, WORD, layout};
+use super::layout::{self, Layout, VALUES, Values, WORD, Words, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{call, sanitizer, word};
@@ -244,7 +243,7 @@ pub(crate) unsafe fn exit() {
         if ending.has_values() {
             ending.forget_values();
         }
-        glibc::forget_error();
+        layout::forget_error();
         libc::uselocale(GLOBAL_LOCALE);
         close_resolver();
     }

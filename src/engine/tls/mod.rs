@@ -37,8 +37,8 @@
 //!
 //! # Reading order
 //!
-//! `glibc` refuses versions that are too old, and has the tools of all: glibc's memory, and its functions. `layout` asks
-//! glibc where things lie and refuses what it does not recognise (`probe` looks where glibc does not say); `block` is the
+//! `layout` refuses versions of glibc that are too old, asks glibc where things lie, refuses what it does not recognise
+//! (`probe` looks where glibc does not say), and has the tools of all: glibc's memory, and its functions; `block` is the
 //! life above, with the destructors of pthread keys and the robust mutexes at its end; `modules` knows the initial
 //! contents of every library's thread-locals (`sys::libraries` lists the libraries); `selftest` tries all of it once,
 //! before the first spawn, and over an unknown glibc in a child process before that.
@@ -54,7 +54,6 @@
 //!   mutexes when the whole process ends: other processes that share one are then not told.
 
 mod block;
-mod glibc;
 mod layout;
 mod modules;
 mod probe;
@@ -65,9 +64,9 @@ mod tests;
 pub(crate) use block::{
     Place, control_block, create, destroy, enter, exit, forget_errno, place, recycle, stack_top,
 };
-pub(crate) use glibc::is_known;
 pub(crate) use layout::{
-    distance_in_block, look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals,
+    NO_CACHE, distance_in_block, is_known, look_up_flag, tcache_offset, thread_id,
+    with_thread_locals,
 };
 
 use std::sync::{Mutex, PoisonError};
@@ -82,7 +81,7 @@ pub(crate) fn init() -> Result<(), String> {
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if !*done {
         crate::engine::arch::supported()?;
-        glibc::check_version()?;
+        layout::check_version()?;
         if !is_known() {
             selftest::rehearse(|| drop(try_out()))?;
         }

@@ -66,8 +66,7 @@
 //! library more is static.
 
 use super::block::Block;
-use super::glibc::{self, Words};
-use super::layout::{Entry, IS_II, Layout, Loader, Node, Slot, VECTOR, WORD, layout};
+use super::layout::{self, Entry, IS_II, Layout, Loader, Node, Slot, VECTOR, WORD, Words, layout};
 use crate::engine::sys;
 use crate::engine::sys::libraries::{self, Library};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -420,7 +419,7 @@ fn find_counter(words: Words<'static>, count: usize) {
         // SAFETY: a library of glibc's, without constructors.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            glibc::forget_error();
+            layout::forget_error();
             continue;
         }
         let during = look();

@@ -15,8 +15,9 @@
 //! library's code, where the thread's own stack, its start and its argument lie. Another one is a field
 //! that the crate does not know: then a glibc that was not tested is refused.
 
-use super::glibc::{Key, Words, data, is_known, run_on};
-use super::layout::{BLOCK, GUARDS, OWN_ADDRESS, SHARED, Sizes, WORD};
+use super::layout::{
+    BLOCK, GUARDS, OWN_ADDRESS, PthreadKey, SHARED, Sizes, WORD, Words, data, is_known, run_on,
+};
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::libraries;
 use crate::engine::sys::mm::{Mapping, page};
@@ -72,7 +73,7 @@ struct Task {
     values: Range<usize>,
     /// Other parts of the control block that the layout knows.
     known: Vec<Range<usize>>,
-    key: Key,
+    key: PthreadKey,
     /// libc's own thread-locals: offset from the thread pointer, words.
     libc: Option<(isize, usize)>,
 }
@@ -93,7 +94,7 @@ impl Probe {
             sizes,
             values,
             known,
-            key: Key::new(None).ok_or("no pthread key for the probe thread")?,
+            key: PthreadKey::new(None).ok_or("no pthread key for the probe thread")?,
             libc: libc_block(),
         };
         let mut answer = Err("the probe thread did not run".into());

@@ -10,7 +10,7 @@
 //! not the exit status: the program may ignore its children, or wait for all of them.
 
 use super::block::{self, Block};
-use super::glibc::Key;
+use super::layout::PthreadKey;
 use super::{Place, layout};
 use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, page};
@@ -145,7 +145,7 @@ extern "C" fn destroy_value(value: *mut c_void) {
 
 pub(super) fn run() -> Result<(), &'static str> {
     const STACK: usize = 256 << 10;
-    let key = Key::new(Some(destroy_value)).ok_or("no pthread key")?;
+    let key = PthreadKey::new(Some(destroy_value)).ok_or("no pthread key")?;
     let error = fail();
     INITIALISED.set(1);
     ZERO.set(1);
@@ -182,7 +182,7 @@ fn errno() -> Option<i32> {
     io::Error::last_os_error().raw_os_error()
 }
 
-fn inside(key: &Key, kernel_thread: std::thread::ThreadId) -> Result<(), &'static str> {
+fn inside(key: &PthreadKey, kernel_thread: std::thread::ThreadId) -> Result<(), &'static str> {
     let check = |holds: bool, otherwise| if holds { Ok(()) } else { Err(otherwise) };
     check(errno() == Some(0), "errno does not start as zero")?;
     check(

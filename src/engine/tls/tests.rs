@@ -1,7 +1,7 @@
 //! Tests of blocks without a scheduler: every thread here runs to its end on the calling kernel
 //! thread.
 
-use super::glibc::Key;
+use super::layout::PthreadKey;
 use super::selftest::Slot;
 use super::{init, tcache_offset};
 use std::cell::{Cell, RefCell};
@@ -140,7 +140,7 @@ fn destructors_that_make_more_work() {
 /// deleted.
 #[test]
 fn pthread_keys() {
-    static LAST: OnceLock<Key> = OnceLock::new();
+    static LAST: OnceLock<PthreadKey> = OnceLock::new();
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn again(value: *mut c_void) {
         RUNS.fetch_add(1, Relaxed);
@@ -149,8 +149,8 @@ fn pthread_keys() {
         }
     }
     let mut slot = slot();
-    let new = || Key::new(Some(again)).expect("a key");
-    let mut keys: Vec<Key> = (0..100).map(|_| new()).collect();
+    let new = || PthreadKey::new(Some(again)).expect("a key");
+    let mut keys: Vec<PthreadKey> = (0..100).map(|_| new()).collect();
     let last = LAST.get_or_init(new);
     for (value, runs) in [(1, 1), (3, 3), (9, 4)] {
         RUNS.store(0, Relaxed);

@@ -2,17 +2,15 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `claim` | one wait in several queues is ended once, by one of them or by the clock |
-//! | `list` | waits in a row, under their owner's lock |
+//! | `claim` | one wait in several queues is ended once, by one of them or by the clock; waits in a row, under a lock |
 //! | `side` | two threads take turns, and one goes on in the other's place |
 //! | `queue` | a list, its lock and its owner's flags in one word |
 //!
 //! How one thread waits and another wakes it is in `sched::park`.
 
 pub(crate) mod claim;
-pub(crate) mod list;
 pub(crate) mod queue;
 pub(crate) mod side;
 
-pub(crate) use super::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
+pub(crate) use super::inspect::notes::{self as reason, Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::engine::sched::park::{Outcome, Waiter};

@@ -25,8 +25,7 @@
 use core::ptr;
 
 use super::WaitReason;
-use super::claim::{Claimed, Ended, Node, Wait};
-use super::list::{Crowd, List};
+use super::claim::{Claimed, Crowd, Ended, List, Node, Wait};
 use crate::engine::atomic::{AtomicUsize, Ordering, const_fn};
 use crate::engine::sched::current;
 use crate::engine::sched::current::PreemptionOff;
@@ -159,7 +158,7 @@ impl WaitQueue {
     /// Locks the queue, and takes the list.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let preemption = current::preemption_off();
-        let mut patience = sys::backoff::Patience::new();
+        let mut patience = sys::lock::Patience::new();
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if word & GUARDED != 0 {

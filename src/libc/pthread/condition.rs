@@ -57,7 +57,7 @@ use super::{FOR_EVER, LOCK, Limit, Object, SIGNAL, TABLE, locks, wake};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
 use crate::libc::{count_parked, is_hooked};
-use crate::sys::unwinding::Next;
+use crate::sys::libraries::Next;
 use crate::wait::queue::Position;
 
 const IS_SHARED: u32 = 1;

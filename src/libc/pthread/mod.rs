@@ -72,7 +72,7 @@ use super::{deadline_on, errno, is_on, nanos, read, set_errno};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::engine::hooks::thread_id;
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
-use crate::sys::unwinding::Next;
+use crate::sys::libraries::Next;
 use crate::wait::queue::Position;
 use crate::wait::{WaitKind, reason};
 

@@ -6,8 +6,7 @@
 //! | `record` | how an event is written, in words of 64 bits; the queue of events that happen on no processor |
 //! | `ring` | a processor's ring of words; what is written down of the scheduler's events; copies of rings |
 //! | `timeline` | from words to the order of all events: who ran where, from when to when |
-//! | `json` | a file for Perfetto and Chrome |
-//! | `page` | a page for any browser, with `page.html` as its text |
+//! | `write` | a file for Perfetto and Chrome; a page for any browser, with `page.html` as its text |
 //!
 //! One trace at a time is written ([`BUSY`]).
 //!
@@ -19,20 +18,19 @@
 //! handler that libc calls at exit. If the process ends otherwise (a signal, `_exit`, `abort`), nothing is written; a forked child
 //! writes nothing.
 
-mod json;
-mod page;
 pub(super) mod record;
 #[cfg(green)]
 pub(super) mod ring;
 #[cfg_attr(not(green), allow(dead_code, reason = "no processor has a ring"))]
 mod timeline;
+mod write;
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, Once, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::record::{Event, QUEUE};
@@ -44,7 +42,7 @@ use super::observer::{self, TRACE};
 use crate::arch::ticks;
 use crate::atomic::{
     AtomicBool,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::facade::is_forked_child;
 use crate::sys::clock;
@@ -223,11 +221,13 @@ const LATER: Duration = Duration::from_millis(4);
 /// Whether a trace is being written.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// A trace that is being written. Dropped, it ends.
-struct Session {
-    /// Tells the collector that the trace is over; and what the collector makes of it.
-    collector: Option<(Sender<()>, Receiver<Timeline>)>,
-}
+/// Whether the trace that is being written is over. Relaxed: the collector's thread is unparked after that, and looks.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+/// What the collector has made of the last trace, until that is taken.
+static RESULT: Mutex<Option<Timeline>> = Mutex::new(None);
+
+/// A trace that is being written, and the thread of its collector. Dropped, it ends.
+struct Session(Option<JoinHandle<()>>);
 
 impl Session {
     /// Begins a trace.
@@ -238,33 +238,33 @@ impl Session {
             return Err(io::Error::new(ErrorKind::ResourceBusy, message));
         }
         record::begin();
+        IS_OVER.store(false, Relaxed);
         let collector = Collector::begin();
-        let (stop, is_over) = channel();
-        let (result, timeline) = channel();
         let life = move || {
-            let _ = result.send(collector.collect(&is_over));
+            let timeline = collector.collect();
+            *RESULT.lock().unwrap_or_else(PoisonError::into_inner) = Some(timeline);
         };
-        employ("gt-trace", life).inspect_err(|_| release())?;
+        let thread = employ("gt-trace", life).inspect_err(|_| release())?;
         observer::add(TRACE);
-        Ok(Session {
-            collector: Some((stop, timeline)),
-        })
+        Ok(Session(Some(thread)))
     }
 
     /// Ends the trace.
     fn end(&mut self) -> io::Result<Timeline> {
-        let collector = self.collector.take();
+        let collector = self.0.take();
         if is_forked_child() {
-            // The collector is the parent's, and so is the trace. The collector may have been sending at the fork.
+            // The collector's thread is the parent's, and so is the trace.
             core::mem::forget(collector);
             return Err(io::Error::other("the trace is the parent's"));
         }
-        let timeline = collector.and_then(|(stop, timeline)| {
-            drop(stop);
-            timeline.recv().ok()
-        });
-        // If the collector has panicked.
+        IS_OVER.store(true, Relaxed);
+        if let Some(collector) = collector {
+            collector.thread().unpark();
+            // If the collector has panicked, there is no result.
+            let _ = collector.join();
+        }
         observer::remove(TRACE);
+        let timeline = RESULT.lock().unwrap_or_else(PoisonError::into_inner).take();
         release();
         timeline.ok_or_else(|| io::Error::other("the collector of the trace has panicked"))
     }
@@ -272,7 +272,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.collector.is_some() {
+        if self.0.is_some() {
             let _ = self.end();
         }
     }
@@ -310,10 +310,9 @@ impl Collector {
     }
 
     /// Copies until the trace is over.
-    fn collect(mut self, is_over: &Receiver<()>) -> Timeline {
-        let mut pause = SOON;
-        while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(pause) {
-            pause = if self.copy() { SOON } else { LATER };
+    fn collect(mut self) -> Timeline {
+        while !IS_OVER.load(Relaxed) {
+            thread::park_timeout(if self.copy() { SOON } else { LATER });
         }
         #[cfg(green)]
         self.copies.end();
@@ -324,7 +323,7 @@ impl Collector {
         #[cfg(not(green))]
         let reels = Vec::new();
         let clock = Clock::new(self.begin, (ticks(), clock::now()));
-        Timeline::of(&reels, &self.outside, self.lost, clock)
+        Timeline::of(reels, &self.outside, self.lost, clock)
     }
 
     /// Copies what is new. True: there was something.

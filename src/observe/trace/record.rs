@@ -32,7 +32,7 @@ use crate::arch::ticks;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::engine::inspect::Identity;
 use crate::engine::probe::Kernel;
-use crate::observe::queue::Queue;
+use crate::observe::observer::Queue;
 use crate::sys::kernel_thread;
 
 /// What a word says. Those from `Yielded` on are events.

@@ -17,7 +17,7 @@
 //! # Invariants
 //! 1. `written` is at most [`LONGEST`] words ahead of `head`.
 //! 2. So word `i` is still whole if `i + WORDS >= head + LONGEST`, for a `head` that was read after it.
-//! 3. Nothing here allocates, or takes a lock; a processor's first event maps memory (`kept`).
+//! 3. Nothing here allocates, or takes a lock; a processor's first event maps memory (`measure`).
 //!
 //! # Memory orderings
 //! - a word → the reader: Release of `head` in `publish` and `note`, Acquire in `head` and `copy`.
@@ -36,9 +36,9 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::inspect::workers;
+use crate::engine::inspect;
 use crate::engine::probe::{Action, Actor, Pick, Processor, Readied, Stop, Thread, Words};
-use crate::observe::kept::{self, Kept};
+use crate::observe::measure::{self, Kept};
 use crate::sys::mm;
 
 /// Words in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
@@ -309,7 +309,7 @@ pub(super) struct Copies(Vec<Copied>);
 
 /// What was copied from one ring.
 struct Copied {
-    processor: &'static workers::Processor,
+    processor: &'static inspect::Processor,
     ring: &'static Ring,
     /// Where the next copy begins.
     next: u64,
@@ -321,9 +321,9 @@ struct Copied {
 }
 
 /// The rings of all processors.
-fn rings() -> impl Iterator<Item = (&'static workers::Processor, &'static Ring)> {
+fn rings() -> impl Iterator<Item = (&'static inspect::Processor, &'static Ring)> {
     // Acquire: partner: Release in `Kept::ring`.
-    kept::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
+    measure::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
 }
 
 impl Copies {
@@ -377,7 +377,7 @@ impl Copies {
 }
 
 impl Copied {
-    fn new(processor: &'static workers::Processor, ring: &'static Ring, next: u64) -> Copied {
+    fn new(processor: &'static inspect::Processor, ring: &'static Ring, next: u64) -> Copied {
         // The ring of a runtime that was shut down stays, without pages.
         if !processor.is_closed() {
             ring.populate();
@@ -477,7 +477,7 @@ mod tests {
         let runtime = Runtime::builder().processors(1).build().unwrap();
         // There may be no green threads.
         let Some(processor) = runtime
-            .spawn(workers::Processor::first_here)
+            .spawn(inspect::Processor::first_here)
             .join()
             .unwrap()
         else {

@@ -6,9 +6,10 @@
 //! *Outside*, kernel threads have a track each. Green threads that have lost their processors have none: the time until
 //! they need none any more, or have one again, is an item of the track that they have left ([`Kind::Off`]).
 
-use std::collections::{BTreeMap, HashMap};
+use core::mem::take;
 
 use super::record::{Event, KERNEL, Kind, NUMBER, bytes_of, value};
+use crate::observe::numbers::{NumberMap, order};
 
 /// From ticks to nanoseconds since the beginning of the trace.
 #[derive(Clone, Copy)]
@@ -72,13 +73,12 @@ pub(super) struct Track {
 }
 
 /// All that a trace has recorded.
-#[derive(Default)]
 pub(in crate::observe) struct Timeline {
     pub(super) tracks: Vec<Track>,
     /// Sorted by their beginning.
     pub(super) items: Vec<Item>,
-    /// The threads' names, those without one included.
-    pub(super) names: BTreeMap<u32, String>,
+    /// The threads' names.
+    pub(super) names: NumberMap<String>,
     /// In nanoseconds.
     pub(super) length: u64,
     /// How many words were lost, of which most are an event.
@@ -86,46 +86,43 @@ pub(in crate::observe) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn of(reels: &[Reel], outside: &[Event], lost: u64, clock: Clock) -> Timeline {
+    pub(super) fn of(mut reels: Vec<Reel>, outside: &[Event], lost: u64, clock: Clock) -> Timeline {
         let mut decoder = Decoder {
             clock,
-            timeline: Timeline::default(),
-            names: HashMap::new(),
-            kernel_tracks: HashMap::new(),
+            tracks: Vec::new(),
+            items: Vec::new(),
+            names: NumberMap::default(),
+            kernel_tracks: NumberMap::default(),
             stays: Vec::new(),
         };
-        let mut reels: Vec<&Reel> = reels.iter().filter(|reel| !reel.words.is_empty()).collect();
-        reels.sort_by_key(|reel| (reel.runtime, reel.index));
-        let of_runtimes = reels.chunk_by(|one, next| one.runtime == next.runtime);
-        for (runtime, reels) in (1..).zip(of_runtimes) {
-            for reel in reels {
-                let track = decoder.add_track(runtime, reel.index);
-                decoder.processor(track, reel);
-            }
+        reels.retain(|reel| !reel.words.is_empty());
+        let by_index = order(reels.iter().map(|reel| reel.index.into()));
+        let by_index: Vec<&Reel> = by_index.iter().map(|&place| &reels[place]).collect();
+        let (mut runtime, mut last) = (0, None);
+        for place in order(by_index.iter().map(|reel| reel.runtime as u64)) {
+            let reel = by_index[place];
+            runtime += u32::from(last.replace(reel.runtime) != Some(reel.runtime));
+            let track = decoder.add_track(runtime, reel.index);
+            decoder.processor(track, reel);
         }
         decoder.outside(outside);
         decoder.pair_stays();
-        let Decoder {
-            mut timeline,
-            names,
-            ..
-        } = decoder;
-        // The end of a long name is cut, perhaps within a character.
-        let text = |name: &[u8]| {
-            name.utf8_chunks()
-                .next()
-                .map_or("", |name| name.valid())
-                .into()
-        };
-        timeline.names = names
-            .iter()
-            .map(|(&number, name)| (number, text(name)))
-            .collect();
-        (timeline.length, timeline.lost) = (clock.length, lost);
+        let mut names = NumberMap::default();
+        for (number, name) in &decoder.names.entries {
+            // The end of a long name is cut, perhaps within a character.
+            let name = name.utf8_chunks().next().map_or("", |name| name.valid());
+            names.or_insert(*number, name.to_string());
+        }
         // A wake-up comes before the run that it leads to.
-        let order = |item: &Item| (item.start, item.kind.stopped().is_some());
-        timeline.items.sort_by_key(order);
-        timeline
+        let key = |item: &Item| item.start << 1 | u64::from(item.kind.stopped().is_some());
+        let order = order(decoder.items.iter().map(key));
+        Timeline {
+            items: order.iter().map(|&place| decoder.items[place]).collect(),
+            tracks: decoder.tracks,
+            names,
+            length: clock.length,
+            lost,
+        }
     }
 
     /// A track, for people.
@@ -138,7 +135,7 @@ impl Timeline {
 
     /// A thread, for people.
     pub(super) fn label(&self, thread: u32) -> String {
-        match self.names.get(&thread) {
+        match self.names.get(thread.into()) {
             Some(name) if !name.is_empty() => name.clone(),
             _ if thread == 0 => "a thread".into(),
             _ if thread == KERNEL => "the runtime".into(),
@@ -151,10 +148,11 @@ impl Timeline {
 /// Makes a timeline.
 struct Decoder {
     clock: Clock,
-    timeline: Timeline,
-    names: HashMap<u32, Vec<u8>>,
+    tracks: Vec<Track>,
+    items: Vec<Item>,
+    names: NumberMap<Vec<u8>>,
     /// The tracks of kernel threads.
-    kernel_tracks: HashMap<u32, u32>,
+    kernel_tracks: NumberMap<u32>,
     /// When threads lose their processors (true), and when they need none any more or have one again: the time, the
     /// thread, and the track that it has left. The two are found in different places.
     stays: Vec<(u64, bool, u32, u32)>,
@@ -170,12 +168,17 @@ struct Processor {
 
 impl Decoder {
     fn add_track(&mut self, runtime: u32, index: u32) -> u32 {
-        self.timeline.tracks.push(Track { runtime, index });
-        self.timeline.tracks.len() as u32 - 1
+        self.tracks.push(Track { runtime, index });
+        self.tracks.len() as u32 - 1
+    }
+
+    /// The bytes of a thread's name.
+    fn name(&mut self, number: u32) -> &mut Vec<u8> {
+        self.names.or_insert(number.into(), Vec::new())
     }
 
     fn push(&mut self, start: u64, end: u64, thread: u32, track: u32, kind: Kind, other: u64) {
-        self.timeline.items.push(Item {
+        self.items.push(Item {
             start,
             end: end.max(start),
             other,
@@ -208,12 +211,12 @@ impl Decoder {
                     self.spread(&mut processor, last.replace(now), Some(now), &mut events);
                 }
                 Kind::Named => {
-                    self.names.entry(number).or_default().clear();
+                    self.name(number).clear();
                     named = number;
                 }
-                Kind::Name => self.names.entry(named).or_default().extend(bytes_of(word)),
+                Kind::Name => self.name(named).extend(bytes_of(word)),
                 Kind::By | Kind::To | Kind::Text => more = word,
-                kind => events.push((kind, number, core::mem::take(&mut more))),
+                kind => events.push((kind, number, take(&mut more))),
             }
         }
         self.spread(&mut processor, last, None, &mut events);
@@ -286,7 +289,7 @@ impl Decoder {
     /// Decodes the events that have happened on no processor.
     fn outside(&mut self, events: &[Event]) {
         // What each kernel thread does, `RunsOn` or `Waited`, and since when.
-        let mut doing: HashMap<u32, (Kind, u64)> = HashMap::new();
+        let mut doing: NumberMap<Option<(Kind, u64)>> = NumberMap::default();
         for &[first, ticks, more] in events {
             let kind = Kind::of(first);
             let (number, now) = (value(first) as u32, self.clock.at(ticks));
@@ -300,35 +303,34 @@ impl Decoder {
                 }
             };
             let track = self.track_of(number);
-            if let Some((before, since)) = doing.remove(&number) {
-                let was = if before == Kind::Waited {
-                    before
-                } else {
-                    stopped
-                };
+            let now_doing = next.map(|next| (next, now));
+            let before = doing.or_insert(number.into(), None);
+            if let Some((before, since)) = core::mem::replace(before, now_doing) {
+                let is_wait = before == Kind::Waited;
+                let was = if is_wait { before } else { stopped };
                 self.push(since, now, number, track, was, 0);
             }
-            if let Some(next) = next {
-                doing.insert(number, (next, now));
-            }
         }
-        for (number, (kind, since)) in doing {
-            let track = self.track_of(number);
-            self.push(since, self.clock.length, number, track, kind, 0);
+        for (number, doing) in doing.entries {
+            if let Some((kind, since)) = doing {
+                let track = self.track_of(number as u32);
+                let end = self.clock.length;
+                self.push(since, end, number as u32, track, kind, 0);
+            }
         }
     }
 
     fn event_outside(&mut self, kind: Kind, number: u32, more: u64, now: u64) {
         match kind {
-            Kind::Named => self.names.entry(number).or_default().clear(),
-            Kind::Name => self.names.entry(number).or_default().extend(bytes_of(more)),
+            Kind::Named => self.name(number).clear(),
+            Kind::Name => self.name(number).extend(bytes_of(more)),
             Kind::Woke | Kind::Spawned => {
                 let by = match value(more) as u32 {
                     0 => KERNEL,
                     by => by,
                 };
                 // A green thread that wakes from outside has no track of its own.
-                let has_track = by & KERNEL != 0 || self.kernel_tracks.contains_key(&by);
+                let has_track = by & KERNEL != 0 || self.kernel_tracks.get(by.into()).is_some();
                 let track = self.track_of(if has_track { by } else { KERNEL });
                 self.push(now, now, by, track, kind, number.into());
             }
@@ -342,27 +344,29 @@ impl Decoder {
 
     /// The track of a kernel thread.
     fn track_of(&mut self, number: u32) -> u32 {
-        if let Some(&track) = self.kernel_tracks.get(&number) {
+        if let Some(&track) = self.kernel_tracks.get(number.into()) {
             return track;
         }
         let track = self.add_track(0, number);
-        self.kernel_tracks.insert(number, track);
-        track
+        *self.kernel_tracks.or_insert(number.into(), track)
     }
 
     fn pair_stays(&mut self) {
-        let mut stays = core::mem::take(&mut self.stays);
-        stays.sort_unstable();
-        let mut open: HashMap<u32, (u64, u32)> = HashMap::new();
-        for (at, begins, thread, track) in stays {
+        let stays = take(&mut self.stays);
+        let mut open: NumberMap<Option<(u64, u32)>> = NumberMap::default();
+        for place in order(stays.iter().map(|stay| stay.0 << 1 | u64::from(stay.1))) {
+            let (at, begins, thread, track) = stays[place];
+            let open = open.or_insert(thread.into(), None);
             if begins {
-                open.insert(thread, (at, track));
-            } else if let Some((start, track)) = open.remove(&thread) {
+                *open = Some((at, track));
+            } else if let Some((start, track)) = open.take() {
                 self.push(start, at, thread, track, Kind::Off, 0);
             }
         }
-        for (thread, (start, track)) in open {
-            self.push(start, self.clock.length, thread, track, Kind::Off, 0);
+        for (thread, open) in open.entries {
+            if let Some((start, track)) = open {
+                self.push(start, self.clock.length, thread as u32, track, Kind::Off, 0);
+            }
         }
     }
 }
@@ -380,7 +384,7 @@ mod tests {
             words: words.into(),
             ..Reel::default()
         };
-        Timeline::of(&[reel], &[], 0, clock).items
+        Timeline::of(vec![reel], &[], 0, clock).items
     }
 
     fn of_thread(kind: Kind, number: u32) -> u64 {

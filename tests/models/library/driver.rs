@@ -11,7 +11,7 @@ pub(crate) mod instance {
     use std::{io, os::fd::RawFd};
 
     use super::epoll::Readiness;
-    use crate::engine::sched::list::Fifo;
+    use crate::engine::sched::Fifo;
 
     /// It serves one descriptor, in one direction.
     pub(crate) struct Record(pub(crate) Readiness);

@@ -1,14 +1,16 @@
 //! Stands in for the library's `inspect`: its protocol files.
 
-#[path = "../../../src/engine/inspect/places.rs"]
-pub(crate) mod places;
-#[path = "../../../src/engine/inspect/reason.rs"]
-pub(crate) mod reason;
+/// Why threads wait.
+pub(crate) mod notes {
+    include!(concat!(env!("OUT_DIR"), "/parts/notes.rs"));
+}
 #[path = "../../../src/engine/inspect/threads.rs"]
 pub(crate) mod threads;
 
-/// No kernel thread is looked at.
+/// No kernel thread is looked at; the places of a table are.
 pub(crate) mod kernel {
+    include!(concat!(env!("OUT_DIR"), "/parts/kernel.rs"));
+
     use crate::engine::sched::Identity;
     use crate::engine::sched::park::Parking;
 

@@ -1,4 +1,5 @@
 //! Stands in for the library's `policy`: its protocol file.
 
-#[path = "../../../src/engine/policy/local_queue.rs"]
-pub(crate) mod local_queue;
+pub(crate) mod work_stealing {
+    include!(concat!(env!("OUT_DIR"), "/parts/work_stealing.rs"));
+}

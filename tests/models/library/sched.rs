@@ -14,8 +14,6 @@ pub(crate) mod idle {
 pub(crate) mod park {
     include!(concat!(env!("OUT_DIR"), "/parts/park.rs"));
 }
-#[path = "../../../src/engine/sched/parker.rs"]
-pub(crate) mod parker;
 pub(crate) mod processor {
     include!(concat!(env!("OUT_DIR"), "/parts/processor.rs"));
 }
@@ -41,6 +39,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
+    pub(crate) fn new() -> Cluster {
+        Cluster {
+            watched: Watched::new(),
+        }
+    }
+
     pub(crate) fn watch_deadline(&self) -> Option<u64> {
         None
     }
@@ -94,23 +98,19 @@ pub(crate) fn lend_cache(_: &Worker, _: &Green) {}
 pub(crate) fn take_cache(_: &Worker, _: &Green) {}
 
 /// Threads in a row: none is green where that is used.
-pub(crate) mod list {
-    use crate::engine::sched::Green;
+pub(crate) struct Fifo(());
 
-    pub(crate) struct Fifo(());
+impl Fifo {
+    pub(crate) fn new() -> Fifo {
+        Fifo(())
+    }
 
-    impl Fifo {
-        pub(crate) fn new() -> Fifo {
-            Fifo(())
-        }
+    pub(crate) fn push(&mut self, _: &'static Green) {
+        unreachable!("kernel threads only");
+    }
 
-        pub(crate) fn push(&mut self, _: &'static Green) {
-            unreachable!("kernel threads only");
-        }
-
-        pub(crate) fn pop(&mut self) -> Option<&'static Green> {
-            None
-        }
+    pub(crate) fn pop(&mut self) -> Option<&'static Green> {
+        None
     }
 }
 
@@ -124,14 +124,10 @@ pub(crate) mod cpu_time {
 }
 
 /// No signal comes. The models say when the monitor does what was left to it.
-pub(crate) mod handlers {
+pub(crate) mod signals {
     use std::sync::OnceLock;
 
     static CHORE: OnceLock<fn()> = OnceLock::new();
-
-    pub(crate) fn exist() -> bool {
-        false
-    }
 
     pub(crate) fn register_chore(chore: fn()) {
         CHORE.get_or_init(|| chore);
@@ -197,7 +193,7 @@ pub(crate) mod fork {
 }
 
 /// The turn at collecting events, and its bell.
-pub(crate) mod io {
+pub(crate) mod events {
     use std::{
         cell::{Cell, RefCell},
         sync::Arc,
@@ -205,7 +201,7 @@ pub(crate) mod io {
 
     use crate::atomic::Ordering::Relaxed;
     use crate::atomic::{AtomicBool, AtomicU32};
-    use crate::sched::list::Fifo;
+    use crate::sched::Fifo;
     use crate::sys::futex;
 
     /// As many as wait in a model at most.

@@ -25,7 +25,7 @@ pub(crate) fn begin() {
     table::begin();
 }
 
-pub(crate) mod backoff {
+pub(crate) mod pauses {
     /// Lets the checker run another thread.
     pub(crate) struct Patience(());
 
@@ -90,8 +90,9 @@ pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");
 }
 
-#[path = "../../../src/engine/sys/lock.rs"]
-pub(crate) mod lock;
+pub(crate) mod lock {
+    include!(concat!(env!("OUT_DIR"), "/parts/lock.rs"));
+}
 
 pub(crate) mod statics {
     pub(crate) use super::table::Table;

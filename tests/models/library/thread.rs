@@ -51,7 +51,7 @@ pub(crate) fn spawn<T: 'static>(main: impl FnOnce() -> T + 'static) -> JoinHandl
 
 /// A park is one word: its deadline.
 pub(crate) mod waiter {
-    use crate::engine::inspect::reason::{WaitKind, WaitReason, nothing};
+    use crate::engine::inspect::notes::{WaitKind, WaitReason, nothing};
     use crate::engine::sys::clock;
 
     pub(crate) struct Waiter;

@@ -18,14 +18,14 @@ use crate::sys::clock;
 
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
-#[path = "../../../src/engine/wait/list.rs"]
-pub(crate) mod list;
 #[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
 #[path = "../../../src/engine/wait/side.rs"]
 pub(crate) mod side;
 
-pub(crate) use crate::engine::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
+pub(crate) use crate::engine::inspect::notes::{
+    self as reason, Facts, Locator, WaitKind, WaitReason,
+};
 pub(crate) use crate::sched::park::Outcome;
 use crate::sched::park::{Found, ParkState};
 

@@ -111,7 +111,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- wake: orderings ----
     Mutant { protocol: "wake", name: "wake_does_not_release", model: "woken_on_the_futex", fails: RACE,
-        edits: &[(WAKE, "self.0.swap(AWAKE, Release)", "self.0.swap(AWAKE, Relaxed)")] },
+        edits: &[(WAKE, "self.0.swap(WOKEN, Release)", "self.0.swap(WOKEN, Relaxed)")] },
     Mutant { protocol: "wake", name: "told_without_acquiring", model: "woken_on_the_futex", fails: RACE,
         edits: &[(WAKE, "self.0.swap(ASLEEP, Acquire)", "self.0.swap(ASLEEP, Relaxed)")] },
     // ---- wake: no wake-up is lost ----
@@ -124,9 +124,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "sleeps_without_looking", model: "woken_on_the_futex", fails: "deadlock",
         edits: &[(WAKE, "        loop {\n            match self.take() {", "        loop {\n            self.0.swap(ASLEEP, Relaxed);\n            futex::wait(&self.0, ASLEEP, deadline);\n            match self.take() {")] },
     Mutant { protocol: "wake", name: "nobody_rings_who_collects", model: "woken_from_collecting", fails: "deadlock",
-        edits: &[(WAKE, "== COLLECTING {\n            io::ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
+        edits: &[(WAKE, "== COLLECTING {\n            events::ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
     Mutant { protocol: "wake", name: "looks_before_it_wakes", model: "woken_from_collecting", fails: "deadlock",
-        edits: &[(WAKE, "if self.0.swap(AWAKE, Release) == COLLECTING {", "if (self.is_collecting(), self.0.swap(AWAKE, Release)).0 {")] },
+        edits: &[(WAKE, "if self.0.swap(WOKEN, Release) == COLLECTING {", "if (self.is_collecting(), self.0.swap(WOKEN, Release)).0 {")] },
     Mutant { protocol: "wake", name: "collects_over_a_wake_up", model: "woken_from_collecting", fails: "deadlock",
         edits: &[(WAKE, ".compare_exchange(ASLEEP, COLLECTING, Relaxed, Relaxed);", ".swap(COLLECTING, Relaxed);\n        let announced = Ok::<u32, u32>(announced);")] },
     Mutant { protocol: "wake", name: "collects_in_silence", model: "woken_from_collecting", fails: "deadlock",
@@ -134,7 +134,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "collects_whatever_it_is_told", model: "woken_from_collecting", fails: "deadlock",
         edits: &[(WAKE, "            Err(_) => Fifo::new(),", "            Err(_) => turn.collect(nanos),")] },
     Mutant { protocol: "wake", name: "time_is_up_whatever_it_is_told", model: "gives_up_sleeping", fails: "deadlock",
-        edits: &[(WAKE, "            AWAKE => (Slept::Woken, ready),", "            AWAKE if deadline.is_none() => (Slept::Woken, ready),")] },
+        edits: &[(WAKE, "            WOKEN => (Slept::Woken, ready),", "            WOKEN if deadline.is_none() => (Slept::Woken, ready),")] },
     Mutant { protocol: "wake", name: "all_collect", model: "one_collects", fails: "deadlock",
         edits: &[(MODEL, "        events::turn()", "        Some(events::for_all())")] },
     // ---- wake: its users ----
@@ -163,11 +163,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "post", name: "post_rouses_without_fence", model: "roused", fails: "deadlock",
         edits: &[(POST, "        // the last to change the word.\n        fence(SeqCst);\n", ""),
             // The order of stores, which the model takes for granted, would do for the fence.
-            (POST, "if self.0.swap(AWAKE, Release) == COLLECTING {", "if self.0.swap(AWAKE, Relaxed) == COLLECTING {")] },
+            (POST, "if self.0.swap(WOKEN, Release) == COLLECTING {", "if self.0.swap(WOKEN, Relaxed) == COLLECTING {")] },
     Mutant { protocol: "post", name: "post_sleeps_without_a_look", model: "kicked", fails: "deadlock",
         edits: &[(POST, " && everybody_sleeps() {", " {")] },
     Mutant { protocol: "post", name: "post_is_kicked_and_sleeps_on", model: "kicked", fails: "deadlock",
-        edits: &[(POST, "        if self.0.load(Relaxed) == ASLEEP {\n            self.wake();", "        if self.0.load(Relaxed) == ASLEEP {\n            self.0.swap(AWAKE, Relaxed);")] },
+        edits: &[(POST, "        if self.0.load(Relaxed) == ASLEEP {\n            self.wake();", "        if self.0.load(Relaxed) == ASLEEP {\n            self.0.swap(WOKEN, Relaxed);")] },
     // ---- deadlines that sleepers watch ----
     Mutant { protocol: "deadlines", name: "watches_without_fence", model: "a_later_one", fails: "nobody watches",
         edits: &[(WATCHED, "        fence(SeqCst);\n        let watched", "        let watched")] },

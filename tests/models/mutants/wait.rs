@@ -58,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "queue", name: "not_all_are_woken", model: "gate", fails: "deadlock",
         edits: &[(QUEUE, "            crowd.wake(|| queue.lock());\n", "")] },
     Mutant { protocol: "queue", name: "who_gave_up_ends_the_search", model: "baton_and_a_deadline", fails: "deadlock",
-        edits: &[(LIST, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
+        edits: &[(CLAIM, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
 
     // ---- addresses: no wake-up is lost ----
     Mutant { protocol: "addresses", name: "waiter_has_no_fence", model: "one_waits_at_an_address", fails: "deadlock",

@@ -16,12 +16,14 @@
 
 #[path = "../../../../src/engine/sched/idle.rs"]
 mod idle;
-#[path = "../../../../src/engine/sched/io.rs"]
-pub(crate) mod io;
-#[path = "../../../../src/engine/sched/list.rs"]
-pub(crate) mod list;
-#[path = "../../../../src/engine/sched/parker.rs"]
-mod parker;
+/// The lists.
+pub(crate) mod park {
+    use core::cell::Cell;
+
+    use crate::engine::sched::Green;
+
+    include!(concat!(env!("OUT_DIR"), "/park.rs"));
+}
 #[path = "../../../../src/engine/sched/tuning.rs"]
 #[allow(dead_code)] // the monitor's
 mod tuning;
@@ -30,6 +32,8 @@ mod tuning;
 mod cluster;
 #[path = "sched/current.rs"]
 pub(crate) mod current;
+#[path = "sched/events.rs"]
+pub(crate) mod events;
 #[path = "sched/processor.rs"]
 mod processor;
 #[path = "sched/run.rs"]
@@ -38,12 +42,11 @@ mod run;
 pub(crate) mod start;
 #[path = "sched/thread.rs"]
 pub(crate) mod thread;
-#[path = "sched/timers.rs"]
-mod timers;
 #[path = "sched/worker.rs"]
 mod worker;
 
 pub(crate) use self::cluster::{Cluster, Counter};
+pub(crate) use self::park::Fifo;
 pub(crate) use self::processor::{Owned, Processor, RunLoop};
 pub use self::run::Action;
 pub(crate) use self::run::{Program, enter, ready_from, ready_globally, run, wake_up};

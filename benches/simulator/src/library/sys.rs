@@ -1,7 +1,18 @@
 //! Stands in for the library's `sys`: its lock and its table, and a futex in virtual time.
 
-#[path = "../../../../src/engine/sys/lock.rs"]
-pub(crate) mod lock;
+pub(crate) mod lock {
+    use core::{
+        cell::UnsafeCell,
+        marker::PhantomData,
+        ops::{Deref, DerefMut},
+    };
+
+    pub(crate) use super::pauses::{Backoff, Patience};
+    use super::{futex, perturb};
+    use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
+
+    include!(concat!(env!("OUT_DIR"), "/lock.rs"));
+}
 #[path = "../../../../src/engine/sys/statics.rs"]
 pub(crate) mod statics;
 
@@ -58,7 +69,7 @@ pub(crate) mod kernel_thread {
 }
 
 /// As the library's, in virtual time.
-pub(crate) mod backoff {
+pub(crate) mod pauses {
     /// Waiting for another's next few instructions: it always runs.
     pub(crate) struct Patience(());
 

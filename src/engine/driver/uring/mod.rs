@@ -93,7 +93,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use super::source::{Direction, Limit, Source, Transfer, says_would_block};
 use super::{Operation, epoll};
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::sched::list::Fifo;
+use crate::engine::sched::Fifo;
 use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
 use crate::engine::sched::{self, current, fork};
 use crate::engine::sys::lock::Lock;
@@ -555,7 +555,7 @@ impl Service {
             // SAFETY: the kernel has not taken the operation, nor ever will.
             unsafe { InFlight::complete(name, -libc::ENOSYS, &mut ready) };
         }
-        sched::io::pass_on(ready);
+        sched::events::pass_on(ready);
         if self.keeper.inbox.lock().rest() {
             self.doze();
             self.keeper.inbox.lock().sleeps = false;
@@ -591,7 +591,7 @@ impl Service {
                 (name, result) => unsafe { InFlight::complete(name, result, &mut ready) },
             }
         }
-        sched::io::pass_on(ready);
+        sched::events::pass_on(ready);
     }
 }
 

@@ -2,10 +2,10 @@
 //! threads are in it, and that preempted threads go on; of the overflow behind the queue; and of the global queue:
 //! whom its threads keep waiting.
 
+mod parts;
 mod turns;
 
 use super::*;
-use crate::engine::policy::local_queue::LocalQueue;
 use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
 use crate::engine::policy::tuning::{AGING, MIXING_INTERVAL};
 use crate::engine::sched::Green;

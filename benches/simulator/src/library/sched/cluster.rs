@@ -7,8 +7,8 @@ use crate::engine::atomic::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn, fence,
 };
 use crate::engine::policy::Policy;
+use crate::engine::sched::idle::Parker;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
-use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::Stock;
 use crate::engine::sched::{Processor, Worker};
 use crate::engine::sys::lock::Lock;

@@ -13,10 +13,10 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::Counts;
-use crate::engine::sched::io::Held;
-use crate::engine::sched::list::Linked;
+use crate::engine::sched::events::Held;
+use crate::engine::sched::events::Looks;
+use crate::engine::sched::park::Linked;
 use crate::engine::sched::start::{Cache, Records};
-use crate::engine::sched::timers::Looks;
 use crate::engine::sched::{Cluster, Counter, Worker};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::statics::AtomicStatic;

@@ -5,7 +5,7 @@
 use super::idle::Rested;
 use super::start::{self, fetch};
 use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
-use super::{Cluster, Owned, RunLoop, Worker, io, timers};
+use super::{Cluster, Owned, RunLoop, Worker, events};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::sched::Green;
@@ -99,9 +99,9 @@ fn run_one_after_another(run: &mut RunLoop, program: &dyn Program, mut next: Nex
 fn look_around(processor: &mut Owned<'_>, io: bool) {
     processor.note_cpu();
     if io {
-        io::look_when_busy(processor);
+        events::look_when_busy(processor);
     }
-    timers::fire_own(processor);
+    events::fire_own_timers(processor);
 }
 
 /// Parks `green`, unless it has been notified meanwhile.
@@ -165,7 +165,7 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
     let processor = &mut owned(run);
     processor.dry.add(1);
     processor.note_cpu();
-    timers::fire_own(processor);
+    events::fire_own_timers(processor);
     if let Some(next) = own_queues(processor).or_else(|| arrivals(processor)) {
         if searching {
             stop_searching(processor.cluster());
@@ -194,7 +194,9 @@ fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
 }
 
 fn arrivals(processor: &mut Owned<'_>) -> Option<Next> {
-    io::look(processor).then(|| own_queues(processor)).flatten()
+    events::look(processor)
+        .then(|| own_queues(processor))
+        .flatten()
 }
 
 /// A searcher has found something. If it was the last, it wakes the next one for any other work.
@@ -216,7 +218,7 @@ fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, No
         }
         let vain = &cluster.tally.vain_searches;
         vain.set(vain.get() + 1);
-        if io::spin(processor).is_none() {
+        if events::spin(processor).is_none() {
             return Err(NothingFound { searching: true });
         }
     }
@@ -226,7 +228,7 @@ fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = worker.cluster();
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
-        timers::fire_all(processor);
+        events::fire_all_timers(processor);
         if let Some(next) = own_queues(processor) {
             return Some(next);
         }

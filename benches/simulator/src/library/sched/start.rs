@@ -1,8 +1,8 @@
 //! Stands in for the library's `start`, and for the stores behind it: a thread's record and its stack,
 //! from its spawn to its end.
 //!
-//! A processor keeps free records in batches (`sched/records.rs`) and free stacks in a list
-//! (`stack/cache.rs`), and goes to the common stock, under its lock, when they overflow or run
+//! A processor keeps free records in batches (`sched/thread.rs`) and free stacks in a list
+//! (`stack/mod.rs`), and goes to the common stock, under its lock, when they overflow or run
 //! dry. The stock is that of a program that has run for a while: it has no end. So nothing is made
 //! here, and no memory is asked for. Given back is the memory below a stack's top, as the library does:
 //! by system calls that all take the lock of the address space for reading. (Rooms that nobody needs are

@@ -3,8 +3,8 @@
 use core::cell::Cell;
 
 use crate::engine::atomic::{AtomicUsize, Ordering, fence};
-use crate::engine::sched::list::Linked;
-use crate::engine::sched::parker::{Parker, Slept};
+use crate::engine::sched::idle::{Parker, Slept};
+use crate::engine::sched::park::Linked;
 use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor};
 use crate::engine::sys::kernel_thread;

@@ -1,16 +1,124 @@
-//! A queue by key, made of the threads' own records.
+//! Tools for policies: the lock that they use ([`Lock`]), and a queue by key ([`Heap`]).
 //!
-//! The heap is a skew heap (Sleator and Tarjan, "Self-adjusting heaps", 1986): a binary tree in which no record comes before
-//! its parent. Two heaps are melded along their right edges, and the two children of each record on the way change sides. So
-//! pushing and popping take logarithmic time, averaged over a sequence. Melding is a loop: a heap of a million threads must
-//! not need a deep stack.
+//! The heap is made of the threads' own records. It is a skew heap (Sleator and Tarjan, "Self-adjusting heaps", 1986): a
+//! binary tree in which no record comes before its parent. Two heaps are melded along their right edges, and the two
+//! children of each record on the way change sides. So pushing and popping take logarithmic time, averaged over a
+//! sequence. Melding is a loop: a heap of a million threads must not need a deep stack.
 //!
 //! A record holds a link to its left child (`next`) and one to its right child (`heap.child`).
 
 use core::fmt;
+use core::ops::{Deref, DerefMut};
 
 use super::Ready;
 use crate::engine::sched::Green;
+use crate::engine::sched::current::{self, PreemptionOff};
+use crate::engine::sys::{die, lock};
+
+// ==== the lock ====
+
+/// A mutual exclusion lock for data that the processors of a policy share.
+///
+/// The holder is not preempted, so others wait only as long as it takes to use the data. Hold the
+/// lock for moments only, and neither allocate nor free memory meanwhile. A panic does not poison
+/// the lock.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::Lock;
+///
+/// let count = Lock::new(41);
+/// *count.lock() += 1;
+/// assert_eq!(*count.lock(), 42);
+/// ```
+#[derive(Default)]
+pub struct Lock<T>(lock::Lock<T>);
+
+/// A guard that gives access to the data of a [`Lock`] and unlocks it when it is dropped.
+///
+/// The guard stays on the thread that has locked. If the guard is forgotten, the lock is held for
+/// ever. The thread is then not preempted until it ends, and keeps its processor even while it is
+/// blocked in the kernel.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::Lock;
+///
+/// let lock = Lock::new(vec![1]);
+/// let mut guard = lock.lock();
+/// guard[0] += 1;
+/// drop(guard); // unlocks
+/// assert_eq!(lock.lock()[0], 2);
+/// ```
+#[must_use = "unlocked at once if it is not kept"]
+pub struct Guard<'a, T> {
+    // In this order: unlocked, then preemptible.
+    value: lock::Guard<'a, T>,
+    _off: PreemptionOff,
+}
+
+impl<T> Lock<T> {
+    /// Creates an unlocked lock around `value`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Lock;
+    ///
+    /// static TURNS: Lock<u64> = Lock::new(0);
+    /// *TURNS.lock() += 1;
+    /// ```
+    pub const fn new(value: T) -> Lock<T> {
+        Lock(lock::Lock::new(value))
+    }
+
+    /// Acquires the lock, waiting while another caller holds it.
+    ///
+    /// A caller that already holds the lock waits for ever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Lock;
+    ///
+    /// let most = Lock::new(0);
+    /// greenthread::scope(|scope| {
+    ///     for number in [3, 9, 6] {
+    ///         let most = &most;
+    ///         scope.spawn(move || {
+    ///             let mut most = most.lock();
+    ///             *most = number.max(*most);
+    ///         });
+    ///     }
+    /// });
+    /// assert_eq!(*most.lock(), 9);
+    /// ```
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        let off = current::preemption_off_by_user();
+        Guard {
+            value: self.0.lock(),
+            _off: off,
+        }
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+// ==== the heap ====
 
 /// A queue of ready threads by key: the thread with the smallest key comes first, and among equal
 /// keys the one that was pushed first.
@@ -219,7 +327,7 @@ fn meld(
 impl Drop for Heap {
     fn drop(&mut self) {
         if !self.is_empty() {
-            crate::engine::sys::die("a policy has dropped a heap of ready threads");
+            die("a policy has dropped a heap of ready threads");
         }
     }
 }

@@ -1,0 +1,369 @@
+//! What a thread notes for observers: what it is called, and why it waits; and the read sections in which that stays.
+//!
+//! # Identities
+//!
+//! A thread's [`Identity`] is its name and number, and the place where it was spawned. The public handle to a thread begins
+//! with it.
+//!
+//! # Wait reasons
+//!
+//! A thread that parks leaves a [`WaitReason`] in its [`Parking`](crate::engine::sched::park::Parking): that is two
+//! words on the thread's own stack, written once a wait. Each primitive declares its own [`WaitKind`], so this file
+//! knows none of them.
+//!
+//! An observer reads the thing behind the address while the program runs on. The thread that waits keeps
+//! the thing alive for as long as it waits, so the observer looks whether the thread still waits
+//! *after* it has read (`inspect::threads`), and otherwise forgets what it saw. Until then the memory may be
+//! anything: the `look` of a kind reads by `sys::word` only, which never faults.
+//!
+//! # Read sections
+//!
+//! An observer reads threads' names while the threads run on and end, and no name is freed meanwhile.
+//!
+//! A thread owns its identity until the thread ends, and its record leads to the identity. A thread that ends clears the
+//! record's pointer, and then asks whether a read section is open. If one is, the thread leaves its share of the identity
+//! behind instead of dropping it, for the end of the section.
+//!
+//! ```text
+//!   ending thread                         observer
+//!   record's pointer = null               OPEN += 1
+//!   cheap fence                           barrier
+//!   read OPEN                             read the record's pointer
+//! ```
+//!
+//! Either the observer finds null, or the thread finds the section: the barrier makes the cheap fence a full
+//! one. So a thread that ends pays a plain load. A kernel thread makes a real fence, since there may be no barrier.
+//!
+//! In the same way stacks stay that a section has seen: before a stack is taken apart, the word that leads to it is cleared,
+//! and then the same question is asked ([`no_section_is_open`]).
+
+use core::cell::Cell;
+use core::mem::offset_of;
+use core::num::NonZeroU64;
+use core::panic::Location;
+use std::any::Any;
+use std::sync::{Mutex, PoisonError};
+
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::engine::sys::{die, kernel_thread, lock::entry_fence};
+
+// ==== identities ====
+
+/// The name and the number of one thread, green or kernel.
+#[repr(C)]
+pub(crate) struct Identity {
+    /// The identifier; 0 until a caller first asks for it, which rarely happens.
+    id: AtomicU64,
+    /// Boxed twice, a name takes one word: most threads have none.
+    name: Option<Box<Box<str>>>,
+    /// The place in the program that spawned the thread; none if that was not this crate's doing.
+    spawned_at: Option<&'static Location<'static>>,
+}
+
+thread_local! {
+    /// Of a kernel thread: see [`Identity::own`]. It has no destructor: the destructors of other thread-locals may ask.
+    static OWN: Cell<*const Identity> = const { Cell::new(core::ptr::null()) };
+}
+
+impl Identity {
+    /// The identity of the calling kernel thread, which owns a share of what begins with it
+    /// (`runtime::handle`); null until a caller first asks for the thread's handle.
+    pub(crate) fn own() -> *const Identity {
+        OWN.get()
+    }
+
+    /// Async-signal-safe.
+    pub(crate) fn set_own(identity: *const Identity) {
+        OWN.set(identity);
+    }
+
+    /// For debuggers: where the parts lie.
+    pub(crate) const ID: usize = offset_of!(Identity, id);
+    pub(crate) const NAME: usize = offset_of!(Identity, name);
+    pub(crate) const PLACE: usize = offset_of!(Identity, spawned_at);
+
+    #[inline]
+    pub(crate) fn new(
+        name: Option<Box<str>>,
+        spawned_at: Option<&'static Location<'static>>,
+    ) -> Identity {
+        // It is made a reference again from its address (`sched::monitor`).
+        spawned_at.map(|at| core::ptr::from_ref(at).expose_provenance());
+        Identity {
+            id: AtomicU64::new(0),
+            name: name.map(Box::new),
+            spawned_at,
+        }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_ref().map(|name| &***name)
+    }
+
+    pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
+        self.spawned_at
+    }
+
+    /// The identifier, if a caller has asked for it.
+    pub(crate) fn known_id(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.id.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn id(&self) -> NonZeroU64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        self.known_id().unwrap_or_else(|| {
+            let new = NEXT.fetch_add(1, Ordering::Relaxed);
+            // Two callers may ask at once: the first number stays.
+            let found = self
+                .id
+                .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+            match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
+                Some(id) => id,
+                None => die("2^64 threads were asked for their number"),
+            }
+        })
+    }
+}
+
+// ==== wait reasons ====
+
+/// A kind of thing that threads wait for.
+#[repr(C)]
+pub(crate) struct WaitKind {
+    /// The word for it in reports, such as `mutex`.
+    pub(crate) name: &'static str,
+    /// The threads of this process are all that can end the wait, apart from the clock.
+    pub(crate) is_inside: bool,
+    /// Tells what can be read of the thing at an address.
+    pub(crate) look: fn(usize, &mut Facts),
+    /// The same for a debugger, which calls no functions.
+    pub(crate) locator: Locator,
+}
+
+/// Where a debugger finds the thread that a thing leads to: a part of what [`WaitKind::look`] tells. The
+/// debugger's script reads these words, so a change here is a change there (`observe::gdb`).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Locator {
+    kind: usize,
+    /// Where to read, from the thing's address on; it may lie before that.
+    at: usize,
+    /// The locator counts only if the word at `flags_at` has one of these bits.
+    flags_at: usize,
+    flags: usize,
+}
+
+impl Locator {
+    /// At `at` is the mark of the thread that holds the thing.
+    pub(crate) const HOLDER: usize = 1;
+    /// `at` itself is the address of the identity of the thread that is waited for.
+    pub(crate) const TARGET: usize = 2;
+    /// At `at` is a file descriptor, of four bytes.
+    pub(crate) const DESCRIPTOR: usize = 3;
+
+    /// The debugger is told nothing.
+    const NOTHING: Locator = Locator {
+        kind: 0,
+        at: 0,
+        flags_at: 0,
+        flags: 0,
+    };
+
+    /// The mark of the holder lies at `at` while the word at `flags_at` has one of the `flags`.
+    pub(crate) const fn holder(at: usize, flags_at: usize, flags: usize) -> Locator {
+        Locator {
+            kind: Locator::HOLDER,
+            at,
+            flags_at,
+            flags,
+        }
+    }
+
+    /// The thing lies `behind` bytes behind the identity of the thread that is waited for.
+    pub(crate) const fn target(behind: usize) -> Locator {
+        Locator {
+            kind: Locator::TARGET,
+            at: behind.wrapping_neg(),
+            ..Locator::NOTHING
+        }
+    }
+
+    /// A file descriptor lies at `at`.
+    pub(crate) const fn descriptor(at: usize) -> Locator {
+        Locator {
+            kind: Locator::DESCRIPTOR,
+            at,
+            ..Locator::NOTHING
+        }
+    }
+}
+
+impl WaitKind {
+    /// A kind whose waits other threads end.
+    pub(crate) const fn inside(name: &'static str, look: fn(usize, &mut Facts)) -> WaitKind {
+        WaitKind {
+            name,
+            is_inside: true,
+            look,
+            locator: Locator::NOTHING,
+        }
+    }
+
+    /// A kind whose waits may be ended from outside: by the kernel, or another process.
+    pub(crate) const fn outside(name: &'static str, look: fn(usize, &mut Facts)) -> WaitKind {
+        WaitKind {
+            is_inside: false,
+            ..WaitKind::inside(name, look)
+        }
+    }
+
+    /// The same kind with a locator for debuggers.
+    pub(crate) const fn with(self, locator: Locator) -> WaitKind {
+        WaitKind { locator, ..self }
+    }
+}
+
+/// For kinds of which nothing more is to be told.
+pub(crate) fn nothing(_: usize, _: &mut Facts) {}
+
+/// What a thread waits for: a kind of thing, and the address of the thing.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct WaitReason {
+    pub(crate) kind: &'static WaitKind,
+    pub(crate) of: *const (),
+}
+
+impl WaitReason {
+    #[inline(always)]
+    pub(crate) const fn new<T>(kind: &'static WaitKind, of: *const T) -> WaitReason {
+        WaitReason {
+            kind,
+            of: of.cast(),
+        }
+    }
+
+    /// A wait for nothing that has an address.
+    #[inline(always)]
+    pub(crate) const fn only(kind: &'static WaitKind) -> WaitReason {
+        WaitReason::new(kind, core::ptr::null::<()>())
+    }
+}
+
+/// What a report tells of a thing that a thread waits for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// The mark of the thread that holds the thing (`sched::current::mark`).
+    pub(crate) holder: Option<usize>,
+    /// The identity of the thread that is waited for: its address.
+    pub(crate) target: Option<usize>,
+    /// A file descriptor.
+    pub(crate) descriptor: Option<i32>,
+    /// Such as a channel's length.
+    pub(crate) numbers: Vec<(&'static str, u64)>,
+}
+
+impl Facts {
+    /// The words by which other threads are known.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> {
+        [self.holder, self.target].into_iter().flatten()
+    }
+
+    pub(crate) fn number(&mut self, name: &'static str, value: u64) {
+        self.numbers.push((name, value));
+    }
+}
+
+// ==== read sections ====
+
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// This process was forked.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+/// What threads have left behind.
+static LEFT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+
+/// While this value lives, the section is open: identities that were seen in the section stay.
+pub(crate) struct ReadSection(());
+
+impl ReadSection {
+    pub(crate) fn begin() -> ReadSection {
+        // SeqCst: partner: the fence in `leave_behind`.
+        OPEN.fetch_add(1, Ordering::SeqCst);
+        // Where there is no barrier, there are no green threads, and kernel threads make their own fence.
+        if kernel_thread::register_barrier() {
+            kernel_thread::barrier();
+        }
+        ReadSection(())
+    }
+
+    /// Ends the section for a caller that must not free memory: the next section drops what threads have left behind.
+    pub(crate) fn end_without_dropping(self) {
+        core::mem::forget(self);
+        // AcqRel: as in `drop`.
+        OPEN.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for ReadSection {
+    fn drop(&mut self) {
+        // AcqRel: the reads of all sections come before the dropping by the last.
+        if OPEN.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // A thread that is stuck may hold the lock: then the next section drops what was left. (No thread panics while it
+        // holds the lock.)
+        let Ok(mut kept) = LEFT.try_lock() else {
+            return;
+        };
+        // Another section may have begun, and seen what is here. One that begins after this finds no record that
+        // leads to it: its threads cleared the pointers before they put it here.
+        // SeqCst, and a write, which the next `begin` reads: what comes before this comes before that section.
+        if OPEN.fetch_add(0, Ordering::SeqCst) != 0 {
+            return;
+        }
+        let left = core::mem::take(&mut *kept);
+        drop(kept);
+        drop(left);
+    }
+}
+
+/// Drops a thread's share of its identity, to which the thread's record does not lead any more.
+#[inline]
+pub(crate) fn leave_behind<T: Send + 'static>(share: T, is_green: bool) {
+    match is_green {
+        true => entry_fence(),
+        // SeqCst: partner: in `ReadSection::begin`.
+        false => fence(Ordering::SeqCst),
+    }
+    // Acquire: a section that is over has read for the last time; partner: its end's Release.
+    if OPEN.load(Ordering::Acquire) != 0 {
+        keep(Box::new(share));
+    }
+}
+
+/// Whether no observer can be reading what the caller has made unreachable before.
+pub(crate) fn no_section_is_open() -> bool {
+    // SeqCst: partner: in `ReadSection::begin`. A section that begins later finds nothing.
+    fence(Ordering::SeqCst);
+    // Acquire: a section that is over has read for the last time; partner: its end's Release.
+    OPEN.load(Ordering::Acquire) == 0
+}
+
+/// In a forked child: sections were open in the parent only.
+pub(crate) fn forget_sections() {
+    OPEN.store(0, Ordering::Relaxed);
+    IS_CHILD.store(true, Ordering::Relaxed);
+}
+
+#[cold]
+fn keep(share: Box<dyn Any + Send>) {
+    // In a forked child the lock may be held for ever: then the share is never dropped.
+    let left = match IS_CHILD.load(Ordering::Relaxed) {
+        true => LEFT.try_lock().ok(),
+        false => Some(LEFT.lock().unwrap_or_else(PoisonError::into_inner)),
+    };
+    match left {
+        Some(mut left) => left.push(share),
+        None => core::mem::forget(share),
+    }
+}
