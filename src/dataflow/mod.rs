@@ -103,7 +103,7 @@ where
 {
     let origin = Location::caller();
     let slot = Arc::new(Slot::new());
-    let value = Value::of(slot.clone());
+    let value = Value(slot.clone());
     stock::when(inputs.hold(), move |inputs: I::Held| {
         // The node's inputs are dropped inside, before any thread sees that it is resolved.
         let run = move || {
@@ -132,5 +132,5 @@ where
 pub fn value<T: Send + Sync + 'static>(value: T) -> Value<T> {
     let slot = Slot::new();
     drop(slot.resolve(Outcome::Own(value)));
-    Value::of(Arc::new(slot))
+    Value(Arc::new(slot))
 }

@@ -46,7 +46,7 @@ use crate::sync::{Mutex, OnceLock, PoisonError};
 /// }
 /// assert_eq!(fibonacci(90).get(), Ok(&2_880_067_194_370_816_120));
 /// ```
-pub struct Value<T>(Arc<Slot<T>>);
+pub struct Value<T>(pub(super) Arc<Slot<T>>);
 
 /// The outcome of a node, and the nodes that wait for it.
 pub(super) struct Slot<T> {
@@ -87,10 +87,6 @@ impl<T> Outcome<T> {
 }
 
 impl<T> Value<T> {
-    pub(super) fn of(slot: Arc<Slot<T>>) -> Value<T> {
-        Value(slot)
-    }
-
     /// Blocks the current thread until the value is there, and returns a reference to it.
     ///
     /// Only the current thread blocks, green or kernel. The call is allowed inside a node's
@@ -473,21 +469,28 @@ impl<H: Held, const N: usize> Held for [H; N] {
 
     fn values(&self) -> Result<[H::Values<'_>; N], Failure> {
         let values = self.iter().map(H::values).collect::<Result<Vec<_>, _>>()?;
-        match values.try_into() {
-            Ok(values) => Ok(values),
-            Err(_) => unreachable!("an array is as long as itself"),
-        }
+        let Ok(values) = values.try_into() else {
+            unreachable!("an array is as long as itself")
+        };
+        Ok(values)
     }
 }
 
+/// Implements both traits for tuples of as many parts as there are names, and of fewer.
 macro_rules! tuples {
-    ($(($($name:ident $index:tt),*))*) => {$(
+    (@fewer) => {};
+    (@fewer $first:ident $($name:ident)*) => {
+        tuples!($($name)*);
+    };
+    ($($name:ident)*) => {
         impl<$($name: Inputs),*> Inputs for ($($name,)*) {
             type Held = ($($name::Held,)*);
 
             #[allow(clippy::unused_unit, reason = "the empty one")]
             fn hold(self) -> Self::Held {
-                ($(self.$index.hold(),)*)
+                #[allow(non_snake_case, reason = "named as their types are")]
+                let ($($name,)*) = self;
+                ($($name.hold(),)*)
             }
         }
 
@@ -496,28 +499,20 @@ macro_rules! tuples {
 
             #[allow(unused_variables, reason = "the empty one")]
             fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
-                $(self.$index.register(make);)*
+                #[allow(non_snake_case, reason = "named as their types are")]
+                let ($($name,)*) = self;
+                $($name.register(make);)*
             }
 
             fn values(&self) -> Result<Self::Values<'_>, Failure> {
-                Ok(($(self.$index.values()?,)*))
+                #[allow(non_snake_case, reason = "named as their types are")]
+                let ($($name,)*) = self;
+                Ok(($($name.values()?,)*))
             }
         }
-    )*};
+
+        tuples!(@fewer $($name)*);
+    };
 }
 
-tuples! {
-    ()
-    (A 0)
-    (A 0, B 1)
-    (A 0, B 1, C 2)
-    (A 0, B 1, C 2, D 3)
-    (A 0, B 1, C 2, D 3, E 4)
-    (A 0, B 1, C 2, D 3, E 4, F 5)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
-}
+tuples!(L K J I H G F E D C B A);

@@ -19,6 +19,7 @@ pub(crate) mod current {
         PreemptionOff(PhantomData)
     }
 
+    /// The runtime preempts no thread.
     pub fn is_preemption_off() -> bool {
         false
     }

@@ -26,6 +26,7 @@ use super::sends::try_together;
 #[cfg(feature = "io-uring")]
 use super::uring::{self, length};
 pub(crate) use super::watch::Direction;
+#[cfg(not(sanitized = "thread"))]
 use crate::engine::arch;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::current;

@@ -153,6 +153,7 @@ impl KernelThread {
         };
         own.role
             .store(if is_helper { HELPER } else { RUNTIME }, Relaxed);
+        #[cfg(green)]
         if is_helper {
             core::mem::forget(sanitizer::unseen());
         }
@@ -161,6 +162,7 @@ impl KernelThread {
     /// The calling kernel thread, which has called [`begin`](KernelThread::begin), ends.
     pub(crate) fn end() {
         if let Some(own) = OWN.take() {
+            #[cfg(green)]
             if own.is_helper() {
                 sanitizer::see_again();
             }

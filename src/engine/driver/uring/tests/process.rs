@@ -43,7 +43,7 @@ fn a_kernel_that_forbids_it_is_no_error() {
             continue;
         };
         forbid(errno.parse().unwrap());
-        assert!(!Keeper::get().is_some() && !Keeper::get().is_some());
+        assert!(Keeper::get().is_none() && Keeper::get().is_none());
         let (here, _there) = UnixStream::pair().unwrap();
         let error = recv_into(&here, &mut [0], Limit::Forever).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOSYS));
