@@ -11,7 +11,10 @@ const PARTS: [(&str, &[&str]); 5] = [
         &["owning one as a value", "the ownership word"],
     ),
     ("sched/cluster.rs", &["how many live"]),
-    ("sys/lock.rs", &["the lock", "the fence"]),
+    (
+        "sys/shared.rs",
+        &["the lock", "the fence", "the atomic static", "the table"],
+    ),
     ("sched/park.rs", &["lists"]),
     (
         "sched/events.rs",

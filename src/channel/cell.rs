@@ -42,7 +42,7 @@ use super::shared::{Deadline, Locked, Shared, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::sys::{die, perturb, word};
-use crate::wait::claim::{self, Chain, Claimed, Crowd, List, Node, Wait};
+use crate::wait::queue::{self, Chain, Claimed, Crowd, List, Node, Wait};
 use crate::wait::{Facts, WaitKind, WaitReason, reason};
 
 /// The event for which a thread in a queue waits.
@@ -424,8 +424,8 @@ pub(super) fn wait_in_queue<T>(
     drop(state);
     woken.wake();
     let ended = match wait.wait(Some(deadline.get())) {
-        claim::Ended::Taken(_) => ended(&node),
-        claim::Ended::TimedOut => {
+        queue::Ended::Taken(_) => ended(&node),
+        queue::Ended::TimedOut => {
             let mut state = channel.lock();
             // SAFETY: the node was queued there and nowhere else.
             unsafe { state.queue(side).list.remove(&node) };
@@ -566,7 +566,7 @@ impl<'o> Waiting<'o> {
     pub(super) fn wait(&self, deadline: Option<u64>) -> Option<Taken> {
         let ended = self.wait.wait(deadline);
         self.is_over.set(true);
-        let claim::Ended::Taken(node) = ended else {
+        let queue::Ended::Taken(node) = ended else {
             return None;
         };
         // SAFETY: the claim names the node of one of our spots, which live as long as this wait;

@@ -64,7 +64,7 @@ use super::receiver::sleep_until;
 use super::shared::{Deadline, Failed, Refused, Shared, Spare, State, Take, Until};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
 use crate::sys::{clock, perturb};
-use crate::wait::claim::Chain;
+use crate::wait::queue::Chain;
 
 // ==== the right to one operation ====
 

@@ -66,8 +66,8 @@ use super::buffer::{Block, Buffer};
 use super::cell::{Chooser, Ended, Entry, Kind, Peer, Plain, Queue, Side, wait_for, wait_in_queue};
 use crate::engine::facade::{self, PreemptionOff};
 use crate::sys::clock;
-use crate::sys::lock::{Guard, Lock};
-use crate::wait::claim::{Chain, Claimed};
+use crate::sys::shared::{Guard, Lock};
+use crate::wait::queue::{Chain, Claimed};
 
 // ==== the state under the lock ====
 

@@ -99,8 +99,8 @@ pub(crate) mod futex {
         changed.notify_all();
     }
 }
-#[path = "../engine/sys/lock.rs"]
-pub(crate) mod lock;
+#[path = "../engine/sys/shared.rs"]
+pub(crate) mod shared;
 /// No thread stops.
 pub(crate) mod perturb {
     #[inline(always)]
@@ -110,14 +110,16 @@ pub(crate) mod perturb {
 pub(crate) mod sanitizer {
     pub(crate) const IS_TSAN: bool = false;
 
+    pub(crate) fn hide() {}
+
+    pub(crate) fn see_again() {}
+
     #[inline(always)]
     pub(crate) fn publish<T>(_: &T) {}
 
     #[inline(always)]
     pub(crate) fn observe<T>(_: &T) {}
 }
-#[path = "../engine/sys/statics.rs"]
-pub(crate) mod statics;
 
 pub(crate) mod variable {
     use std::ffi::OsString;

@@ -36,7 +36,7 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::sched::Identity;
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::shared::AtomicStatic;
 
 /// Who observes, in the observer's own bits; 0: nobody.
 static WORD: AtomicU32 = AtomicU32::new(0);

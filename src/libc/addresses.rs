@@ -37,8 +37,7 @@ use super::inside::{self, Inside};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::{AtomicUsize, Cell, const_fn, fence};
 use crate::sys::perturb;
-use crate::wait::claim::{Chain, Claimed, Ended, Node, Wait};
-use crate::wait::queue::{Locked, Position, WaitQueue};
+use crate::wait::queue::{Chain, Claimed, Ended, Locked, Node, Position, Wait, WaitQueue};
 use crate::wait::{WaitKind, WaitReason};
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.

@@ -345,7 +345,7 @@ fn is_on() -> bool {
             // A sanitizer that lets the threads be kernel threads is to see all that they do.
             let is_on = is_off != Some(true)
                 && libraries::libcs_names_lead_here()
-                && sanitizer::stranger().is_none();
+                && sanitizer::unsupported().is_none();
             STATE.store(if is_on { ON } else { OFF }, Relaxed);
             is_on
         }

@@ -38,7 +38,7 @@ use crate::atomic::{
 use crate::engine::inspect;
 use crate::engine::probe::{Action, BlockedPlace, Lost, Pick, Processor, Thread, Words};
 use crate::engine::public::{Histogram, Metrics};
-use crate::sys::{clock, kernel_thread, mm, statics::AtomicStatic};
+use crate::sys::{clock, kernel_thread, mm, shared::AtomicStatic};
 
 // ==== what is kept ====
 

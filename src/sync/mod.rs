@@ -58,7 +58,7 @@
 //! assert_eq!(*list.lock().unwrap(), [1, 2, 3, 4]);
 //! ```
 
-// All of it stands on one wait queue (`wait::queue`) and one claim (`wait::claim`):
+// All of it stands on one wait queue (`wait::queue`) and one claim (`wait::queue`):
 //
 // | file | idea |
 // |---|---|

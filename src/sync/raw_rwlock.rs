@@ -64,10 +64,9 @@ use core::mem::offset_of;
 use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use crate::atomic::{AtomicU64, AtomicUsize, const_fn};
 use crate::engine::facade;
-use crate::sys::lock::Backoff;
+use crate::sys::shared::Backoff;
 use crate::sys::{clock, perturb, word};
-use crate::wait::claim::Chain;
-use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::queue::{Chain, Position, WaitQueue, Waited};
 use crate::wait::{Facts, Locator, WaitKind, WaitReason};
 
 // ==== the state word ====

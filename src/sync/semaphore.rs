@@ -37,8 +37,7 @@ use std::time::Instant;
 use crate::atomic::AtomicUsize;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sys::{clock, perturb, word};
-use crate::wait::claim::Chain;
-use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::queue::{Chain, Position, WaitQueue, Waited};
 use crate::wait::{WaitKind, WaitReason};
 
 /// A counter of permits, which limits how many threads do something at a time.

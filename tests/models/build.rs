@@ -21,24 +21,21 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("places", &[PLACES]),
     ("snapshot", &[THREADS, SWITCH]),
     ("turns", &[TURNS, SIDE]),
-    ("claim", &[CLAIM]),
-    ("queue", &[CLAIM, QUEUE]),
-    ("addresses", &[CLAIM, QUEUE, ADDRESSES]),
-    ("mutex", &[CLAIM, QUEUE, RAW_MUTEX]),
-    ("once", &[CLAIM, QUEUE, ONCE]),
+    ("claim", &[QUEUE]),
+    ("queue", &[QUEUE]),
+    ("addresses", &[QUEUE, ADDRESSES]),
+    ("mutex", &[QUEUE, RAW_MUTEX]),
+    ("once", &[QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("local_queue", &[LOCAL_QUEUE]),
     ("dependents", &[DEPENDENTS]),
-    ("readiness", &[CLAIM, QUEUE, REGISTRATION]),
+    ("readiness", &[QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
     ("watch", &[WATCH]),
     ("channels", CHANNEL),
     ("select", CHANNEL),
-    (
-        "condvar",
-        &[CLAIM, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
-    ),
+    ("condvar", &[QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR]),
 ];
 
 /// The sources of which a part is a protocol: its parts, and what they import here.
@@ -58,17 +55,11 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     ),
     (
         LOCK,
-        &["the lock", "the fence"],
-        "use core::{cell::UnsafeCell, marker::PhantomData, ops::{Deref, DerefMut}};
-        use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
+        &["the lock", "the fence", "the atomic static"],
+        "use core::{cell::UnsafeCell, marker::PhantomData, ops::{Deref, DerefMut}, ptr};
+        use crate::engine::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence, const_fn};
         use crate::engine::sys::{futex, perturb};
-        pub(crate) use crate::engine::sys::pauses::{Backoff, Patience};",
-    ),
-    (
-        STATICS,
-        &["the atomic static"],
-        "use core::ptr;
-        use crate::engine::atomic::{AtomicPtr, Ordering, const_fn};",
+        pub(crate) use crate::engine::sys::{pauses::{Backoff, Patience}, table::Table};",
     ),
     (
         IDLE,
@@ -120,7 +111,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
         use crate::engine::atomic::{AtomicBool, const_fn};
         use crate::engine::sched::{self, current, Fifo};
-        use crate::engine::sys::{lock::Lock, perturb, statics::AtomicStatic};
+        use crate::engine::sys::{perturb, shared::{AtomicStatic, Lock}};
         use crate::engine::wait::WaitReason;
         use crate::engine::wait::queue::{Position, WaitQueue, Waited};",
     ),
@@ -137,7 +128,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
 ];
 
 const CHANNEL: &[&str] = &[
-    CLAIM,
+    QUEUE,
     "channel/mod.rs",
     CELL,
     "channel/buffer.rs",

@@ -10,10 +10,10 @@ use crate::{
         AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
-    sys::lock::Patience,
+    sys::shared::Patience,
     wait::{
         wait_reason,
-        claim::{Ended, List, Node, Wait},
+        queue::{Ended, List, Node, Wait},
     },
 };
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 
-use crate::sys::lock::Lock;
+use crate::sys::shared::Lock;
 
 /// Three threads take it once each. At most 3 preemptions.
 pub(crate) fn three_lock() {

@@ -11,7 +11,7 @@ use crate::atomic::{
     fence,
 };
 use crate::sched::processor::Ownership;
-use crate::sys::lock::entry_fence;
+use crate::sys::shared::entry_fence;
 
 /// What only the owner may touch: a run queue, say.
 struct Processor {

@@ -61,10 +61,9 @@ use crate::engine::sched::current::count_parked;
 use crate::engine::sched::events::{self, BATCH};
 use crate::engine::sched::{current, signals};
 use crate::engine::sys::epoll::{Epoll, Event};
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::statics::Table;
+use crate::engine::sys::shared::{Lock, Table};
 use crate::engine::sys::{self, perturb, word};
-use crate::engine::wait::claim::{Ended, List, Node, Wait};
+use crate::engine::wait::queue::{Ended, List, Node, Wait};
 use crate::engine::wait::{Locator, WaitKind, WaitReason, reason};
 
 /// Room for so many numbers: 2^24.

@@ -153,16 +153,14 @@ impl KernelThread {
         };
         own.role
             .store(if is_helper { HELPER } else { RUNTIME }, Relaxed);
-        #[cfg(green)]
         if is_helper {
-            core::mem::forget(sanitizer::unseen());
+            sanitizer::hide();
         }
     }
 
     /// The calling kernel thread, which has called [`begin`](KernelThread::begin), ends.
     pub(crate) fn end() {
         if let Some(own) = OWN.take() {
-            #[cfg(green)]
             if own.is_helper() {
                 sanitizer::see_again();
             }

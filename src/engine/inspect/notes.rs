@@ -45,7 +45,7 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use crate::engine::sys::{die, kernel_thread, lock::entry_fence};
+use crate::engine::sys::{die, kernel_thread, shared::entry_fence};
 
 // ==== identities ====
 

@@ -38,8 +38,7 @@ use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::die;
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::statics::{MAX, Table};
+use crate::engine::sys::shared::{Lock, MAX, Table};
 use crate::engine::sys::topology::RINGS;
 
 // ==== the questions ====
@@ -1088,7 +1087,7 @@ struct Entry<T> {
 
 /// An entry and the right to be its one user: that of the seat's holder, for as long as the holder lends the seat.
 pub(crate) struct Held<'a, T> {
-    entry: &'a T,
+    pub(crate) entry: &'a T,
     by: PhantomData<&'a Seat>,
 }
 
@@ -1156,48 +1155,33 @@ impl<T> Seats<T> {
         processor < self.in_use()
     }
 
-    /// Returns the entry of the caller, which holds the seat.
+    /// Returns the entry of the caller, as its one user.
     ///
     /// # Panics
     ///
     /// Panics if there is none, or if the entry belongs to another runtime.
     #[inline(always)]
-    pub(crate) fn of<'a>(&'a self, seat: &'a Seat) -> &'a T {
+    pub(crate) fn of<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
         match self.known(seat) {
             Some(entry) => entry,
             None => self.claim(seat),
         }
     }
 
-    /// Returns the entry of the caller, as its one user. Panics as [`of`](Seats::of) does.
-    #[inline(always)]
-    pub(crate) fn hold<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
-        Held {
-            entry: self.of(seat),
-            by: PhantomData,
-        }
-    }
-
-    /// Does the same as [`hold`](Seats::hold), if the seat has come before. (A caller that handles the other case last need
+    /// Returns the entry of the caller if its seat has come before. (A caller that handles the other case last need
     /// not save its registers for a call that is hardly ever made.)
     #[inline(always)]
-    pub(crate) fn hold_known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
-        let entry = self.known(seat)?;
-        Some(Held {
-            entry,
+    pub(crate) fn known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
+        let entry = self.entries.find(seat.index())?;
+        (entry.seat.load(Ordering::Relaxed) == seat.name()).then_some(Held {
+            entry: &entry.value,
             by: PhantomData,
         })
     }
 
-    #[inline(always)]
-    fn known(&self, seat: &Seat) -> Option<&T> {
-        let entry = self.entries.find(seat.index())?;
-        (entry.seat.load(Ordering::Relaxed) == seat.name()).then_some(&entry.value)
-    }
-
     #[cold]
     #[inline(never)]
-    fn claim(&self, seat: &Seat) -> &T {
+    fn claim<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
         let Some(entry) = self.entries.find(seat.index()) else {
             panic!(
                 "the seat of processor {} was used with a policy that knows of {} processors: \
@@ -1214,7 +1198,10 @@ impl<T> Seats<T> {
              accepted are the seats of one runtime",
             seat.index()
         );
-        &entry.value
+        Held {
+            entry: &entry.value,
+            by: PhantomData,
+        }
     }
 
     /// Returns an entry that there is. Any thread may call it.

@@ -41,7 +41,7 @@ use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::Green;
-use crate::engine::sys::lock::{Guard, Lock};
+use crate::engine::sys::shared::{Guard, Lock};
 
 /// Two levels for each priority: see [`level`].
 const LEVELS: usize = 8;

@@ -43,8 +43,7 @@ use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::clock;
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::statics::Table;
+use crate::engine::sys::shared::{Lock, Table};
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
@@ -303,7 +302,7 @@ impl RelaxedFifo {
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat));
+        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat).entry);
         let lanes = match how {
             Readied::Preempted => &self.preempted,
             _ => &self.fresh,
@@ -315,7 +314,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
-        Some(Ready::new(self.pop(self.dice.of(seat))?).into())
+        Some(Ready::new(self.pop(&self.dice.of(seat))?).into())
     }
 
     fn resize(&self, processors: usize) {

@@ -34,7 +34,7 @@ use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::Green;
 use crate::engine::sys::clock;
-use crate::engine::sys::lock::Lock;
+use crate::engine::sys::shared::Lock;
 
 /// Measures since when the preempted threads have been passed over.
 pub(super) struct Aging(AtomicU64);

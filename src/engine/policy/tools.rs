@@ -13,7 +13,7 @@ use core::ops::{Deref, DerefMut};
 use super::Ready;
 use crate::engine::sched::Green;
 use crate::engine::sched::current::{self, PreemptionOff};
-use crate::engine::sys::{die, lock};
+use crate::engine::sys::{die, shared};
 
 // ==== the lock ====
 
@@ -33,7 +33,7 @@ use crate::engine::sys::{die, lock};
 /// assert_eq!(*count.lock(), 42);
 /// ```
 #[derive(Default)]
-pub struct Lock<T>(lock::Lock<T>);
+pub struct Lock<T>(shared::Lock<T>);
 
 /// A guard that gives access to the data of a [`Lock`] and unlocks it when it is dropped.
 ///
@@ -55,7 +55,7 @@ pub struct Lock<T>(lock::Lock<T>);
 #[must_use = "unlocked at once if it is not kept"]
 pub struct Guard<'a, T> {
     // In this order: unlocked, then preemptible.
-    value: lock::Guard<'a, T>,
+    value: shared::Guard<'a, T>,
     _off: PreemptionOff,
 }
 
@@ -71,7 +71,7 @@ impl<T> Lock<T> {
     /// *TURNS.lock() += 1;
     /// ```
     pub const fn new(value: T) -> Lock<T> {
-        Lock(lock::Lock::new(value))
+        Lock(shared::Lock::new(value))
     }
 
     /// Acquires the lock, waiting while another caller holds it.

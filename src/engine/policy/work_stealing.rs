@@ -156,8 +156,7 @@ use super::tuning::{GLOBAL_INTERVAL, LONG, MANY, MIXING_INTERVAL, NEXT_IN_A_ROW,
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Cell, Ordering};
 use crate::engine::sched::{Fifo, Green};
-use crate::engine::sys::lock::{Guard, Lock};
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::shared::{AtomicStatic, Guard, Lock};
 use crate::engine::sys::{clock, perturb};
 
 // ==== the policy ====
@@ -505,7 +504,7 @@ impl Policy for WorkStealing {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let local = match seat {
             None => None,
-            Some(seat) => match self.locals.hold_known(seat) {
+            Some(seat) => match self.locals.known(seat) {
                 None => {
                     self.locals.of(seat); // it comes for the first time
                     return self.ready(thread, how, Some(seat));
@@ -545,7 +544,7 @@ impl Policy for WorkStealing {
 
     #[inline]
     fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
-        let Some(local) = self.locals.hold_known(seat) else {
+        let Some(local) = self.locals.known(seat) else {
             self.locals.of(seat); // it comes for the first time
             return self.next(seat, others);
         };
@@ -558,21 +557,21 @@ impl Policy for WorkStealing {
         if !self.options.stealing {
             return None;
         }
-        let mine = self.locals.hold(seat);
+        let mine = self.locals.of(seat);
         let thread = self.steal_for(&mine, victims)?;
         mine.next.set_running(thread.green());
         Some(thread)
     }
 
     fn leave(&self, seat: &Seat) {
-        let local = self.locals.hold(seat);
+        let local = self.locals.of(seat);
         local.withdraw_request(&self.locals);
         self.global.append(local.leave());
     }
 
     fn resize(&self, processors: usize) {
-        // A processor may have asked for a thread, lain down, and gone out of use before it got one: no thief looks there
-        // any more.
+        // A processor may have asked for a thread, gone to sleep, and gone out of use before it got one: no thief looks
+        // there any more.
         let empty = |unused: &Local, _: &Local| self.global.append(unused.overflow.take_all());
         self.locals.resize(processors, Local::new, empty);
     }

@@ -40,7 +40,7 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<Result<(), String>> {
 
 fn prepare_process(default_stack: usize) -> Result<(), String> {
     // Beside one the crate has none of libc's names.
-    if let Some(name) = sanitizer::stranger() {
+    if let Some(name) = sanitizer::unsupported() {
         return Err(format!(
             "{name} is in the program, and knows kernel threads alone"
         ));
@@ -129,7 +129,7 @@ fn is_free(signal: i32) -> bool {
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the
 /// caller's. Nor is it tried beside a sanitizer, which delivers signals when it likes.
 pub(super) fn allow_samples() {
-    if sanitizer::stranger().is_none()
+    if sanitizer::unsupported().is_none()
         && !hold::is_possible()
         && let Ok(signal) = choose_signal()
     {

@@ -116,7 +116,9 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
-    clock, die, kernel_thread, lock::Lock, perturb, sanitizer, statics::Table, topology,
+    clock, die, kernel_thread, perturb, sanitizer,
+    shared::{Lock, Table},
+    topology,
 };
 
 // ==== the cluster ====

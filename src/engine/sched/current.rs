@@ -72,7 +72,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
-use crate::engine::sys::{lock::entry_fence, perturb};
+use crate::engine::sys::{perturb, shared::entry_fence};
 use crate::engine::{arch, tls};
 
 // ==== hiding ====

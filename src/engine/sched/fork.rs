@@ -27,7 +27,7 @@ use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
 
-use crate::engine::sys::{self, libraries, mm, statics::AtomicStatic};
+use crate::engine::sys::{self, libraries, mm, shared::AtomicStatic};
 
 /// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there.
 static IS_PARENT: AtomicStatic<AtomicU32> = AtomicStatic::none();

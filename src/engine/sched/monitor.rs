@@ -107,7 +107,7 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::kernel_thread::{Doing, Observer};
-use crate::engine::sys::{kernel_thread, perturb, statics::AtomicStatic, word};
+use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic, word};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
 const PROBES: usize = 64;

@@ -80,7 +80,7 @@ use crate::engine::inspect::notes::WaitReason;
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::{Green, events, ready, switch::Action};
-use crate::engine::sys::{clock, futex, perturb, sanitizer, statics::AtomicStatic};
+use crate::engine::sys::{clock, futex, perturb, sanitizer, shared::AtomicStatic};
 
 // ==== the waiter ====
 

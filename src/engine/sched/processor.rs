@@ -147,8 +147,11 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
-    clock, clock::NEVER, die, kernel_thread, lock::Lock, mm, perturb, sanitizer,
-    statics::AtomicStatic, topology,
+    clock,
+    clock::NEVER,
+    die, kernel_thread, mm, perturb, sanitizer,
+    shared::{AtomicStatic, Lock},
+    topology,
 };
 use crate::engine::{arch, probe, stack};
 

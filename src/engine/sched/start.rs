@@ -48,7 +48,7 @@ use crate::engine::sched::{
     thread::{Records, SystemName},
 };
 use crate::engine::stack::{self, Slot, reclaim::Stays};
-use crate::engine::sys::{kernel_thread, perturb, sanitizer, statics::AtomicStatic};
+use crate::engine::sys::{kernel_thread, perturb, sanitizer, shared::AtomicStatic};
 use crate::engine::tls;
 
 // ==== a thread's stack ====

@@ -42,7 +42,7 @@ use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fe
 use crate::engine::sched::{
     Green, RunLoop, ThreadFlags, Worker, cpu_time, current, locked, tuning::POOL,
 };
-use crate::engine::sys::{clock, lock::Lock, sanitizer, signal};
+use crate::engine::sys::{clock, sanitizer, shared::Lock, signal};
 use crate::engine::tls;
 
 // ==== the context ====

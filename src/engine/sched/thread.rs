@@ -72,9 +72,9 @@ use crate::engine::sched::{
     Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, fork, park::Lifo,
     park::Linked, park::Links, park::Parking, start::ThreadStack,
 };
-use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::sanitizer::{self, Fiber};
-use crate::engine::sys::{die, signal::Mask, statics::AtomicStatic, word};
+use crate::engine::sys::shared::{AtomicStatic, Guard, Lock};
+use crate::engine::sys::{die, signal::Mask, word};
 use crate::engine::{stack, tls};
 
 // ==== the record ====

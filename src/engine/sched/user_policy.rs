@@ -21,7 +21,7 @@ use crate::engine::arch;
 use crate::engine::atomic::{Ordering, compiler_fence};
 use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::sched::{Cluster, Green, current};
-use crate::engine::sys::{die, statics::AtomicStatic};
+use crate::engine::sys::{die, shared::AtomicStatic};
 
 pub(crate) struct UserPolicy {
     policy: &'static dyn Policy,

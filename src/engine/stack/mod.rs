@@ -47,8 +47,8 @@ mod tests;
 
 use crate::engine::arch::LARGEST_PAGE;
 use crate::engine::sys::mm::{self, page};
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{lock::Lock, perturb};
+use crate::engine::sys::perturb;
+use crate::engine::sys::shared::{AtomicStatic, Lock};
 use slab::Span;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
@@ -192,7 +192,7 @@ pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
 
 /// Whether there are free slots, with at least `size` bytes, that no cache has.
 pub(crate) fn is_stocked(size: usize) -> bool {
-    common(Class::of(size)).lock().length != 0
+    common(Class::of(size)).lock().list.length != 0
 }
 
 /// Gives a slot back to its class's list, and its deep memory to the kernel; one that is not initialised
@@ -206,7 +206,7 @@ pub(crate) fn release(slot: &'static Slot) {
     }
     // Locked memory is refused, and stays: harmless.
     let _ = trim(slot);
-    common(slot.class()).lock().push(slot);
+    common(slot.class()).lock().list.push(slot);
 }
 
 /// Gives the memory of an unused stack back to the kernel, but for the topmost [`KEEP`] bytes. An error:
@@ -267,22 +267,28 @@ static COMMON: [Lock<Common>; CLASSES] = [const { Lock::new(Common::new()) }; CL
 /// The last in is the first out.
 pub(crate) struct List {
     head: Option<&'static Slot>,
+    length: usize,
 }
 
 impl List {
     const fn new() -> Self {
-        List { head: None }
+        List {
+            head: None,
+            length: 0,
+        }
     }
 
     #[inline]
     fn push(&mut self, slot: &'static Slot) {
         slot.link.store(self.head.replace(slot), Relaxed);
+        self.length += 1;
     }
 
     #[inline]
     fn pop(&mut self) -> Option<&'static Slot> {
         let slot = self.head?;
         self.head = slot.link.load(Relaxed);
+        self.length -= 1;
         Some(slot)
     }
 
@@ -298,7 +304,7 @@ impl List {
         let Some(first) = trimmed.head else { return };
         let mut free = common(first.class()).lock();
         while let Some(slot) = trimmed.pop() {
-            free.push(slot);
+            free.list.push(slot);
         }
     }
 }
@@ -306,7 +312,6 @@ impl List {
 /// The free slots of a class.
 struct Common {
     list: List,
-    length: usize,
     /// The smallest length since the last look of `reclaim`, and when that was.
     fewest: usize,
     looked_at: u64,
@@ -321,21 +326,14 @@ impl Common {
     const fn new() -> Common {
         Common {
             list: List::new(),
-            length: 0,
             fewest: 0,
             looked_at: 0,
         }
     }
 
-    fn push(&mut self, slot: &'static Slot) {
-        self.list.push(slot);
-        self.length += 1;
-    }
-
     fn pop(&mut self) -> Option<&'static Slot> {
         let slot = self.list.pop()?;
-        self.length -= 1;
-        self.fewest = self.fewest.min(self.length);
+        self.fewest = self.fewest.min(self.list.length);
         Some(slot)
     }
 }
@@ -350,7 +348,6 @@ impl Common {
 pub(crate) struct Cache {
     list: List,
     class: Class,
-    length: usize,
 }
 
 impl Cache {
@@ -359,34 +356,29 @@ impl Cache {
         Cache {
             list: List::new(),
             class: Class::of(size),
-            length: 0,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.length == 0
+        self.list.length == 0
     }
 
     /// Sees to it that there are slots, if the class's list has any.
     pub(crate) fn fetch(&mut self) -> bool {
-        self.length != 0 || self.fetch_some()
+        !self.is_empty() || self.fetch_some()
     }
 
     #[cold]
     fn fetch_some(&mut self) -> bool {
         let mut free = common(self.class).lock();
-        for slot in std::iter::from_fn(|| free.pop()).take(BATCH) {
-            self.list.push(slot);
-            self.length += 1;
-        }
-        self.length != 0
+        let some = std::iter::from_fn(|| free.pop()).take(BATCH);
+        some.for_each(|slot| self.list.push(slot));
+        !self.is_empty()
     }
 
     /// The slot recycled last.
     pub(crate) fn pop(&mut self) -> Option<&'static Slot> {
-        let slot = self.list.pop()?;
-        self.length -= 1;
-        Some(slot)
+        self.list.pop()
     }
 
     /// Keeps a slot that a thread has left, and gives half of all to others that want some; a slot of
@@ -404,29 +396,29 @@ impl Cache {
         if self.class != slot.class() {
             return release(slot);
         }
-        if self.length == MOST {
+        if self.list.length == MOST {
             self.halve();
         }
         self.list.push(slot);
-        self.length += 1;
     }
 
     /// Gives half of the slots, those recycled last, to the class's list.
     #[cold]
     fn halve(&mut self) {
         let mut given = List::new();
-        let count = self.length.div_ceil(2);
-        for slot in (0..count).map_while(|_| self.pop()) {
-            given.push(slot);
+        for _ in 0..self.list.length.div_ceil(2) {
+            self.list
+                .pop()
+                .into_iter()
+                .for_each(|slot| given.push(slot));
         }
         given.release();
     }
 
     /// Takes all slots out.
     pub(crate) fn take(&mut self) -> Option<List> {
-        self.length = 0;
-        let head = Some(self.list.head.take()?);
-        Some(List { head })
+        let all = std::mem::replace(&mut self.list, List::new());
+        (all.length != 0).then_some(all)
     }
 
     /// Gives all slots to the class's list.

@@ -17,9 +17,9 @@
 //! and rings the spawner; a look lowers the flag. Looks are an interval apart. They go on without
 //! being asked as long as a list has more than is kept; then an idle cluster is left alone.
 //!
-//! No cache is forgotten: the flag is under the lock under which processors lie down. A look lowers it
-//! and takes the caches of those that lie there. If a processor lies down after that, then the monitor,
-//! which asks after all processors have lain down, finds the flag lowered, and there is another look.
+//! No cache is forgotten: the flag is under the lock under which processors go to sleep. A look lowers the flag
+//! and takes the caches of those that sleep. If a processor goes to sleep after that, then the monitor,
+//! which asks after all processors have gone to sleep, finds the flag lowered, and there is another look.
 //!
 //! # Which thread may touch what
 //! - *A slot that is being returned* cannot be taken: it is in no cache and no list, since the look took
@@ -43,7 +43,7 @@
 //! All passes under locks. `WANTED` is a hint: relaxed.
 
 use super::{BATCH, COMMON, Common, List, Slot, WANTED, release, slab};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sys::shared::Lock;
 use crate::engine::sys::{clock, perturb};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -109,7 +109,7 @@ pub(crate) fn look(
     for common in &COMMON {
         let excess = common.lock().unused(now).saturating_sub(kept);
         match give_back(common, excess.div_ceil(2), kept, &destroy, &go_on) {
-            Ok(()) => more |= common.lock().length > kept,
+            Ok(()) => more |= common.lock().list.length > kept,
             Err(Stays::ForNow) => return true,
             Err(Stays::ForEver) => return false,
         }
@@ -159,11 +159,11 @@ impl Common {
             return 0;
         }
         self.looked_at = now;
-        std::mem::replace(&mut self.fewest, self.length)
+        std::mem::replace(&mut self.fewest, self.list.length)
     }
 
     fn pop_beyond(&mut self, kept: usize) -> Option<&'static Slot> {
-        (self.length > kept).then(|| self.pop())?
+        (self.list.length > kept).then(|| self.pop())?
     }
 }
 

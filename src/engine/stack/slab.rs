@@ -33,8 +33,8 @@
 //! whether it is complete, and that of a slot that is just being decommitted reads as zero.
 
 use super::{CLASSES, Class};
-use crate::engine::sys::statics::AtomicStatic;
-use crate::engine::sys::{lock::Lock, mm, perturb};
+use crate::engine::sys::shared::{AtomicStatic, Lock};
+use crate::engine::sys::{mm, perturb};
 use std::io;
 use std::ops::Range;
 use std::ptr::{self, with_exposed_provenance, with_exposed_provenance_mut};

@@ -10,20 +10,16 @@
 //! | `stat` | the thread's state, among much that takes longer | by anybody: by setuid and setcap programs, too |
 //!
 //! A CPU clock that stands still cannot tell a blocked thread from one that the system does not run just now; these
-//! files can. They cannot be opened where `/proc` is not mounted, or where all descriptors are in use. So an observer
-//! keeps the directory, which outlives a `chroot`, and the descriptors of the threads that it was last asked about: a
-//! question is one system call then, and needs nothing that could run out. The observer has one descriptor from the
-//! start, to give that up for another one when no other is left. If the program has closed the observer's descriptors,
-//! the observer opens the files again.
+//! files can. They cannot be opened where `/proc` is not mounted, or where all descriptors are in use. The observer keeps
+//! the directory, which outlives a `chroot`, and opens a file for one question.
 //!
 //! ## Invariants of an observer
-//! 1. Between two questions an observer has [`KEPT`] descriptors and the directory's at most, and keeps none in the
-//!    upper half of the numbers that the process may use: the program's descriptors never run out because of an
-//!    observer, however many kernel threads there are.
-//! 2. An answer is believed, and a descriptor is closed, only if the text is that of such a file: the program may have
-//!    closed all descriptors that it does not know, and may have another file under that number. The file is read by
-//!    `pread`, which takes nothing out of a pipe or a socket.
-//! 3. No descriptor is 0, 1 or 2: a program that closes those means the next file to be there.
+//! 1. Between two questions an observer has one descriptor at most, that of the directory, however many kernel threads
+//!    there are.
+//! 2. An answer is believed, and a descriptor is closed, only if the text is that of such a file: the program may close
+//!    all descriptors that it does not know, and may have another file under that number. The file is read by
+//!    `pread`, which takes nothing out of a pipe or a socket. A directory that the program has closed is opened again.
+//! 3. No descriptor that stays is 0, 1 or 2: a program that closes those means the next file to be there.
 //! 4. Nothing allocates.
 
 use core::ffi::{CStr, c_int, c_void};
@@ -176,8 +172,6 @@ pub(crate) fn barrier() {
 
 /// As much of a file as tells all: of `syscall`, a number and eight words; of `stat`, the id, the name, and one letter.
 const ENOUGH: usize = 192;
-/// How many threads' descriptors an observer keeps.
-const KEPT: usize = 8;
 
 /// What a kernel thread does, as far as can be told.
 pub(crate) enum Doing {
@@ -233,60 +227,19 @@ impl SystemCall {
     }
 }
 
-/// An open file that tells a thread's state: `syscall` if `tells_call`, else `stat`.
-#[derive(Clone, Copy)]
-struct File {
-    thread: i32,
-    tells_call: bool,
-    descriptor: usize,
-}
-
-/// The file that a descriptor leads to is not one of ours, or not any more.
-struct Foreign;
-
-impl File {
-    /// Opens the file about `thread` in the directory `tasks`.
-    fn open(tasks: usize, thread: i32, tells_call: bool) -> Result<File, i32> {
-        let name = if tells_call { "syscall" } else { "stat" };
-        let path = spell(format_args!("{thread}/{name}"));
-        Ok(File {
-            thread,
-            tells_call,
-            descriptor: open(tasks, text_of(&path), 0)?,
-        })
-    }
-
-    /// Whether the thread is blocked, and what it does. `None`: the thread has ended.
-    fn read(&self) -> Result<Option<(bool, Doing)>, Foreign> {
-        let mut text = [0; ENOUGH];
-        let (place, start) = (text.as_mut_ptr() as usize, 0);
-        // SAFETY: the kernel writes at most `ENOUGH` bytes, which the text has.
-        match unsafe { call(libc::SYS_pread64, &[self.descriptor, place, ENOUGH, start]) } {
-            Ok(length) => self.understand(&text[..length]).ok_or(Foreign).map(Some),
-            Err(libc::ESRCH) => Ok(None),
-            Err(_) => Err(Foreign),
-        }
-    }
-
-    fn understand(&self, text: &[u8]) -> Option<(bool, Doing)> {
-        let is_blocked = match self.tells_call {
-            true => call_in(text)?,
-            false => stat_in(text, self.thread)?,
-        };
-        let doing = match is_blocked {
-            true if self.tells_call => SystemCall::parse(text).map_or(Doing::Other, Doing::Call),
-            true => Doing::Untold,
-            false => Doing::Other,
-        };
-        Some((is_blocked, doing))
-    }
-
-    /// Closes the descriptor, if it is still ours.
-    fn end(self) {
-        if self.read().is_ok() {
-            close(self.descriptor);
-        }
-    }
+/// From the text of `syscall` if it `tells_call`, else of `stat`, about thread `id`: whether the thread is blocked, and what
+/// it does. `None`: the text is not that of such a file.
+fn understand(text: &[u8], id: i32, tells_call: bool) -> Option<(bool, Doing)> {
+    let is_blocked = match tells_call {
+        true => call_in(text)?,
+        false => stat_in(text, id)?,
+    };
+    let doing = match is_blocked {
+        true if tells_call => SystemCall::parse(text).map_or(Doing::Other, Doing::Call),
+        true => Doing::Untold,
+        false => Doing::Other,
+    };
+    Some((is_blocked, doing))
 }
 
 /// Whether `syscall` tells of a blocked thread. `running`; or the call's number, or -1 (blocked elsewhere: in a page
@@ -316,121 +269,64 @@ fn stat_in(text: &[u8], id: i32) -> Option<bool> {
 /// Answers questions about kernel threads: see the file's header.
 pub(crate) struct Observer {
     tasks: Option<usize>,
-    kept: [Option<File>; KEPT],
-    /// The place of the file that is given up next, in turn.
-    next: usize,
 }
 
 impl Observer {
     pub(crate) fn new() -> Observer {
-        let mut observer = Observer {
+        Observer {
             tasks: open_tasks(),
-            kept: [None; KEPT],
-            next: 0,
-        };
-        observer.reserve();
-        observer
+        }
     }
 
     /// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or waiting for a CPU.
     /// `None`: that cannot be told.
     pub(crate) fn is_blocked(&mut self, id: i32) -> Option<bool> {
-        self.ask(id, true).map(|(is_blocked, _)| is_blocked)
+        self.ask(id).map(|(is_blocked, _)| is_blocked)
     }
 
-    /// What kernel thread `id` of this process does. So many threads are asked about that their descriptors are not
-    /// worth keeping.
+    /// What kernel thread `id` of this process does.
     pub(crate) fn doing(&mut self, id: i32) -> Doing {
-        self.ask(id, false)
-            .map_or(Doing::Untold, |(_, doing)| doing)
+        self.ask(id).map_or(Doing::Untold, |(_, doing)| doing)
     }
 
-    /// Keeps one descriptor at least.
-    fn reserve(&mut self) {
-        if self.kept.iter().all(Option::is_none)
-            && let Some(file) = self.open(id())
-        {
-            self.keep(file);
+    fn ask(&mut self, id: i32) -> Option<(bool, Doing)> {
+        let (file, tells_call) = self.open(id)?;
+        let mut text = [0; ENOUGH];
+        let (place, start) = (text.as_mut_ptr() as usize, 0);
+        // SAFETY: the kernel writes at most `ENOUGH` bytes, which the text has.
+        let length = unsafe { call(libc::SYS_pread64, &[file, place, ENOUGH, start]) };
+        let answer = length.map(|length| understand(&text[..length], id, tells_call));
+        if matches!(answer, Ok(Some(_)) | Err(libc::ESRCH)) {
+            close(file); // of a thread, which may have ended meanwhile
         }
+        answer.ok().flatten()
     }
 
-    fn ask(&mut self, id: i32, keep: bool) -> Option<(bool, Doing)> {
-        let is_of = |kept: &Option<File>| kept.is_some_and(|file| file.thread == id);
-        if let Some(place) = self.kept.iter_mut().find(|kept| is_of(kept))
-            && let Some(file) = place
-        {
-            match file.read() {
-                Ok(Some(answer)) => return Some(answer),
-                Ok(None) => close(file.descriptor),
-                Err(Foreign) => {}
+    /// Opens the thread's `syscall`, or else its `stat`. Returns the descriptor, and whether the file tells the call.
+    fn open(&mut self, id: i32) -> Option<(usize, bool)> {
+        let [syscall, stat] = ["syscall", "stat"].map(|name| spell(format_args!("{id}/{name}")));
+        for _ in 0..2 {
+            let tasks = self.tasks.or_else(open_tasks)?;
+            self.tasks = Some(tasks);
+            match open(tasks, text_of(&syscall), 0) {
+                Ok(file) => return Some((file, true)),
+                // The program has closed the directory: the file that has this number now is not ours.
+                Err(libc::EBADF | libc::ENOTDIR | libc::ENOENT) if !are_tasks(tasks) => {
+                    self.tasks = None;
+                }
+                Err(_) => return Some((open(tasks, text_of(&stat), 0).ok()?, false)),
             }
-            // The id may be another thread's by now.
-            *place = None;
         }
-        let file = self.open(id)?;
-        let answer = file.read().ok().flatten();
-        match keep && answer.is_some() {
-            true => self.keep(file),
-            false => close(file.descriptor),
-        }
-        self.reserve();
-        answer
-    }
-
-    fn open(&mut self, id: i32) -> Option<File> {
-        let mut tasks = self.tasks.or_else(open_tasks)?;
-        self.tasks = Some(tasks);
-        let mut tried = File::open(tasks, id, true);
-        if let Err(libc::EBADF | libc::ENOTDIR | libc::ENOENT) = tried
-            && !are_tasks(tasks)
-        {
-            // The program has closed the directory: the file that has this number now is not ours.
-            self.tasks = open_tasks();
-            tasks = self.tasks?;
-            tried = File::open(tasks, id, true);
-        }
-        match tried {
-            Ok(file) => Some(file),
-            // No descriptor is left, but perhaps one of ours.
-            Err(libc::EMFILE) if self.give_one_up() => File::open(tasks, id, true).ok(),
-            Err(_) => File::open(tasks, id, false).ok(),
-        }
-    }
-
-    /// Keeps the descriptor for the next question about that thread, in the place of another one, or closes it.
-    fn keep(&mut self, file: File) {
-        if file.descriptor >= descriptors() / 2 {
-            return close(file.descriptor);
-        }
-        let former = self.kept[self.next].replace(file);
-        self.next = (self.next + 1) % KEPT;
-        former.into_iter().for_each(File::end);
-    }
-
-    /// Gives up one of the files that are kept. False: none is.
-    fn give_one_up(&mut self) -> bool {
-        let kept = self.kept.iter_mut().find_map(Option::take);
-        kept.map(File::end).is_some()
+        None
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.kept.into_iter().flatten().for_each(File::end);
         if let Some(tasks) = self.tasks.filter(|&tasks| are_tasks(tasks)) {
             close(tasks);
         }
     }
-}
-
-/// How many descriptors the process may have.
-fn descriptors() -> usize {
-    let mut limit = [0u64; 2];
-    let place = &raw mut limit as usize;
-    let arguments = [0, libc::RLIMIT_NOFILE as usize, 0, place];
-    // SAFETY: the kernel writes two words, as many as there are.
-    let asked = unsafe { call(libc::SYS_prlimit64, &arguments) };
-    asked.map_or(0, |_| usize::try_from(limit[0]).unwrap_or(usize::MAX))
 }
 
 /// Opens the directory of this process's threads, if `/proc` has them under the ids that they have here.
@@ -563,25 +459,27 @@ mod tests {
         for tells_call in [true, false] {
             let mut observer = Observer::new();
             let mut subject = subject();
-            let tasks = observer.tasks.unwrap();
-            observer.keep(File::open(tasks, subject.id, tells_call).unwrap());
+            let id = subject.id;
+            let mut is_blocked = || match tells_call {
+                true => observer.is_blocked(id),
+                false => {
+                    let text = std::fs::read(format!("/proc/self/task/{id}/stat"));
+                    stat_in(&text.ok()?, id)
+                }
+            };
             // It may still be on its way out of `send`.
-            while observer.is_blocked(subject.id) != Some(false) {}
-            assert!((0..100).all(|_| observer.is_blocked(subject.id) == Some(false)));
+            while is_blocked() != Some(false) {}
+            assert!((0..100).all(|_| is_blocked() == Some(false)));
             subject.computes.store(false, Ordering::Relaxed);
-            while observer.is_blocked(subject.id) != Some(true) {
+            while is_blocked() != Some(true) {
                 std::thread::yield_now();
             }
-            let is_its =
-                |place: &&Option<File>| place.is_some_and(|file| file.thread == subject.id);
-            assert_eq!(observer.kept.iter().filter(is_its).count(), 1);
             subject.pipe.write_all(b".").unwrap();
             subject.thread.join().unwrap();
             // It may be a moment until the kernel has forgotten it.
-            while observer.is_blocked(subject.id).is_some() {
+            while is_blocked().is_some() {
                 std::thread::yield_now();
             }
-            assert_eq!(observer.kept.iter().filter(is_its).count(), 0);
         }
     }
 
@@ -609,57 +507,6 @@ mod tests {
             assert!(!are_tasks(other.as_raw_fd() as usize));
         }
         assert!(other.metadata().is_ok(), "it was not ours to close");
-    }
-
-    #[test]
-    fn descriptors_are_few_and_end_with_the_observer() {
-        let mut observer = Observer::new();
-        let subjects: Vec<Subject> = (0..2 * KEPT).map(|_| subject()).collect();
-        for _ in 0..3 {
-            for subject in &subjects {
-                assert!(observer.is_blocked(subject.id).is_some());
-            }
-        }
-        let kept: Vec<usize> = observer
-            .kept
-            .iter()
-            .flatten()
-            .map(|file| file.descriptor)
-            .collect();
-        assert_eq!(kept.len(), KEPT);
-        let is_task = |descriptor: &usize| {
-            let to = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
-            let is_at = |id| {
-                to.as_ref()
-                    .is_ok_and(|to| to.ends_with(format!("{id}/syscall")))
-            };
-            subjects.iter().any(|subject| is_at(subject.id))
-        };
-        assert!(kept.iter().all(is_task));
-        // The program closes descriptors that it does not know, and opens a file of its own there.
-        let last = observer.kept.iter_mut().flatten().last().unwrap();
-        close(last.descriptor);
-        let own = empty_file();
-        last.descriptor = own.as_raw_fd() as usize;
-        for subject in &subjects {
-            assert!(observer.is_blocked(subject.id).is_some());
-        }
-        drop(observer);
-        assert!(!kept.iter().any(is_task));
-        assert!(own.metadata().is_ok(), "it was not ours to close");
-        for mut subject in subjects {
-            subject.computes.store(false, Ordering::Relaxed);
-            subject.pipe.write_all(b".").unwrap();
-            subject.thread.join().unwrap();
-        }
-    }
-
-    fn empty_file() -> std::fs::File {
-        let name = format!("greenthread-observer-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let file = std::fs::File::create_new(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
-        file
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! The loaded libraries, the program among them, as the loader lists them; and where libc's names lead.
+//! The loaded libraries, the program among them, as the loader lists them ([`find`]); where libc's names lead; what is in
+//! their files ([`Elf`]); and functions with libc's names that leave no frame of Rust's below libc's own.
 //!
-//! *Fork.* The loader holds a lock while it lists, and libc does not release that lock in a forked child: there the next
+//! # Lists and forks
+//! The loader holds a lock while it lists, and libc does not release that lock in a forked child: there the next
 //! list would wait for ever. So a fork waits until no list is being read ([`before_fork`]), and a list until the fork
 //! is over. Each waits for [`PATIENCE`] at most: another atfork handler may list libraries itself.
 //!
@@ -10,7 +12,8 @@
 //!
 //! Orderings: these two are SeqCst, so at least one sees the other.
 //!
-//! *Where libc's names lead.* The loader looks a name up in the program first, then in what was preloaded, then in the
+//! # Where libc's names lead
+//! The loader looks a name up in the program first, then in what was preloaded, then in the
 //! libraries that the program is linked with, one after another. So calls of libc come to the crate's functions of the
 //! same names (`src/libc`) if the crate is in the program, or in a library that was loaded with the program, before libc.
 //! A *host* that loads such a library later has libc's functions: a host in C, an interpreter with an extension module,
@@ -22,11 +25,14 @@
 //! the crate would not hear of threads that wake them by way of libc. So it is all or nothing, and what counts is the
 //! lookup that everybody shares.
 //!
-//! *Their files* (ELF, of 64 bits, little-endian) have sections, and a table of symbols. A file is mapped, and read as it lies there. What it says leads to other parts of it, never behind its end: what
-//! makes no sense is not found. Compressed sections count as absent. The loader has mapped the same file: a program that writes to it, or
-//! makes it shorter (SIGBUS), breaks the program with us or without.
+//! # Their files
+//! A file (ELF, of 64 bits, little-endian) has sections, and a table of symbols. The file is mapped, and read as it lies
+//! there. What it says leads to other parts of it, never behind its end: what makes no sense is not found. Compressed
+//! sections count as absent. The loader has mapped the same file: a program that writes to it, or makes it shorter
+//! (SIGBUS), breaks the program with us or without.
 //!
-//! *Frames below libc's own.* A C thread that is cancelled unwinds, and so does a C++ exception in `pthread_once`. In a program with
+//! # Frames below libc's own
+//! A C thread that is cancelled unwinds, and so does a C++ exception in `pthread_once`. In a program with
 //! `panic = "abort"` each frame of a Rust function aborts if somebody unwinds through it, whatever its ABI. So functions
 //! with libc's names are naked, and come in two forms:
 //!

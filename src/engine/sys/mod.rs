@@ -1,8 +1,8 @@
 //! System calls, each behind a function that returns `io::Result` or a plain value.
 //!
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
-//! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
-//! itself. (But for the growing of a [`statics::Table`]: only ordinary threads do that.)
+//! libc where libc would write `errno`, nothing allocates, and the only lock is [`shared::Lock`]
+//! itself. (But for the growing of a [`shared::Table`]: only ordinary threads do that.)
 //!
 //! This file has what every switch and every wake-up may need: the call itself, the clock ([`clock`]), blocking on a word
 //! ([`futex`]), and the points at which a perturbed build stops a thread ([`perturb`]). The other files have a subject each.
@@ -11,12 +11,11 @@ pub(crate) mod calls;
 pub(crate) mod epoll;
 pub(crate) mod kernel_thread;
 pub(crate) mod libraries;
-pub(crate) mod lock;
 pub(crate) mod mm;
 pub(crate) mod perturb;
 pub(crate) mod sanitizer;
+pub(crate) mod shared;
 pub(crate) mod signal;
-pub(crate) mod statics;
 pub(crate) mod topology;
 pub(crate) mod word;
 
@@ -176,6 +175,8 @@ pub(crate) mod clock {
     use std::time::{Duration, Instant};
 
     use super::call;
+    #[cfg(answers)]
+    use crate::engine::atomic::AtomicUsize;
     use crate::engine::atomic::{AtomicU32, Ordering};
 
     /// A deadline that never comes.
@@ -189,47 +190,41 @@ pub(crate) mod clock {
         }
     }
 
-    /// libc's `clock_gettime`, whose name is ours. It is found when the program is loaded; until then the system call does
-    /// the same.
+    /// libc's `clock_gettime`, whose name is ours; 0 until it is found, when the program has been loaded. Relaxed: the
+    /// address is all that there is to see.
     #[cfg(answers)]
-    mod of_libc {
-        use core::mem::transmute;
+    static GETTIME: AtomicUsize = AtomicUsize::new(0);
 
-        use crate::engine::atomic::{AtomicUsize, Ordering};
-        use crate::engine::sys::call;
+    /// Clocks are read by the function at `address`, which is libc's.
+    #[cfg(answers)]
+    pub(crate) fn is_read_by(address: usize) {
+        GETTIME.store(address, Ordering::Relaxed);
+    }
 
+    /// Reads `clock` as libc does, or by the system call, which does the same.
+    ///
+    /// # Safety
+    /// As the function demands.
+    #[cfg(answers)]
+    pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
         type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> i32;
-        /// 0: not found yet. Relaxed: the address is all that there is to see.
-        static GETTIME: AtomicUsize = AtomicUsize::new(0);
-
-        /// Clocks are read by the function at `address`, which is libc's; 0: by the system call.
-        pub(crate) fn is_read_by(address: usize) {
-            GETTIME.store(address, Ordering::Relaxed);
-        }
-
-        /// # Safety
-        /// As the function demands.
-        pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
-            // SAFETY: the place is one that the function may write to, the caller says; libc's function of that name.
-            unsafe {
-                match GETTIME.load(Ordering::Relaxed) {
-                    0 => match call(libc::SYS_clock_gettime, &[clock as usize, time as usize]) {
-                        Ok(_) => 0,
-                        Err(errno) => {
-                            *libc::__errno_location() = errno;
-                            -1
-                        }
-                    },
-                    real => transmute::<usize, GetTime>(real)(clock, time),
-                }
+        // SAFETY: the place is one that the function may write to, the caller says; libc's function of that name.
+        unsafe {
+            match GETTIME.load(Ordering::Relaxed) {
+                0 => match call(libc::SYS_clock_gettime, &[clock as usize, time as usize]) {
+                    Ok(_) => 0,
+                    Err(errno) => {
+                        *libc::__errno_location() = errno;
+                        -1
+                    }
+                },
+                real => core::mem::transmute::<usize, GetTime>(real)(clock, time),
             }
         }
     }
 
     #[cfg(not(answers))]
     use libc::clock_gettime as get;
-    #[cfg(answers)]
-    pub(crate) use of_libc::{get, is_read_by};
 
     fn nanos(time: &libc::timespec) -> u64 {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -403,6 +398,7 @@ mod no_tsan {
     }
 
     pub(crate) fn lend_own(_: *mut u8) {}
+    pub(crate) fn hide() {}
     pub(crate) fn see_again() {}
     #[inline(always)]
     pub(crate) fn publish<T>(_: &T) {}

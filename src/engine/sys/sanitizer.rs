@@ -84,7 +84,7 @@ unsafe extern "C" {
 }
 
 /// The sanitizer in this process, if there is one that green threads do not get along with.
-pub(crate) fn stranger() -> Option<&'static str> {
+pub(crate) fn unsupported() -> Option<&'static str> {
     // SAFETY: the words above, as many as names, which nobody writes once the loader has.
     let functions = unsafe { FUNCTIONS.iter() };
     let mut found = functions.zip(NAMES).filter(|(at, _)| !at.is_null());
@@ -340,7 +340,7 @@ mod tsan {
     }
 
     /// Nothing that this thread does is seen, from now on.
-    fn hide() {
+    pub(crate) fn hide() {
         // SAFETY: counts in the thread's state.
         unsafe {
             AnnotateIgnoreReadsBegin(core::ptr::null(), 0);
@@ -388,18 +388,16 @@ mod tsan {
         fn __interceptor_dlclose();
     }
 
-    /// The sanitizer's functions in the place of libc's, as far as the crate has functions with libc's names itself.
-    static INTERCEPTORS: [(&CStr, unsafe extern "C" fn()); 4] = [
-        (c"pthread_sigmask", __interceptor_pthread_sigmask),
-        (c"sigprocmask", __interceptor_sigprocmask),
-        (c"sigaction", __interceptor_sigaction),
-        (c"dlclose", __interceptor_dlclose),
-    ];
-
-    /// The sanitizer's function in the place of libc's `name`.
+    /// The sanitizer's function in the place of libc's `name`, as far as the crate has a function with that name itself.
     pub(crate) fn interceptor(name: &CStr) -> Option<usize> {
-        let found = INTERCEPTORS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, function)| *function as usize)
+        let function = match name.to_bytes() {
+            b"pthread_sigmask" => __interceptor_pthread_sigmask,
+            b"sigprocmask" => __interceptor_sigprocmask,
+            b"sigaction" => __interceptor_sigaction,
+            b"dlclose" => __interceptor_dlclose,
+            _ => return None,
+        } as unsafe extern "C" fn();
+        Some(function as usize)
     }
 
     /// Defines the function `$name`, which as a signal's handler does nothing in the sanitizer's code, and is `$handler` elsewhere. The

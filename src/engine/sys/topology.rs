@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use crate::engine::arch;
 use crate::engine::atomic::Ordering;
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::shared::AtomicStatic;
 
 /// As many as the kernel can have on x86-64; a number beyond it is none.
 const MOST_CPUS: usize = 8192;

@@ -43,7 +43,7 @@
 //! Offsets are in bytes; those of the control block's head are fixed by the ABI (compilers emit them) or by 25 years of
 //! glibc.
 //!
-//! # Its memory
+//! # The memory of glibc
 //! [`Words`] of a control block, a vector, a table of keys. The unsafe step is to say where such memory lies, and how
 //! much of it there is. From then on each access checks that it lies inside and is aligned. That costs a comparison, in
 //! places where a comparison does not matter: at the start and the end of a thread, and when a library is loaded. All

@@ -2,13 +2,11 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `claim` | one wait in several queues is ended once, by one of them or by the clock; waits in a row, under a lock |
+//! | `queue` | one wait in several queues is ended once, by one of them or by the clock; a list, its lock and its owner's flags in one word |
 //! | `side` | two threads take turns, and one goes on in the other's place |
-//! | `queue` | a list, its lock and its owner's flags in one word |
 //!
 //! How one thread waits and another wakes it is in `sched::park`.
 
-pub(crate) mod claim;
 pub(crate) mod queue;
 pub(crate) mod side;
 

@@ -30,8 +30,8 @@ use self::switch::Action;
 pub(crate) use self::thread::{Green, Identity, ThreadFlags};
 
 use crate::engine::atomic::Ordering::Acquire;
+use crate::engine::sys::shared::AtomicStatic;
 use crate::engine::sys::signal::Mask;
-use crate::engine::sys::statics::AtomicStatic;
 
 /// No timer is armed.
 pub(crate) struct Cluster {

@@ -90,14 +90,8 @@ pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");
 }
 
-pub(crate) mod lock {
-    include!(concat!(env!("OUT_DIR"), "/parts/lock.rs"));
-}
-
-pub(crate) mod statics {
-    pub(crate) use super::table::Table;
-
-    include!(concat!(env!("OUT_DIR"), "/parts/statics.rs"));
+pub(crate) mod shared {
+    include!(concat!(env!("OUT_DIR"), "/parts/shared.rs"));
 }
 
 #[path = "kernel.rs"]

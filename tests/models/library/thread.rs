@@ -17,8 +17,8 @@ use crate::engine::atomic::{
 use crate::engine::sched::context::{Bounds, Context};
 use crate::engine::sched::{Worker, current};
 use crate::engine::sys::sanitizer::Fiber;
+use crate::engine::sys::shared::AtomicStatic;
 use crate::engine::sys::signal::Mask;
-use crate::engine::sys::statics::AtomicStatic;
 
 use self::waiter::Parking;
 

@@ -16,8 +16,6 @@ use crate::sched::Green;
 use crate::sched::switch::Action;
 use crate::sys::clock;
 
-#[path = "../../../src/engine/wait/claim.rs"]
-pub(crate) mod claim;
 #[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
 #[path = "../../../src/engine/wait/side.rs"]

@@ -28,7 +28,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(CELL, "self.list.iter().find(|node| is_taker(node))?;", "self.list.iter().find(|_| true)?;")] },
     // ---- channels: each message once ----
     Mutant { protocol: "channels", name: "claim_is_not_looked_at", model: "bounded_with_deadlines", fails: RACE,
-        edits: &[(CLAIM, "claimed.then(|| Claimed::from_raw(node))", "{ let _ = claimed; Some(Claimed::from_raw(node)) }")] },
+        edits: &[(QUEUE, "claimed.then(|| Claimed::from_raw(node))", "{ let _ = claimed; Some(Claimed::from_raw(node)) }")] },
     Mutant { protocol: "select", name: "outcome_after_the_wake_up", model: "received_right_is_given_back_at_zero", fails: RACE,
         edits: &[(SELECTING, "Right::Plain(peer) => peer.send_away().wake(),", "Right::Plain(peer) => { let node = peer.node(); peer.send_away().wake(); unsafe { (*node).outcome.set(0) } }"),
                  (CELL, "impl AnyPlain {\n", "impl AnyPlain {\n    pub(super) fn node(&self) -> *const Node { self.0.node() }\n")] },

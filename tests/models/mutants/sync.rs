@@ -86,7 +86,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "condvar", name: "notification_is_called_a_time_out", model: "one_gives_up", fails: "deadlock",
         edits: &[(CONDVAR, "waited == Waited::TimedOut", "deadline.is_some()")] },
     Mutant { protocol: "condvar", name: "notifies_who_is_gone", model: "one_gives_up", fails: "deadlock",
-        edits: &[(CLAIM, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
+        edits: &[(QUEUE, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
     Mutant { protocol: "condvar", name: "all_is_one", model: "all_are_notified", fails: "deadlock",
         edits: &[(CONDVAR, "self.queue.lock().wake_all(|flags| flags);", "self.wake_one();")] },
 

@@ -35,11 +35,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- claim: once, and who loses it waits for the winner ----
     Mutant { protocol: "claim", name: "claim_is_not_exclusive", model: "two_lists", fails: LOST,
-        edits: &[(CLAIM, ".compare_exchange(ptr::null_mut(), name, Relaxed, Relaxed)\n            .is_ok()", ".swap(name, Relaxed).is_null() || true")] },
+        edits: &[(QUEUE, ".compare_exchange(ptr::null_mut(), name, Relaxed, Relaxed)\n            .is_ok()", ".swap(name, Relaxed).is_null() || true")] },
     Mutant { protocol: "claim", name: "time_out_without_claim", model: "two_lists_and_a_deadline", fails: LOST,
-        edits: &[(CLAIM, "Outcome::Expired if self.give_up() =>", "Outcome::Expired if { self.give_up(); true } =>")] },
+        edits: &[(QUEUE, "Outcome::Expired if self.give_up() =>", "Outcome::Expired if { self.give_up(); true } =>")] },
     Mutant { protocol: "claim", name: "lost_claim_does_not_wait_for_the_winner", model: "two_lists_and_a_deadline", fails: RACE,
-        edits: &[(CLAIM, "Outcome::Expired => deadline = None,", "Outcome::Expired => { deadline = None; return Ended::Taken(self.claim.load(Relaxed).cast()) }")] },
+        edits: &[(QUEUE, "Outcome::Expired => deadline = None,", "Outcome::Expired => { deadline = None; return Ended::Taken(self.claim.load(Relaxed).cast()) }")] },
     Mutant { protocol: "claim", name: "found_itself_without_claim", model: "two_lists", fails: LOST,
         edits: &[(MODEL, "Some(_) if wait.give_up() =>", "Some(_) =>")] },
     Mutant { protocol: "claim", name: "handed_over_after_waking", model: "two_lists", fails: RACE,
@@ -58,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "queue", name: "not_all_are_woken", model: "gate", fails: "deadlock",
         edits: &[(QUEUE, "            crowd.wake(|| queue.lock());\n", "")] },
     Mutant { protocol: "queue", name: "who_gave_up_ends_the_search", model: "baton_and_a_deadline", fails: "deadlock",
-        edits: &[(CLAIM, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
+        edits: &[(QUEUE, "            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n", "            return unsafe { self.take(node) };\n")] },
 
     // ---- addresses: no wake-up is lost ----
     Mutant { protocol: "addresses", name: "waiter_has_no_fence", model: "one_waits_at_an_address", fails: "deadlock",
@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "who_has_left_is_woken", model: "time_is_up_at_an_address", fails: RACE,
         edits: &[(ADDRESSES, "let claimed = Node::claim(&(*this).node);", "let claimed = Node::claim(&(*this).node) || true;")] },
     Mutant { protocol: "addresses", name: "signal_without_claim", model: "time_is_up_at_an_address", fails: RACE,
-        edits: &[(CLAIM, "ended if self.give_up() => return ended.map(|_| Ended::TimedOut),", "ended if { self.give_up(); true } => return ended.map(|_| Ended::TimedOut),")] },
+        edits: &[(QUEUE, "ended if self.give_up() => return ended.map(|_| Ended::TimedOut),", "ended if { self.give_up(); true } => return ended.map(|_| Ended::TimedOut),")] },
     Mutant { protocol: "addresses", name: "refused_although_it_was_taken", model: "one_waits_at_two_addresses", fails: RACE,
         edits: &[(ADDRESSES, "            if wait.give_up() {\n                leave();", "            if wait.give_up() || true {\n                leave();")] },
     // ---- addresses: the groups ----

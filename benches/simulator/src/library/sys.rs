@@ -1,20 +1,23 @@
 //! Stands in for the library's `sys`: its lock and its table, and a futex in virtual time.
 
-pub(crate) mod lock {
+pub(crate) mod shared {
     use core::{
         cell::UnsafeCell,
         marker::PhantomData,
+        mem::ManuallyDrop,
         ops::{Deref, DerefMut},
+        ptr,
     };
+    use std::sync::{Mutex, PoisonError};
 
     pub(crate) use super::pauses::{Backoff, Patience};
-    use super::{futex, perturb};
-    use crate::engine::atomic::{AtomicU32, Ordering, compiler_fence, const_fn};
+    use super::{die, futex, perturb};
+    use crate::engine::atomic::{
+        AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, const_fn,
+    };
 
-    include!(concat!(env!("OUT_DIR"), "/lock.rs"));
+    include!(concat!(env!("OUT_DIR"), "/shared.rs"));
 }
-#[path = "../../../../src/engine/sys/statics.rs"]
-pub(crate) mod statics;
 
 /// The packages of the simulated machine; each is one complex of cores, and one node.
 pub(crate) mod topology {

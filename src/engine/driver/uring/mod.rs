@@ -96,7 +96,7 @@ use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
 use crate::engine::sched::{self, current, fork};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sys::shared::Lock;
 use crate::engine::sys::{self, clock, perturb};
 use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter, reason};
 

@@ -230,7 +230,7 @@ fn no_thread_goes_to_a_processor_that_has_left() {
     );
 }
 
-/// A processor asks for a thread, lies down, and goes out of use. It may get one before, but does not keep it.
+/// A processor asks for a thread, goes to sleep, and goes out of use. It may get one before, but does not keep it.
 #[test]
 fn no_thread_stays_at_a_processor_that_goes_out_of_use_while_it_is_idle() {
     for out_of_use_first in [true, false] {

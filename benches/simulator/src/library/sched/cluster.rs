@@ -11,8 +11,7 @@ use crate::engine::sched::idle::Parker;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::start::Stock;
 use crate::engine::sched::{Processor, Worker};
-use crate::engine::sys::lock::Lock;
-use crate::engine::sys::statics::Table;
+use crate::engine::sys::shared::{Lock, Table};
 use crate::engine::sys::{kernel_thread, perturb};
 
 pub(crate) struct Ideas {

@@ -19,7 +19,7 @@ use crate::engine::sched::park::Linked;
 use crate::engine::sched::start::{Cache, Records};
 use crate::engine::sched::{Cluster, Counter, Worker};
 use crate::engine::sys::clock::NEVER;
-use crate::engine::sys::statics::AtomicStatic;
+use crate::engine::sys::shared::AtomicStatic;
 use crate::engine::sys::{perturb, topology};
 use crate::engine::{arch, probe};
 use crate::virtual_time::{self, Access, Random};

@@ -15,7 +15,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::sched::cluster::Apart;
 use crate::engine::sched::thread::ChargedCell;
 use crate::engine::sched::{Cluster, Green, Owned};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sys::shared::Lock;
 use crate::virtual_time::{self, NOWHERE};
 
 /// What all processors share.

@@ -1,0 +1,496 @@
+//! What kernel threads share inside the engine: a lock for the scheduler's own short critical sections, with the pauses of
+//! those who wait a little for another kernel thread ([`Backoff`], [`Patience`]); the cheap half of an asymmetric fence;
+//! and, without a lock, what lives for ever: an atomic `Option<&'static T>` ([`AtomicStatic`]), and a table that only grows
+//! ([`Table`]).
+//!
+//! # The lock
+//! A thread takes the lock with preemption off (or is a kernel thread that runs no green thread), so the holder is
+//! running or about to run: waiters pause a little and then block in the kernel. The lock touches no
+//! thread-local, allocates nothing and knows no poisoning: the code under the lock does not panic.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `FREE` | no thread holds it |
+//! | `HELD` | a thread holds it, none waits |
+//! | `CONTENDED` | a thread holds it, and others may wait in the kernel |
+//!
+//! Orderings: taking the lock is Acquire and pairs with the Release of the unlock before.
+//!
+//! # Pauses
+//! Each pause of a backoff is twice as long as the one before: Anderson's exponential backoff ("The Performance of Spin Lock
+//! Alternatives for Shared-Memory Multiprocessors", 1990). Threads that look again at once take the lock's cache line,
+//! and those of all that it guards, from its holder at every turn. While they pause, the holder may come back several times
+//! and find these lines in its cache.
+//!
+//! # The fence
+//! One thread makes the cheap half ([`entry_fence`]) between a store and a load, another one makes the heavy half
+//! (`kernel_thread::barrier`) between its own store and load: they cannot both miss the other's store. `membarrier`
+//! turns the compiler fence into a full fence at the only moment when that matters.
+//!
+//! Nothing can replace the heavy half while threads run that make the cheap half. So where the system refuses the
+//! heavy half from the start there are no green threads, and where the system refuses it later the process ends and
+//! says why.
+//!
+//! # The atomic static
+//! An address that is null, or leads to a value that is never freed. The caller chooses the orderings.
+//!
+//! # The table
+//! Entries stay where they are, so a reference is good as long as the table is, and readers need no lock. Entry `i` lies
+//! in segment `log2(i + 1)`, which has room for `2^segment` entries. One thread at a time grows the table, under std's
+//! lock since growing allocates: that thread makes an entry, then stores the new length.
+//!
+//! Orderings: the length is stored with Release and loaded with Acquire, so a thread that knows of an entry sees the entry.
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use super::{die, futex, kernel_thread, perturb};
+use crate::engine::atomic::{
+    AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, const_fn,
+};
+
+// ==== the lock ====
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+pub(crate) struct Lock<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only through a guard, of which the word allows one at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// Where in a lock its value lies, for reports, which look at it without the lock.
+    pub(crate) const VALUE: usize = core::mem::offset_of!(Lock<T>, value);
+
+    const_fn! {
+        pub(crate) const fn new(value: T) -> Lock<T> {
+            Lock {
+                word: AtomicU32::new(FREE),
+                value: UnsafeCell::new(value),
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        perturb::point("lock: coming");
+        if !self.takes_free() {
+            self.lock_contended();
+        }
+        self.guard()
+    }
+
+    /// Takes the lock if no thread holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.takes_free().then(|| self.guard())
+    }
+
+    /// Takes the lock unless a thread holds it. Does not make a guard.
+    #[inline]
+    fn takes_free(&self) -> bool {
+        // Acquire: pairs with the Release in `Guard::drop`.
+        self.word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The guard of a thread that has just taken the lock.
+    fn guard(&self) -> Guard<'_, T> {
+        Guard {
+            lock: self,
+            not_send: PhantomData,
+        }
+    }
+
+    #[cold]
+    fn lock_contended(&self) {
+        let mut backoff = Backoff::while_it_runs();
+        while backoff.pause() {
+            if self.word.load(Ordering::Relaxed) == FREE && self.takes_free() {
+                return;
+            }
+        }
+        // A thread that takes the lock from here on must assume that others wait.
+        // Acquire: pairs with the Release in `Guard::drop`.
+        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            futex::wait(&self.word, CONTENDED, None);
+        }
+    }
+}
+
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Lock<T> {
+        Lock::new(T::default())
+    }
+}
+
+/// The right to the value. The guard stays with its thread, whose preemption is off.
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+    not_send: PhantomData<*mut ()>,
+}
+
+// SAFETY: a shared guard gives shared references to the value, and nothing else.
+unsafe impl<T: Sync> Sync for Guard<'_, T> {}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the proof that the lock is held.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard is the proof that the lock is held, and is borrowed uniquely.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        perturb::point("lock: going");
+        // Release: pairs with the Acquire of the next `lock`.
+        if self.lock.word.swap(FREE, Ordering::Release) == CONTENDED {
+            futex::wake(&self.lock.word, 1);
+        }
+    }
+}
+
+// ==== the fence ====
+
+/// Keeps the accesses before the fence in the program before the accesses after the fence.
+#[inline(always)]
+pub(crate) fn entry_fence() {
+    // SeqCst, partner: the `barrier` of a thread that takes a processor away.
+    compiler_fence(Ordering::SeqCst);
+}
+
+// ==== pauses ====
+
+/// The pauses of one caller at one lock. A pause is an instruction of the processor, of 5 to 50 ns.
+pub(crate) struct Backoff {
+    next: u32,
+    longest: u32,
+}
+
+impl Backoff {
+    const FIRST: u32 = 8;
+
+    /// For a lock whose holder runs. The caller pauses for some microseconds in all, and is to block then.
+    pub(crate) const fn while_it_runs() -> Backoff {
+        Backoff {
+            next: Backoff::FIRST,
+            longest: 64,
+        }
+    }
+
+    /// For a lock whose holder may wait for something itself: half as long.
+    pub(crate) const fn as_it_may_wait() -> Backoff {
+        Backoff {
+            next: Backoff::FIRST,
+            longest: 32,
+        }
+    }
+
+    /// Pauses. False: the caller has paused for long enough, and this time it did not.
+    #[inline]
+    pub(crate) fn pause(&mut self) -> bool {
+        if self.next > self.longest {
+            return false;
+        }
+        (0..self.next).for_each(|_| core::hint::spin_loop());
+        self.next *= 2;
+        true
+    }
+}
+
+/// How long the caller has looked at a word that another kernel thread is about to change.
+///
+/// First the caller spins. If that thread is not running, the caller gives way to it; and if that does
+/// not help either (its priority is lower than ours), the caller sleeps.
+pub(crate) struct Patience(u32);
+
+const SPINS: u32 = 100;
+const YIELDS: u32 = 20;
+/// In nanoseconds.
+const SLEEP: u64 = 100_000;
+
+impl Patience {
+    pub(crate) const fn new() -> Patience {
+        Patience(0)
+    }
+
+    #[cold]
+    pub(crate) fn pause(&mut self) {
+        if self.0 < SPINS {
+            core::hint::spin_loop();
+        } else if self.0 < SPINS + YIELDS {
+            kernel_thread::give_way();
+        } else {
+            // Where it ends early we look early.
+            kernel_thread::rest(SLEEP);
+            return;
+        }
+        self.0 += 1;
+    }
+}
+
+// ==== the atomic static ====
+
+pub(crate) struct AtomicStatic<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync> Default for AtomicStatic<T> {
+    fn default() -> Self {
+        AtomicStatic::none()
+    }
+}
+
+impl<T: Sync> AtomicStatic<T> {
+    const_fn! {
+        pub(crate) const fn none() -> Self {
+            AtomicStatic(AtomicPtr::new(ptr::null_mut()))
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(&self, order: Ordering) -> Option<&'static T> {
+        // SAFETY: only `store`, `swap` and `replace` write the pointer: it is null or comes from a `&'static T`.
+        unsafe { self.0.load(order).as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(&self, target: Option<&'static T>, order: Ordering) {
+        self.0.store(pointer(target), order);
+    }
+
+    /// Stores `target`, and returns what was there before.
+    #[inline(always)]
+    pub(crate) fn swap(&self, target: Option<&'static T>, order: Ordering) -> Option<&'static T> {
+        // SAFETY: as in `load`.
+        unsafe { self.0.swap(pointer(target), order).as_ref() }
+    }
+
+    /// Stores `new` if `old` is there; an error is what is there instead.
+    pub(crate) fn replace(
+        &self,
+        old: Option<&'static T>,
+        new: &'static T,
+        order: Ordering,
+    ) -> Result<(), Option<&'static T>> {
+        let (old, new) = (pointer(old), pointer(Some(new)));
+        match (self.0).compare_exchange_weak(old, new, order, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            // SAFETY: as in `load`.
+            Err(now) => Err(unsafe { now.as_ref() }),
+        }
+    }
+
+    /// Whether `target` is there now.
+    #[inline(always)]
+    pub(crate) fn is(&self, target: &T, order: Ordering) -> bool {
+        ptr::eq(self.0.load(order), target)
+    }
+
+    /// Whether nothing is there now.
+    #[inline(always)]
+    pub(crate) fn is_none(&self, order: Ordering) -> bool {
+        self.0.load(order).is_null()
+    }
+}
+
+#[inline(always)]
+fn pointer<T>(target: Option<&'static T>) -> *mut T {
+    target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut())
+}
+
+// ==== the table ====
+
+const SEGMENTS: usize = 13;
+/// How many entries fit into a table, unless its type says more.
+pub(crate) const MAX: usize = (1 << SEGMENTS) - 1;
+
+pub(crate) struct Table<T, const SEGMENTS: usize = { self::SEGMENTS }> {
+    segments: [AtomicPtr<T>; SEGMENTS],
+    len: AtomicUsize,
+    growing: Mutex<()>,
+}
+
+// SAFETY: readers share the entries, and the table owns them: both bounds are there.
+unsafe impl<T: Send + Sync, const SEGMENTS: usize> Sync for Table<T, SEGMENTS> {}
+// SAFETY: the table owns its entries and nothing else.
+unsafe impl<T: Send, const SEGMENTS: usize> Send for Table<T, SEGMENTS> {}
+
+fn place(index: usize) -> (usize, usize) {
+    let segment = (index + 1).ilog2() as usize;
+    (segment, index + 1 - (1 << segment))
+}
+
+impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
+    /// How many entries fit.
+    const ROOM: usize = (1 << SEGMENTS) - 1;
+
+    pub(crate) const fn new() -> Self {
+        Table {
+            segments: [const { AtomicPtr::new(core::ptr::null_mut()) }; SEGMENTS],
+            len: AtomicUsize::new(0),
+            growing: Mutex::new(()),
+        }
+    }
+
+    /// Makes entries until there are `len`. Any thread may do so, at any time. Allocates.
+    pub(crate) fn grow_to(&self, len: usize, mut make: impl FnMut(usize) -> T) {
+        if len <= self.len() {
+            return;
+        }
+        // A panic in `make` leaves the entries that were made before.
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        for index in self.len()..len.min(Self::ROOM) {
+            let (segment, at) = place(index);
+            if self.segments[segment].load(Ordering::Relaxed).is_null() {
+                let fresh = ManuallyDrop::new(Vec::with_capacity(1 << segment)).as_mut_ptr();
+                self.segments[segment].store(fresh, Ordering::Relaxed);
+            }
+            let start = self.segments[segment].load(Ordering::Relaxed);
+            // SAFETY: the place lies in the segment, and no other thread touches it before the length says so.
+            unsafe { start.add(at).write(make(index)) };
+            // Release: pairs with the Acquire in `len`.
+            self.len.store(index + 1, Ordering::Release);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        // Acquire: pairs with the Release in `grow_to`.
+        self.len.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: usize) -> &T {
+        match self.find(index) {
+            Some(entry) => entry,
+            None => die("a table is shorter than its user thinks"),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn find(&self, index: usize) -> Option<&T> {
+        if index >= self.len() {
+            return None;
+        }
+        let (segment, at) = place(index);
+        // SAFETY: the length says that the entry was written; the entry stays where it is as long as the table.
+        Some(unsafe { &*self.segments[segment].load(Ordering::Relaxed).add(at) })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+}
+
+impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
+    fn drop(&mut self) {
+        let mut rest = self.len();
+        for (segment, pointer) in self.segments.iter().enumerate() {
+            let (pointer, capacity) = (pointer.load(Ordering::Relaxed), 1 << segment);
+            let len = rest.min(capacity);
+            rest -= len;
+            if !pointer.is_null() {
+                // SAFETY: the memory of a vector that `grow_to` made with this capacity; `len` of
+                // its entries exist, and nobody has a reference to a table that is dropped.
+                drop(unsafe { Vec::from_raw_parts(pointer, len, capacity) });
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(greenthread_model)))]
+mod tests {
+    use super::*;
+
+    use std::sync::Arc;
+
+    #[test]
+    fn grows_and_stays() {
+        let entries = Arc::new(());
+        let table: Table<_> = Table::new();
+        table.grow_to(1, |i| (i, entries.clone()));
+        let first: *const _ = table.get(0);
+        table.grow_to(1000, |i| (i, entries.clone()));
+        table.grow_to(10, |_| unreachable!("it is longer"));
+        assert!(core::ptr::eq(first, table.get(0)));
+        assert!(table.iter().enumerate().all(|(i, entry)| entry.0 == i));
+        assert_eq!((table.len(), Arc::strong_count(&entries)), (1000, 1001));
+        drop(table);
+        assert_eq!(Arc::strong_count(&entries), 1);
+    }
+
+    #[test]
+    fn many_grow_it_at_once() {
+        const LEN: usize = 1000;
+        for _ in 0..30 {
+            let (made, table) = (Arc::new(()), <Table<_>>::new());
+            let begin = std::sync::Barrier::new(3);
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        begin.wait();
+                        for len in 1..=LEN {
+                            table.grow_to(len, |index| (index, made.clone()));
+                        }
+                        assert!(table.iter().enumerate().all(|(at, entry)| at == entry.0));
+                    });
+                }
+            });
+            assert_eq!((table.len(), Arc::strong_count(&made)), (LEN, LEN + 1));
+        }
+    }
+
+    #[test]
+    fn goes_on_after_a_panic() {
+        let table: Table<_> = Table::new();
+        for bad in [0, 3, 40, 40] {
+            let grow = || table.grow_to(100, |index| assert_ne!(index, bad));
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(grow)).is_err());
+            assert_eq!(table.len(), bad);
+        }
+    }
+
+    #[test]
+    fn excludes_and_publishes() {
+        let lock = Lock::new((0u64, 0u64));
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..50_000 {
+                        let mut pair = lock.lock();
+                        pair.0 += 1;
+                        pair.1 += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), (200_000, 200_000));
+        let held = lock.try_lock();
+        assert!(held.is_some() && lock.try_lock().is_none());
+    }
+
+    #[test]
+    fn a_backoff_ends() {
+        let times = |mut backoff: Backoff| (0..10).filter(|_| backoff.pause()).count();
+        assert_eq!(times(Backoff::while_it_runs()), 4);
+        assert_eq!(times(Backoff::as_it_may_wait()), 3);
+    }
+}
