@@ -74,9 +74,6 @@ pub use crate::thread::{
 #[doc(inline)]
 pub use crate::thread::{park_timeout_ms, sleep_ms};
 
-/// Returns whether the calling code runs with preemption off, where it must not allocate; for
-/// tests.
+// For tests.
 #[doc(hidden)]
-pub fn __preemption_is_off() -> bool {
-    crate::engine::facade::is_preemption_off()
-}
+pub use crate::engine::public::is_preemption_off as __preemption_is_off;

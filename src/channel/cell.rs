@@ -178,15 +178,15 @@ impl<T> Queue<T> {
 
     /// Queues a select, or an observer.
     pub(super) fn push(&mut self, entry: &Entry<'_, '_>) {
-        entry.come_in(self.name());
-        // SAFETY: `come_in` has seen that the node is in no queue, and its `Waiting` does not end
-        // before `come_out` (invariant 1).
+        entry.note_queued(self.name());
+        // SAFETY: `note_queued` has seen that the node is in no queue, and its `Waiting` does not end
+        // before `note_removed` (invariant 1).
         unsafe { self.list.push_back(&entry.spot.node) };
     }
 
     /// Takes out a select that was queued, if it is still in the queue.
     pub(super) fn remove(&mut self, entry: &Entry<'_, '_>) {
-        if entry.come_out(self.name()) {
+        if entry.note_removed(self.name()) {
             // SAFETY: the node was queued here; if a thread has taken it since, it is in no queue.
             unsafe { self.list.remove(&entry.spot.node) };
         }
@@ -483,7 +483,7 @@ fn ended(node: &Node) -> Ended {
 /// The place of a select, in one queue at a time.
 pub(super) struct Spot {
     node: Node,
-    /// The queue that the spot has come into, unless its own thread has taken it out; or null.
+    /// The queue that the spot was put into, unless its own thread has taken the spot out; or null.
     queue: Cell<*const ()>,
 }
 
@@ -504,7 +504,7 @@ impl Spot {
 pub(super) struct Waiting<'o> {
     wait: Wait,
     kind: Kind,
-    /// The number of spots that came into a queue and that their own thread has not taken out.
+    /// The number of spots that were put into a queue, and that their own thread has not taken out.
     queued: Cell<usize>,
     /// The claim was ours, or the thread that had it has woken us.
     is_over: Cell<bool>,
@@ -612,7 +612,8 @@ impl Entry<'_, '_> {
         &raw const self.waiting.wait
     }
 
-    fn come_in(&self, queue: *const ()) {
+    /// Notes that the spot is about to be put into `queue`; the spot was in none.
+    fn note_queued(&self, queue: *const ()) {
         if !self.spot.queue.get().is_null() || !ptr::eq(self.spot.node.wait.get(), self.wait()) {
             die("a select's spot is queued twice");
         }
@@ -621,7 +622,7 @@ impl Entry<'_, '_> {
     }
 
     /// Returns whether the spot was in `queue`; from now on it counts as taken out.
-    fn come_out(&self, queue: *const ()) -> bool {
+    fn note_removed(&self, queue: *const ()) -> bool {
         let was_in = ptr::eq(self.spot.queue.get(), queue)
             && ptr::eq(self.spot.node.wait.get(), self.wait());
         if was_in {

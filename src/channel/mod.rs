@@ -80,8 +80,7 @@
 // | `shared` | the state, and the rules under its lock by which messages change hands; no wake-up is lost; waiting |
 // | `cell` | the way of a message from one thread to another; the wait of a select; reference counts |
 // | `buffer` | the store of messages; it and `cell` hold all of the channel's `unsafe` |
-// | `timer` | channels that make their messages themselves |
-// | `sender`, `receiver` | the handles of users, and iterators |
+// | `sender`, `receiver` | the handles of users; iterators; channels that make their messages themselves |
 // | `selecting` | the first of several operations, and the right to one that a select is given |
 // | `select`, `select_macro` | the user's side of it |
 // | `error` | how operations fail |
@@ -98,7 +97,6 @@ mod select_macro;
 mod selecting;
 mod sender;
 mod shared;
-mod timer;
 
 use std::time::{Duration, Instant};
 
@@ -106,6 +104,7 @@ pub use self::error::{
     ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError,
     SendTimeoutError, TryReadyError, TryRecvError, TrySelectError, TrySendError,
 };
+use self::receiver::Timer;
 pub use self::receiver::{IntoIter, Iter, Receiver, TryIter};
 pub use self::select::Select;
 pub use self::selecting::SelectedOperation;
@@ -115,7 +114,6 @@ pub use crate::{select, select_biased};
 
 use self::cell::halves;
 use self::shared::Shared;
-use self::timer::Timer;
 
 /// The functions that `select!` expands to.
 /// Implements `Debug` for types that show nothing of their contents, with crossbeam's texts.

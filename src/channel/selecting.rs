@@ -38,7 +38,7 @@
 //! | `Counted` | one of the `reserved` places | the `promised` message with that ticket |
 //! | `Plain`, a peer | its place is for the message | its place has the message |
 //! | `Chooser`, a peer in a select | the message is buffered and promised to it | it is woken, to send it there |
-//! | `Made` | | the message itself (`timer`) |
+//! | `Made` | | the message itself (a timer's) |
 //! | `Disconnected` | an error | an error |
 //!
 //! # Invariants
@@ -60,8 +60,8 @@ use fastrand::Rng;
 
 use super::buffer::Block;
 use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Taken, Waiting};
+use super::receiver::sleep_until;
 use super::shared::{Deadline, Failed, Refused, Shared, Spare, State, Take, Until};
-use super::timer::sleep_until;
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
 use crate::sys::{clock, perturb};
 use crate::wait::queue::Chain;
@@ -78,7 +78,7 @@ pub(super) enum Right {
     /// The right to the peer.
     Plain(AnyPlain),
     Chooser(Chooser),
-    /// The right to a message that was made for it: see `timer`.
+    /// The right to a message that was made for it: see `Timer`.
     Made(Instant),
 }
 

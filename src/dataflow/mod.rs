@@ -53,24 +53,20 @@
 // | file | idea |
 // |---|---|
 // | `mod` | `call` |
-// | `value` | the handle of a node, and the slot for its outcome: a value, or a panic on its way |
-// | `inputs` | the shapes of inputs, and of the function's arguments |
+// | `value` | the handle of a node, and the slot for its outcome: a value, or a panic on its way; the shapes of inputs |
 // | `dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
 // | `stock` | the last of the inputs makes a node ready; the threads that run ready nodes |
 
 #[allow(unsafe_code, reason = "a stack of boxes in one word")]
 mod dependents;
-mod inputs;
 mod stock;
 mod value;
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
-use self::inputs::Held;
-pub use self::inputs::{Inputs, Values};
-pub use self::value::{Failure, Value};
-use self::value::{Outcome, Slot};
+pub use self::value::{Failure, Inputs, Value, Values};
+use self::value::{Held, Outcome, Slot};
 
 /// Calls `f` with the values of `inputs` once they are all there, and returns a handle to the
 /// result.
@@ -107,7 +103,7 @@ where
 {
     let origin = Location::caller();
     let slot = Arc::new(Slot::new());
-    let value = Value::of(slot.clone());
+    let value = Value(slot.clone());
     stock::when(inputs.hold(), move |inputs: I::Held| {
         // The node's inputs are dropped inside, before any thread sees that it is resolved.
         let run = move || {
@@ -136,5 +132,5 @@ where
 pub fn value<T: Send + Sync + 'static>(value: T) -> Value<T> {
     let slot = Slot::new();
     drop(slot.resolve(Outcome::Own(value)));
-    Value::of(Arc::new(slot))
+    Value(Arc::new(slot))
 }

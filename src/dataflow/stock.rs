@@ -43,7 +43,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::inputs::Held;
+use super::value::Held;
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::is_forked_child;
 use crate::sync::{LazyLock, Mutex, MutexGuard, PoisonError, Semaphore, SemaphorePermit};

@@ -9,6 +9,10 @@
 //!
 //! Invariant: `Same` points to a node that is resolved and is not `Same` itself. So a value is one
 //! step away, however many were flattened into each other.
+//!
+//! [`Inputs`]: the values that a node depends on, and the shape in which its function sees them. A caller passes handles or
+//! references to handles, alone or in tuples, arrays and vectors; a node keeps [`Held`]: handles. Both can be nested, so each
+//! case is written once.
 
 use std::any::Any;
 use std::error::Error;
@@ -17,7 +21,6 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::dependents::Dependents;
-use super::inputs::Held;
 use super::stock::{Dependent, Told, when};
 use crate::engine::facade::text_of;
 use crate::sync::{Mutex, OnceLock, PoisonError};
@@ -43,7 +46,7 @@ use crate::sync::{Mutex, OnceLock, PoisonError};
 /// }
 /// assert_eq!(fibonacci(90).get(), Ok(&2_880_067_194_370_816_120));
 /// ```
-pub struct Value<T>(Arc<Slot<T>>);
+pub struct Value<T>(pub(super) Arc<Slot<T>>);
 
 /// The outcome of a node, and the nodes that wait for it.
 pub(super) struct Slot<T> {
@@ -84,10 +87,6 @@ impl<T> Outcome<T> {
 }
 
 impl<T> Value<T> {
-    pub(super) fn of(slot: Arc<Slot<T>>) -> Value<T> {
-        Value(slot)
-    }
-
     /// Blocks the current thread until the value is there, and returns a reference to it.
     ///
     /// Only the current thread blocks, green or kernel. The call is allowed inside a node's
@@ -336,3 +335,184 @@ impl PartialEq for Failure {
 }
 
 impl Eq for Failure {}
+
+// ==== inputs ====
+
+/// The inputs of a [`call`](super::call): values, alone or in tuples, arrays, slices and vectors.
+///
+/// A tuple has up to twelve elements. The function of the call gets the same shape, with `&T` in
+/// the place of a [`Value<T>`](Value): a value may have many dependents, all of which see the same
+/// value, and nothing is cloned.
+///
+/// | inputs | argument of the function |
+/// |---|---|
+/// | `()` | `()` |
+/// | `Value<T>`, `&Value<T>` | `&T` |
+/// | `(A, B, …)` | `(A's, B's, …)` |
+/// | `[A; N]` | `[A's; N]` |
+/// | `Vec<A>` | `Vec<A's>` |
+/// | `&[Value<T>]`, `&Vec<Value<T>>` | `Vec<&T>` |
+///
+/// The trait is sealed: it cannot be implemented outside this crate.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::dataflow::{call, value};
+///
+/// let (a, b) = (value(2), value("x".to_string()));
+/// let rest = vec![value(3), value(4)];
+/// let line = call((&a, b, &rest), |(a, b, rest)| format!("{a}{b}{rest:?}"));
+/// assert_eq!(line.get().unwrap(), "2x[3, 4]");
+/// ```
+pub trait Inputs {
+    /// The handles of the inputs, which a node keeps.
+    #[doc(hidden)]
+    type Held: Held;
+
+    #[doc(hidden)]
+    fn hold(self) -> Self::Held;
+}
+
+/// The argument that the function of a [`call`](super::call) gets for its [`Inputs`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::dataflow::{Value, Values, call, value};
+///
+/// fn add((a, b): Values<'_, (Value<u32>, Value<u32>)>) -> u32 {
+///     a + b
+/// }
+///
+/// assert_eq!(call((value(1), value(2)), add).get(), Ok(&3));
+/// ```
+pub type Values<'a, I> = <<I as Inputs>::Held as Held>::Values<'a>;
+
+/// Handles to the inputs of a node.
+pub trait Held: Send + Sync + 'static {
+    type Values<'a>;
+
+    /// Registers a dependent, which `make` makes, with each input that is not resolved yet.
+    fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>);
+
+    /// Returns the values of inputs that are all resolved, or the first failure among them.
+    fn values(&self) -> Result<Self::Values<'_>, Failure>;
+}
+
+impl<T: Send + Sync + 'static> Inputs for Value<T> {
+    type Held = Value<T>;
+
+    fn hold(self) -> Value<T> {
+        self
+    }
+}
+
+impl<T: Send + Sync + 'static> Inputs for &Value<T> {
+    type Held = Value<T>;
+
+    fn hold(self) -> Value<T> {
+        self.clone()
+    }
+}
+
+impl<I: Inputs> Inputs for Vec<I> {
+    type Held = Vec<I::Held>;
+
+    fn hold(self) -> Vec<I::Held> {
+        self.into_iter().map(I::hold).collect()
+    }
+}
+
+impl<T: Send + Sync + 'static> Inputs for &[Value<T>] {
+    type Held = Vec<Value<T>>;
+
+    fn hold(self) -> Vec<Value<T>> {
+        self.to_vec()
+    }
+}
+
+impl<T: Send + Sync + 'static> Inputs for &Vec<Value<T>> {
+    type Held = Vec<Value<T>>;
+
+    fn hold(self) -> Vec<Value<T>> {
+        self.clone()
+    }
+}
+
+impl<H: Held> Held for Vec<H> {
+    type Values<'a> = Vec<H::Values<'a>>;
+
+    fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
+        self.iter().for_each(|input| input.register(make));
+    }
+
+    fn values(&self) -> Result<Vec<H::Values<'_>>, Failure> {
+        self.iter().map(H::values).collect()
+    }
+}
+
+impl<I: Inputs, const N: usize> Inputs for [I; N] {
+    type Held = [I::Held; N];
+
+    fn hold(self) -> [I::Held; N] {
+        self.map(I::hold)
+    }
+}
+
+impl<H: Held, const N: usize> Held for [H; N] {
+    type Values<'a> = [H::Values<'a>; N];
+
+    fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
+        self.iter().for_each(|input| input.register(make));
+    }
+
+    fn values(&self) -> Result<[H::Values<'_>; N], Failure> {
+        let values = self.iter().map(H::values).collect::<Result<Vec<_>, _>>()?;
+        let Ok(values) = values.try_into() else {
+            unreachable!("an array is as long as itself")
+        };
+        Ok(values)
+    }
+}
+
+/// Implements both traits for tuples of as many parts as there are names, and of fewer.
+macro_rules! tuples {
+    (@fewer) => {};
+    (@fewer $first:ident $($name:ident)*) => {
+        tuples!($($name)*);
+    };
+    ($($name:ident)*) => {
+        impl<$($name: Inputs),*> Inputs for ($($name,)*) {
+            type Held = ($($name::Held,)*);
+
+            #[allow(clippy::unused_unit, reason = "the empty one")]
+            fn hold(self) -> Self::Held {
+                #[allow(non_snake_case, reason = "named as their types are")]
+                let ($($name,)*) = self;
+                ($($name.hold(),)*)
+            }
+        }
+
+        impl<$($name: Held),*> Held for ($($name,)*) {
+            type Values<'a> = ($($name::Values<'a>,)*);
+
+            #[allow(unused_variables, reason = "the empty one")]
+            fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
+                #[allow(non_snake_case, reason = "named as their types are")]
+                let ($($name,)*) = self;
+                $($name.register(make);)*
+            }
+
+            fn values(&self) -> Result<Self::Values<'_>, Failure> {
+                #[allow(non_snake_case, reason = "named as their types are")]
+                let ($($name,)*) = self;
+                Ok(($($name.values()?,)*))
+            }
+        }
+
+        tuples!(@fewer $($name)*);
+    };
+}
+
+tuples!(L K J I H G F E D C B A);

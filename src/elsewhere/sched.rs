@@ -19,7 +19,8 @@ pub(crate) mod current {
         PreemptionOff(PhantomData)
     }
 
-    pub(crate) fn is_preemption_off() -> bool {
+    /// The runtime preempts no thread.
+    pub fn is_preemption_off() -> bool {
         false
     }
 

@@ -47,11 +47,12 @@ pub(crate) use crate::elsewhere::{arch, sched, stack, sys};
 
 /// What users see of threads and runtimes: `greenthread::thread` and `greenthread::runtime` say it again.
 pub(crate) mod public {
-    pub use super::runtime::handle::{Thread, ThreadId};
+    pub use super::runtime::handle::{JoinHandle, Thread, ThreadId};
     pub use super::runtime::metrics::{
         BlockedCall, BlockedPlace, Bucket, Histogram, Metrics, ProcessorMetrics, QueueWait,
     };
     pub use super::runtime::options::{Driver, Mode, OnDeadlock};
     pub use super::runtime::scope::Scope;
-    pub use super::runtime::spawn::JoinHandle;
+    pub use super::runtime::spawn::{Builder, spawn};
+    pub use super::sched::current::is_preemption_off;
 }

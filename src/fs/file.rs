@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::SystemTime;
 
 use crate::engine::facade::{Nature, may_block};
-use crate::io::macros::{descriptor, read_through, write_by_reference};
+use crate::io::macros::{descriptor, read_through};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///
@@ -214,7 +214,20 @@ impl Seek for &File {
     }
 }
 
-write_by_reference!(File);
+impl Write for File {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&*self).write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(buffers)
+    }
+
+    /// Does nothing, since nothing is buffered.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 impl Seek for File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {

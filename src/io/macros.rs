@@ -1,4 +1,4 @@
-//! Implementations of `Read` and `Write` that use others, and of the conversions of what owns a descriptor.
+//! Implementations of `Read` that use others, and of the conversions of what owns a descriptor.
 
 /// Implements `Read` for `$Type` by that of `$reader`, each call within `$within` if that is given.
 macro_rules! read_through {
@@ -38,29 +38,6 @@ macro_rules! read_through {
     };
 }
 
-/// Implements `Write` for `$Type` by that of `&$Type`.
-macro_rules! write_by_reference {
-    ($($Type:ty),*) => {$(
-        impl std::io::Write for $Type {
-            fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-                (&*self).write(buffer)
-            }
-
-            fn write_vectored(
-                &mut self,
-                buffers: &[std::io::IoSlice<'_>],
-            ) -> std::io::Result<usize> {
-                (&*self).write_vectored(buffers)
-            }
-
-            /// Does nothing, since nothing is buffered.
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-    )*};
-}
-
 /// What `read_through` has the calls within if nothing else is said.
 pub(crate) fn at_once<R>(call: impl FnOnce() -> R) -> R {
     call()
@@ -97,4 +74,4 @@ macro_rules! descriptor {
     };
 }
 
-pub(crate) use {descriptor, read_through, write_by_reference};
+pub(crate) use {descriptor, read_through};

@@ -25,7 +25,7 @@
 // | `pipe` | one end of a pipe; `process` uses it too |
 // | `stdin` | standard input |
 // | `copy` | copying a stream |
-// | `macros` | `Read` and `Write` of a type, by those of a reference to it |
+// | `macros` | `Read` of a type, by that of another; the conversions of what owns a descriptor |
 
 mod copy;
 pub(crate) mod macros;

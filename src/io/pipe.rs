@@ -158,7 +158,7 @@ fn says_unknown(error: &io::Error) -> bool {
 /// Returns whether a call would not block at this moment. After an error this is true, and the call
 /// itself reports the error.
 fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
-    calls::poll(fd, direction.events()).unwrap_or(true)
+    calls::poll(fd, direction as i16).unwrap_or(true)
 }
 
 impl AsFd for End {
@@ -197,11 +197,8 @@ macro_rules! pipe_end {
 
         $crate::io::macros::descriptor!($Type, like $Std);
     };
-    ($Type:ident, like $Std:ty, reads) => {
-        $crate::io::pipe::pipe_end!(@conversions $Type, $Std);
-        $crate::io::macros::read_through!($Type, this => (&*this));
-
-        impl std::io::Read for &$Type {
+    (@reads $($Type:tt)+) => {
+        impl std::io::Read for $($Type)+ {
             fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
                 self.0.read(&mut [std::io::IoSliceMut::new(buffer)])
             }
@@ -214,11 +211,8 @@ macro_rules! pipe_end {
             }
         }
     };
-    ($Type:ident, like $Std:ty, writes) => {
-        $crate::io::pipe::pipe_end!(@conversions $Type, $Std);
-        $crate::io::macros::write_by_reference!($Type);
-
-        impl std::io::Write for &$Type {
+    (@writes $($Type:tt)+) => {
+        impl std::io::Write for $($Type)+ {
             fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
                 self.0.write(&[std::io::IoSlice::new(buffer)])
             }
@@ -235,6 +229,16 @@ macro_rules! pipe_end {
                 Ok(())
             }
         }
+    };
+    ($Type:ident, like $Std:ty, reads) => {
+        $crate::io::pipe::pipe_end!(@conversions $Type, $Std);
+        $crate::io::pipe::pipe_end!(@reads $Type);
+        $crate::io::pipe::pipe_end!(@reads &$Type);
+    };
+    ($Type:ident, like $Std:ty, writes) => {
+        $crate::io::pipe::pipe_end!(@conversions $Type, $Std);
+        $crate::io::pipe::pipe_end!(@writes $Type);
+        $crate::io::pipe::pipe_end!(@writes &$Type);
     };
 }
 pub(crate) use pipe_end;

@@ -37,7 +37,7 @@ use super::{
     after, count_parked, deadline_on, errno, fail, in_kernel, nanos, read, repeated, set_errno,
 };
 use crate::engine::facade::blocking;
-use crate::engine::hooks::watch::Purpose;
+use crate::engine::hooks::watch::Direction;
 use crate::engine::hooks::{Operation, operate, thread_id};
 use crate::sys::calls;
 use crate::thread::Thread;
@@ -297,7 +297,7 @@ hooked! {
             libc::EBUSY => not_ready(),
             answer => answer as isize,
         };
-        run(descriptor.as_raw_fd(), Purpose::Read, attempt, |_| real() as isize) as c_int
+        run(descriptor.as_raw_fd(), Direction::Read, attempt, |_| real() as isize) as c_int
     }
 }
 

@@ -25,7 +25,7 @@ use libc::iovec;
 
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
-use crate::engine::hooks::watch::{self, Call, Purpose};
+use crate::engine::hooks::watch::{self, Call, Direction};
 use crate::sys::libraries::Next;
 use crate::sys::{signal, word};
 
@@ -125,22 +125,18 @@ fn polled(fd: c_int, events: i16) -> (c_int, i16) {
     (super::poll::now(&mut asked, 1), asked.revents)
 }
 
-/// What `poll` calls this, and which option has a time-out for this.
-fn names_of(purpose: Purpose) -> (i16, c_int) {
-    match purpose {
-        Purpose::Read => (libc::POLLIN, libc::SO_RCVTIMEO),
-        Purpose::Write => (libc::POLLOUT, libc::SO_SNDTIMEO),
-    }
-}
-
 /// Whether `poll` says at this moment that `fd` is ready for this, or that it has an error.
-pub(super) fn is_ready(fd: c_int, purpose: Purpose) -> bool {
-    polled(fd, names_of(purpose).0).0 != 0
+pub(super) fn is_ready(fd: c_int, direction: Direction) -> bool {
+    polled(fd, direction as i16).0 != 0
 }
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
-pub(super) fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
-    let [seconds, micros] = option::<[u64; 2]>(fd, names_of(purpose).1)?;
+pub(super) fn own_time_out(fd: c_int, direction: Direction) -> Option<u64> {
+    let name = match direction {
+        Direction::Read => libc::SO_RCVTIMEO,
+        Direction::Write => libc::SO_SNDTIMEO,
+    };
+    let [seconds, micros] = option::<[u64; 2]>(fd, name)?;
     let nanos = super::sum(seconds, micros * 1_000);
     (nanos != 0).then_some(nanos)
 }
@@ -169,9 +165,9 @@ pub(super) fn not_ready() -> isize {
     -1
 }
 
-/// Makes `call`, if `fd` is ready for `purpose` at this moment.
-pub(super) fn ready_then(fd: c_int, purpose: Purpose, call: impl FnOnce() -> isize) -> isize {
-    match is_ready(fd, purpose) {
+/// Makes `call`, if `fd` is ready for `direction` at this moment.
+pub(super) fn ready_then(fd: c_int, direction: Direction, call: impl FnOnce() -> isize) -> isize {
+    match is_ready(fd, direction) {
         true => may_block(call),
         false => not_ready(),
     }
@@ -223,11 +219,11 @@ const IN_VAIN: u32 = 3;
 /// Both get the descriptor, and return a negative number with `errno` set if they fail.
 pub(super) fn run(
     fd: c_int,
-    purpose: Purpose,
+    direction: Direction,
     mut attempt: impl FnMut(c_int) -> isize,
     block: impl Fn(c_int) -> isize,
 ) -> isize {
-    run_all(fd, purpose, None, &mut |fd, _| attempt(fd), &|fd, _| {
+    run_all(fd, direction, None, &mut |fd, _| attempt(fd), &|fd, _| {
         block(fd)
     })
 }
@@ -239,7 +235,7 @@ pub(super) fn run(
 // Not generic: some thirty functions of libc's have one instance of this code.
 pub(super) fn run_all(
     fd: c_int,
-    purpose: Purpose,
+    direction: Direction,
     wanted: Option<usize>,
     attempt: &mut dyn FnMut(c_int, usize) -> isize,
     block: &dyn Fn(c_int, usize) -> isize,
@@ -265,15 +261,15 @@ pub(super) fn run_all(
                     set_errno(refusal);
                     return Some(-1);
                 }
-                let limit = own_time_out(fd, purpose);
+                let limit = own_time_out(fd, direction);
                 known.set(Some(limit.map(super::after)));
             }
             None
         };
         let part = until(attempt, |in_vain| {
-            match in_vain >= IN_VAIN && is_ready(call.fd(), purpose) {
+            match in_vain >= IN_VAIN && is_ready(call.fd(), direction) {
                 true => Err(()),
-                false => call.wait(purpose, known.get().flatten()).map_err(drop),
+                false => call.wait(direction, known.get().flatten()).map_err(drop),
             }
         });
         let part = match part {

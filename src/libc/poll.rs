@@ -17,7 +17,7 @@ use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 
 use super::descriptor::{is_there, until, value_at};
 use super::{after, in_kernel, nanos, sum, uninterrupted};
-use crate::engine::hooks::watch::{self, Call, Interest, Purpose};
+use crate::engine::hooks::watch::{self, Call, Direction, Interest};
 use crate::sys::{clock, signal};
 
 /// What `poll` says at this moment of records that are valid, or that the kernel cannot write either.
@@ -290,7 +290,7 @@ fn collecting(epoll: c_int, events: *mut epoll_event, size: c_int, limit: Limit<
     let call = call.as_ref();
     // SAFETY: the caller's place for events.
     let look = || uninterrupted(|| unsafe { epoll_wait::real(call.fd(), events, size, 0) });
-    limit.wait(look, |_| call.wait(Purpose::Read, limit.deadline))
+    limit.wait(look, |_| call.wait(Direction::Read, limit.deadline))
 }
 
 hooked! {

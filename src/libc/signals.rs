@@ -174,22 +174,20 @@ interposed! {
         marked(real(), !set.is_null())
     }
 
-    fn sighold(signal: c_int) -> c_int where real() {
-        marked(real(), true)
-    }
-
-    fn sigrelse(signal: c_int) -> c_int where real() {
-        marked(real(), true)
-    }
-
-    fn sigblock(signals: c_int) -> c_int where real() {
-        marked(real(), true)
-    }
-
-    fn sigsetmask(signals: c_int) -> c_int where real() {
-        marked(real(), true)
-    }
 }
+
+/// Declares functions that change the mask, whatever they are given.
+macro_rules! changing_the_mask {
+    ($($name:ident)*) => {
+        interposed! {
+            $(fn $name(signals: c_int) -> c_int where real() {
+                marked(real(), true)
+            })*
+        }
+    };
+}
+
+changing_the_mask! { sighold sigrelse sigblock sigsetmask }
 
 libc_functions! {
     fn setcontext(context: *const c_void) -> c_int;

@@ -41,7 +41,7 @@ use super::descriptor::{
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{blocking, may_block};
 use crate::engine::hooks::Operation;
-use crate::engine::hooks::watch::Purpose;
+use crate::engine::hooks::watch::Direction;
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Receiving calls with one of these flags do not wait, as a rule.
@@ -53,7 +53,7 @@ const NEVER_WAITS: c_int = NOW | libc::MSG_ERRQUEUE | libc::MSG_OOB;
 /// The buffers are valid, as for `readv(2)` and `writev(2)`.
 unsafe fn transfer(
     fd: c_int,
-    way: Purpose,
+    way: Direction,
     at: *const iovec,
     count: c_int,
     real: &dyn Fn(c_int) -> isize,
@@ -69,7 +69,7 @@ unsafe fn transfer(
     let Some(buffers) = buffers.filter(|buffers| buffers.length != 0) else {
         return real(fd); // it does not wait
     };
-    let is_read = way == Purpose::Read;
+    let is_read = way == Direction::Read;
     let at_once = |fd, done| {
         buffers.behind(done, |at, count| {
             let (count, flags) = (count as c_int, libc::RWF_NOWAIT);
@@ -153,22 +153,22 @@ fn one(buffer: *mut c_void, length: usize) -> iovec {
 hooked! {
     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize where real(fd) {
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Purpose::Read, &one(buffer, length), 1, &real) }
+        unsafe { transfer(fd, Direction::Read, &one(buffer, length), 1, &real) }
     }
 
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize where real(fd) {
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Purpose::Write, &one(buffer.cast_mut(), length), 1, &real) }
+        unsafe { transfer(fd, Direction::Write, &one(buffer.cast_mut(), length), 1, &real) }
     }
 
     fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize where real(fd) {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Purpose::Read, buffers, count, &real) }
+        unsafe { transfer(fd, Direction::Read, buffers, count, &real) }
     }
 
     fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize where real(fd) {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Purpose::Write, buffers, count, &real) }
+        unsafe { transfer(fd, Direction::Write, buffers, count, &real) }
     }
 }
 
@@ -193,7 +193,7 @@ fn received(
     }
     let wanted = is_for_all.then_some(length);
     let mut attempt = |fd, done| part(fd, done, flags | NOW);
-    run_all(fd, Purpose::Read, wanted, &mut attempt, &|fd, done| {
+    run_all(fd, Direction::Read, wanted, &mut attempt, &|fd, done| {
         part(fd, done, flags)
     })
 }
@@ -267,7 +267,7 @@ fn sent(
     let mut attempt = |fd, done| part(fd, done, flags | NOW);
     run_all(
         fd,
-        Purpose::Write,
+        Direction::Write,
         Some(length),
         &mut attempt,
         &|fd, done| part(fd, done, flags),
@@ -341,10 +341,10 @@ fn space_of(socket: c_int) -> usize {
 }
 
 /// Whether `fd` is open for this.
-fn can(fd: c_int, way: Purpose) -> bool {
+fn can(fd: c_int, way: Direction) -> bool {
     let refused = match way {
-        Purpose::Read => libc::O_WRONLY,
-        Purpose::Write => libc::O_RDONLY,
+        Direction::Read => libc::O_WRONLY,
+        Direction::Write => libc::O_RDONLY,
     };
     flags_of(fd).is_some_and(|flags| flags & libc::O_ACCMODE != refused)
 }
@@ -355,16 +355,16 @@ fn is_file(fd: c_int) -> bool {
 
 /// `sendfile`; `real` makes libc's call, for so many bytes.
 fn send_file(to: c_int, from: c_int, count: usize, real: &dyn Fn(c_int, usize) -> isize) -> isize {
-    if count == 0 || is_file(to) || !can(from, Purpose::Read) || is_nonblocking(to) {
+    if count == 0 || is_file(to) || !can(from, Direction::Read) || is_nonblocking(to) {
         return may_block(|| real(to, count));
     }
     let mut attempt = |to: c_int, done: usize| {
-        ready_then(to, Purpose::Write, || {
+        ready_then(to, Direction::Write, || {
             real(to, (count - done).min(space_of(to)))
         })
     };
     let block = |to, done| real(to, count - done);
-    run_all(to, Purpose::Write, Some(count), &mut attempt, &block)
+    run_all(to, Direction::Write, Some(count), &mut attempt, &block)
 }
 
 hooked! {
@@ -390,7 +390,7 @@ hooked! {
         let has_pipe = is_pipe(from) || is_pipe(to);
         let has_offset = |fd, offset: *mut off64_t| !offset.is_null() && is_pipe(fd);
         let is_wrong = has_offset(from, from_offset) || has_offset(to, to_offset);
-        let is_open = can(from, Purpose::Read) && can(to, Purpose::Write);
+        let is_open = can(from, Direction::Read) && can(to, Direction::Write);
         if length == 0 || !has_pipe || is_wrong || !is_open {
             return may_block(|| real(flags));
         }
@@ -398,9 +398,9 @@ hooked! {
         let before = errno();
         loop {
             // Waits for one end after the other.
-            let (fd, way) = match (waits(from, Purpose::Read), waits(to, Purpose::Write)) {
-                (true, _) => (from, Purpose::Read),
-                (_, true) => (to, Purpose::Write),
+            let (fd, way) = match (waits(from, Direction::Read), waits(to, Direction::Write)) {
+                (true, _) => (from, Direction::Read),
+                (_, true) => (to, Direction::Write),
                 _ => {
                     let result = may_block(|| real(flags | libc::SPLICE_F_NONBLOCK));
                     let would_block = result < 0 && errno() == libc::EAGAIN;
@@ -434,13 +434,13 @@ fn directly(real: impl FnOnce() -> c_int) -> Option<c_int> {
 
 /// `accept` or `accept4`; `real` makes libc's call.
 fn accepted(fd: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
-    let attempt = |fd| match is_ready(fd, Purpose::Read) {
+    let attempt = |fd| match is_ready(fd, Direction::Read) {
         true => may_block(|| real(fd)) as isize,
         // A socket that does not listen is an error at once.
         false if option::<c_int>(fd, libc::SO_ACCEPTCONN) != Some(1) => real(fd) as isize,
         false => not_ready(),
     };
-    run(fd, Purpose::Read, attempt, |fd| real(fd) as isize) as c_int
+    run(fd, Direction::Read, attempt, |fd| real(fd) as isize) as c_int
 }
 
 hooked! {
@@ -466,7 +466,7 @@ hooked! {
             false => None,
         };
         let is_internet = matches!(family, Some(libc::AF_INET | libc::AF_INET6));
-        if !is_stream(fd) || !is_internet || own_time_out(fd, Purpose::Write).is_some() {
+        if !is_stream(fd) || !is_internet || own_time_out(fd, Direction::Write).is_some() {
             return may_block(real);
         }
         // SAFETY: the descriptor is open, or the operation fails.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use crate::atomic::{AtomicU64, Ordering};
-use crate::channel::{Receiver, Sender, TrySendError, bounded};
+use crate::channel::{Receiver, TrySendError, bounded};
 use crate::engine::facade::{is_forked_child, preempts, spawn_helper};
 use crate::sync::Mutex;
 use crate::sys::libraries;
@@ -49,11 +49,19 @@ pub(super) fn receiver_of<T: Send + 'static>(
         return Err(invalid("there is no signal to watch".into()));
     }
     let (sender, receiver) = bounded(wanted.count_ones() as usize);
-    let watcher = Watcher {
-        signals: wanted,
-        sender,
-        message,
-        sent: VecDeque::new(),
+    // The signals that were sent; the last of them are still in the channel.
+    let mut sent = VecDeque::new();
+    let watcher = move |signal: Option<i32>| {
+        let received = sent.len().saturating_sub(sender.len());
+        sent.drain(..received);
+        match signal.filter(|&signal| wanted & bit(signal) != 0 && !sent.contains(&signal)) {
+            None => !sender.is_disconnected(),
+            Some(signal) => {
+                sent.push_back(signal);
+                let answer = sender.try_send(message(signal));
+                !matches!(answer, Err(TrySendError::Disconnected(_)))
+            }
+        }
     };
     watch(wanted, Box::new(watcher))?;
     Ok(receiver)
@@ -78,44 +86,11 @@ fn checked(signal: i32) -> io::Result<Mask> {
     )))
 }
 
-/// One channel, and the signals that it is for.
-trait Watch: Send {
-    /// Sends `signal` if it is one of its own. Returns `false` if all receivers are gone.
-    fn offer(&mut self, signal: i32) -> bool;
-    /// Returns whether all receivers are gone.
-    fn is_over(&self) -> bool;
-}
-
-struct Watcher<T> {
-    signals: Mask,
-    sender: Sender<T>,
-    message: fn(i32) -> T,
-    /// The signals that were sent; the last of them are still in the channel.
-    sent: VecDeque<i32>,
-}
-
-impl<T: Send> Watch for Watcher<T> {
-    fn offer(&mut self, signal: i32) -> bool {
-        if self.signals & bit(signal) == 0 {
-            return true;
-        }
-        let received = self.sent.len().saturating_sub(self.sender.len());
-        self.sent.drain(..received);
-        if self.sent.contains(&signal) {
-            return !self.is_over();
-        }
-        self.sent.push_back(signal);
-        let sent = self.sender.try_send((self.message)(signal));
-        !matches!(sent, Err(TrySendError::Disconnected(_)))
-    }
-
-    fn is_over(&self) -> bool {
-        self.sender.is_disconnected()
-    }
-}
+/// Sends a signal into one channel, if the channel is for that signal. False: all receivers of the channel are gone.
+type Watcher = Box<dyn FnMut(Option<i32>) -> bool + Send>;
 
 struct State {
-    watchers: Vec<Box<dyn Watch>>,
+    watchers: Vec<Watcher>,
     has_forwarder: bool,
 }
 
@@ -131,7 +106,7 @@ fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
     NUMBERS.filter(move |signal| mask & bit(*signal) != 0)
 }
 
-fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
+fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
     if is_forked_child() {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -144,7 +119,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
         spawn_helper("greenthread-signals", Box::new(forward))?;
         state.has_forwarder = true;
     }
-    state.watchers.retain(|watcher| !watcher.is_over());
+    state.watchers.retain_mut(|watcher| watcher(None));
     // Before the handlers: no signal finds ours without this watcher.
     state.watchers.push(watcher);
     for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
@@ -171,5 +146,5 @@ fn forward() {
 
 fn forward_one(signal: i32) {
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
-    state.watchers.retain_mut(|watcher| watcher.offer(signal));
+    state.watchers.retain_mut(|watcher| watcher(Some(signal)));
 }

@@ -63,17 +63,16 @@
 // | file | idea |
 // |---|---|
 // | `raw_mutex` | the mutex's protocol; `mutex` puts data in it, and has the guard |
-// | `raw_rwlock` | the reader-writer lock's protocol, on `rwlock_state`; `rwlock` puts data in it, and has the guards |
+// | `raw_rwlock` | the reader-writer lock's protocol; `rwlock` puts data in it, and has the guards |
 // | `condvar` | a waiter is in the queue before it unlocks the mutex |
 // | `barrier`, `wait_group` | a count and a queue; the last thread wakes all |
 // | `semaphore` | permits, first come, first served |
-// | `once` | a closure runs once; `once_lock` and `lazy_lock` put data in it |
+// | `once` | a closure runs once; `once_lock` puts data in it |
 // | `poison` | a panic under a lock is reported to the threads that lock it later |
 // | `mpsc` | std's view of the channels |
 
 mod barrier;
 mod condvar;
-mod lazy_lock;
 pub mod mpsc;
 #[allow(unsafe_code, reason = "the data of the lock")]
 mod mutex;
@@ -85,7 +84,6 @@ mod raw_mutex;
 mod raw_rwlock;
 #[allow(unsafe_code, reason = "the data of the lock")]
 mod rwlock;
-mod rwlock_state;
 mod semaphore;
 mod wait_group;
 
@@ -93,10 +91,9 @@ pub use std::sync::{Arc, Weak, atomic};
 
 pub use self::barrier::{Barrier, BarrierWaitResult};
 pub use self::condvar::{Condvar, WaitTimeoutResult};
-pub use self::lazy_lock::LazyLock;
 pub use self::mutex::{Mutex, MutexGuard};
 pub use self::once::{Once, OnceState};
-pub use self::once_lock::OnceLock;
+pub use self::once_lock::{LazyLock, OnceLock};
 pub use self::poison::{LockResult, PoisonError, TryLockError, TryLockResult};
 pub use self::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use self::semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};

@@ -40,3 +40,49 @@ pub(super) fn checked<G>(poisoned: bool, guard: G) -> LockResult<G> {
 pub(super) fn tried<G>(guard: Option<LockResult<G>>) -> TryLockResult<G> {
     Ok(guard.ok_or(TryLockError::WouldBlock)??)
 }
+
+/// Declares `From`, `Default` and `Debug` of a lock; `Debug` shows `$locked` in the place of data that cannot be had now. And
+/// `Debug` and `Display` of its guards, as their data have them.
+macro_rules! shown {
+    ($Lock:ident, $try_lock:ident, $locked:expr; $($Guard:ident),*) => {
+        impl<T> From<T> for $Lock<T> {
+            fn from(value: T) -> $Lock<T> {
+                $Lock::new(value)
+            }
+        }
+
+        impl<T: Default> Default for $Lock<T> {
+            fn default() -> $Lock<T> {
+                $Lock::new(T::default())
+            }
+        }
+
+        impl<T: ?Sized + fmt::Debug> fmt::Debug for $Lock<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut d = f.debug_struct(stringify!($Lock));
+                match self.$try_lock() {
+                    Ok(guard) => d.field("data", &&*guard),
+                    Err(TryLockError::Poisoned(error)) => d.field("data", &&**error.get_ref()),
+                    Err(TryLockError::WouldBlock) => d.field("data", $locked),
+                };
+                d.field("poisoned", &self.is_poisoned());
+                d.finish_non_exhaustive()
+            }
+        }
+
+        $(
+            impl<T: ?Sized + fmt::Debug> fmt::Debug for $Guard<'_, T> {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    (**self).fmt(f)
+                }
+            }
+
+            impl<T: ?Sized + fmt::Display> fmt::Display for $Guard<'_, T> {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    (**self).fmt(f)
+                }
+            }
+        )*
+    };
+}
+pub(super) use shown;

@@ -21,10 +21,9 @@
 //! assert_eq!(total.into_inner().unwrap(), 45);
 //! ```
 
-// A spawned closure takes the road `builder` → `engine/runtime/spawn` → `sched::ready_from` → the run
+// A spawned closure takes the road `engine/runtime/spawn` → `sched::ready_from` → the run
 // loop.
 
-pub(crate) mod builder;
 mod scope;
 
 use core::marker::PhantomData;
@@ -34,9 +33,8 @@ use std::time::{Duration, Instant};
 
 pub use std::thread::{AccessError, LocalKey};
 
-pub use self::builder::{Builder, spawn};
 pub use self::scope::{ScopedJoinHandle, scope};
-pub use crate::engine::public::{JoinHandle, Scope, Thread, ThreadId};
+pub use crate::engine::public::{Builder, JoinHandle, Scope, Thread, ThreadId, spawn};
 
 use crate::engine::facade::{self, Backend};
 use crate::sys::clock;

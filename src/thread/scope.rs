@@ -3,6 +3,7 @@
 
 use core::marker::PhantomData;
 use std::fmt;
+use std::io;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,45 @@ where
     }
 }
 
+impl Builder {
+    /// Spawns a scoped thread, which may borrow anything that outlives `scope`; see
+    /// [`scope`](crate::scope).
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Builder::spawn`].
+    ///
+    /// # Panics
+    ///
+    /// Panics in the same cases as [`Builder::spawn`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let numbers = vec![1, 2, 3];
+    /// thread::scope(|s| {
+    ///     let sum = thread::Builder::new().spawn_scoped(s, || numbers.iter().sum::<i32>())?;
+    ///     assert_eq!(sum.join().unwrap(), 6);
+    ///     Ok::<_, std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_scoped<'scope, 'env, F, T>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.spawn_within(scope, f).map(ScopedJoinHandle::new)
+    }
+}
+
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// Spawns a thread in this scope.
     ///
@@ -97,7 +137,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl<'scope, T> ScopedJoinHandle<'scope, T> {
-    pub(super) fn new(joiner: JoinHandle<T>) -> ScopedJoinHandle<'scope, T> {
+    fn new(joiner: JoinHandle<T>) -> ScopedJoinHandle<'scope, T> {
         ScopedJoinHandle {
             joiner,
             scope: PhantomData,

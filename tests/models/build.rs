@@ -148,7 +148,6 @@ const CHANNEL: &[&str] = &[
     SELECTING,
     "channel/sender.rs",
     SHARED,
-    "channel/timer.rs",
     LETTERS,
 ];
 

@@ -14,8 +14,8 @@ use std::{os::fd::RawFd, pin::Pin};
 
 use loom::thread::{self, JoinHandle};
 
-use crate::driver::watch::{Call, Interest, Purpose, closing, collect, look_again, wait_for_any};
-use crate::driver::watch::Purpose::{Read, Write};
+use crate::driver::watch::{Call, Interest, Direction, closing, collect, look_again, wait_for_any};
+use crate::driver::watch::Direction::{Read, Write};
 use crate::sched::current::in_handler;
 use crate::sched::Fifo;
 use crate::sched::{events, signals};
@@ -77,9 +77,9 @@ enum Done {
 use Done::{Blocked, Closed, From, TimedOut};
 
 /// Makes a call as the functions in front do.
-fn make(call: Pin<Box<Call>>, purpose: Purpose, deadline: Option<u64>) -> Done {
+fn make(call: Pin<Box<Call>>, direction: Direction, deadline: Option<u64>) -> Done {
     let attempt = |call: &Call| {
-        let answer = match purpose {
+        let answer = match direction {
             Write => kernel::write(|| call.fd()),
             _ => kernel::read(|| call.fd()),
         };
@@ -93,7 +93,7 @@ fn make(call: Pin<Box<Call>>, purpose: Purpose, deadline: Option<u64>) -> Done {
         if let Some(done) = attempt(&call) {
             return done;
         }
-        match call.as_ref().wait(purpose, deadline) {
+        match call.as_ref().wait(direction, deadline) {
             Ok(true) => {}
             Ok(false) => return attempt(&call).unwrap_or(TimedOut),
             Err(error) => {
@@ -104,8 +104,8 @@ fn make(call: Pin<Box<Call>>, purpose: Purpose, deadline: Option<u64>) -> Done {
     }
 }
 
-fn spawn(purpose: Purpose, deadline: Option<u64>) -> JoinHandle<Done> {
-    thread::spawn(move || make(Box::pin(Call::new(N)), purpose, deadline))
+fn spawn(direction: Direction, deadline: Option<u64>) -> JoinHandle<Done> {
+    thread::spawn(move || make(Box::pin(Call::new(N)), direction, deadline))
 }
 
 fn read() -> JoinHandle<Done> {
@@ -190,7 +190,7 @@ pub(crate) fn watched_beside_another_taker() {
 pub(crate) fn watched_both_ways() {
     crate::check_newest(Some(2), || {
         let world = World::new(1);
-        let calls = [Read, Write].map(|purpose| spawn(purpose, None));
+        let calls = [Read, Write].map(|direction| spawn(direction, None));
         kernel::put(F, 1, 1);
         for call in calls {
             assert_eq!(call.join().unwrap(), From(F));
@@ -200,9 +200,9 @@ pub(crate) fn watched_both_ways() {
     for order in [[Read, Write], [Write, Read]] {
         crate::check_newest(Some(2), move || {
             let world = World::new(1);
-            let calls = order.map(|purpose| (purpose, spawn(purpose, None)));
-            for (purpose, call) in calls {
-                let things = usize::from(purpose == Read);
+            let calls = order.map(|direction| (direction, spawn(direction, None)));
+            for (direction, call) in calls {
+                let things = usize::from(direction == Read);
                 kernel::put(F, things, 1 - things);
                 assert_eq!(call.join().unwrap(), From(F));
             }
@@ -213,11 +213,11 @@ pub(crate) fn watched_both_ways() {
 
 /// Beside a reader or a writer somebody polls the descriptor. At most 2 preemptions.
 pub(crate) fn watched_by_a_poller() {
-    for purpose in [Read, Write] {
+    for direction in [Read, Write] {
         crate::check_newest(Some(2), move || {
             let world = World::new(1);
             let poller = thread::spawn(|| poll(N));
-            let call = spawn(purpose, None);
+            let call = spawn(direction, None);
             kernel::put(F, 2, 0);
             assert_eq!(poller.join().unwrap(), Ok(()));
             kernel::put(F, 0, 1);

@@ -52,7 +52,7 @@ pub(crate) enum Operation<'a> {
 pub(crate) fn choose(asked: Option<Kind>) -> Kind {
     match asked.unwrap_or(Kind::Mixed) {
         #[cfg(feature = "io-uring")]
-        Kind::Uring if uring::available() => Kind::Uring,
+        Kind::Uring if uring::Keeper::get().is_some() => Kind::Uring,
         Kind::Uring => Kind::Mixed,
         kind => kind,
     }

@@ -21,7 +21,7 @@
 //! | there is no ring | it calls `send(2)` |
 //!
 //! The ring is the processor's. The keeper's belongs to a kernel thread that does nothing else, for the sake of the
-//! operations in flight (`uring::keeper`). Here no operation is in flight outside [`Batch::perform`]: no thread's end
+//! operations in flight (`uring`). Here no operation is in flight outside [`Batch::perform`]: no thread's end
 //! cancels an operation, and no completion comes while its submitter is elsewhere. So whoever owns the processor
 //! uses the ring, on whatever kernel thread. A send that declares that it does not wait (`MSG_DONTWAIT`) is done, or
 //! has failed with EAGAIN, by the time the kernel has taken it. Should one be late all the same, `perform` waits.

@@ -25,30 +25,13 @@ use super::epoll::{self, Closed, INSTANCE, Record, Registration};
 use super::sends::try_together;
 #[cfg(feature = "io-uring")]
 use super::uring::{self, length};
+pub(crate) use super::watch::Direction;
+#[cfg(not(sanitized = "thread"))]
 use crate::engine::arch;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::current;
 use crate::engine::sys::{clock, perturb};
 use crate::engine::wait::{Locator, WaitKind, WaitReason};
-
-/// The event that a call waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
-    /// There is something to read, or a connection to accept.
-    Read,
-    /// There is space to write, or a connect has ended.
-    Write,
-}
-
-impl Direction {
-    /// The event, as `poll(2)` names it.
-    pub(crate) fn events(self) -> i16 {
-        match self {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        }
-    }
-}
 
 /// The time that a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -355,7 +338,7 @@ pub(super) fn wait_in_kernel(
 ) -> io::Result<()> {
     let mut poll = libc::pollfd {
         fd: source.as_raw_fd(),
-        events: direction.events(),
+        events: direction as i16,
         revents: 0,
     };
     let millis = limit.deadline().map_or(-1, |deadline| {

@@ -107,10 +107,12 @@ struct Lists {
 const TAKES: usize = 1 << 32;
 const EVENTS: [i32; 2] = [libc::EPOLLIN, libc::EPOLLOUT];
 
-/// What a call waits for.
+/// The event that a call waits for, as `poll(2)` and epoll name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Purpose {
+pub(crate) enum Direction {
+    /// There is something to read, or a connection to accept.
     Read = libc::EPOLLIN as isize,
+    /// There is space to write, or a connect has ended.
     Write = libc::EPOLLOUT as isize,
 }
 
@@ -389,7 +391,7 @@ impl Call {
     /// As [`wait_for_any`], for this descriptor.
     pub(crate) fn wait(
         self: Pin<&Self>,
-        purpose: Purpose,
+        direction: Direction,
         deadline: Option<u64>,
     ) -> io::Result<bool> {
         let this = self.get_ref();
@@ -401,7 +403,7 @@ impl Call {
         }
         let wait = Wait::new(WaitReason::new(&DESCRIPTOR, &raw const this.fd));
         this.waiting.wait.set(&wait);
-        this.waiting.tag.set(purpose as usize | TAKES);
+        this.waiting.tag.set(direction as usize | TAKES);
         let queue = || {
             // SAFETY: it is in no list, and taken out below, before this returns.
             this.change(|watched, lists, _| unsafe {

@@ -1,5 +1,5 @@
 //! Handles to threads: what the handles of one thread share ([`Shared`]), the token of `park` and `unpark`, how a thread
-//! finds its own handle, and how others learn that it has ended ([`End`]).
+//! finds its own handle, how others learn that it has ended ([`End`]), and how one of them gets its result ([`JoinHandle`]).
 //!
 //! A green thread's data are in its record. A kernel thread owns a share of its data, to which a thread-local points
 //! ([`Identity::own`]). They are made when a caller first asks for the handle, and the destructor of a pthread key gives the
@@ -46,19 +46,23 @@
 
 #[cfg(not(green))]
 use core::cell::Cell;
+use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, offset_of};
 use core::num::NonZeroU64;
 use core::ptr::NonNull;
 use std::fmt;
 #[cfg(unix)]
-use std::os::unix::thread::RawPthread;
+use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+use std::thread::Result;
+use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
 
-use super::spawn::{Act, Shares, packet_of_unknown_thread};
+use super::kernel::Pthread;
+use super::spawn::{Act, Packet, Shares, packet_of_unknown_thread};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{self, Facts, Locator, WaitKind, WaitReason};
@@ -66,7 +70,7 @@ use crate::engine::sched::park::{Outcome, Waiter};
 use crate::engine::sched::{Identity, current as me};
 #[cfg(green)]
 use crate::engine::sys::libraries;
-use crate::engine::sys::{clock, perturb, word};
+use crate::engine::sys::{clock, die, perturb, word};
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
@@ -481,6 +485,253 @@ fn call(waker: &AtomicWaker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         // The hook has reported the panic. Dropping the payload could panic again.
         core::mem::forget(payload);
+    }
+}
+
+// ==== the joiner ====
+
+/// A handle to wait for a thread and to get its result, like [`std::thread::JoinHandle`].
+///
+/// Dropping the handle detaches the thread. The handle can also be awaited: it implements
+/// [`IntoFuture`](core::future::IntoFuture).
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let handles: Vec<thread::JoinHandle<u32>> = (0..3).map(|i| thread::spawn(move || i * i)).collect();
+/// let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+/// assert_eq!(sum, 5);
+/// ```
+pub struct JoinHandle<T> {
+    /// The joiner's own share. It is given up by hand.
+    thread: ManuallyDrop<Thread>,
+    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's end is over.
+    pub(super) kernel: Option<Box<Pthread>>,
+    packet: PhantomData<Arc<Packet<T>>>,
+}
+
+// SAFETY: as std's. A handle is made only for a result that may be sent, and gives it out once.
+unsafe impl<T> Send for JoinHandle<T> {}
+// SAFETY: as above; a shared handle gives out nothing of the result.
+unsafe impl<T> Sync for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// Makes the joiner of a thread whose packet has a `T`, and owns the share.
+    #[inline]
+    pub(super) fn new(thread: Thread) -> JoinHandle<T> {
+        JoinHandle {
+            thread: ManuallyDrop::new(thread),
+            kernel: None,
+            packet: PhantomData,
+        }
+    }
+
+    /// Returns a handle to the thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::spawn(|| thread::current().id());
+    /// let id = handle.thread().id();
+    /// assert_eq!(handle.join().unwrap(), id);
+    /// ```
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// Waits until the thread has ended, including the destructors of its thread-locals, and
+    /// returns its result.
+    ///
+    /// # Errors
+    ///
+    /// Returns the payload of the panic, if the thread panicked.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// assert_eq!(thread::spawn(|| 6 * 7).join().unwrap(), 42);
+    ///
+    /// let payload = thread::spawn(|| panic!("on purpose")).join().unwrap_err();
+    /// assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
+    /// ```
+    pub fn join(self) -> Result<T> {
+        self.forbid_self();
+        // A kernel thread, too: so reports know for whom the caller waits.
+        self.thread.shared().end.wait(None);
+        self.after_end()
+    }
+
+    /// Waits like [`JoinHandle::join`], but for `timeout` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the handle, if the time is up first: the thread goes on and can still be joined.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::Duration;
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
+    /// parked.thread().unpark();
+    /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
+    /// ```
+    pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::after(timeout))
+    }
+
+    /// Waits like [`JoinHandle::join`], but until `deadline` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the handle, if the deadline passes first: the thread goes on and can still be
+    /// joined.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread joins itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// let parked = parked.join_deadline(Instant::now()).unwrap_err();
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
+    pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::at(deadline))
+    }
+
+    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+        self.forbid_self();
+        match self.thread.shared().end.wait(Some(deadline)) {
+            true => Ok(self.after_end()),
+            false => Err(self),
+        }
+    }
+
+    fn forbid_self(&self) {
+        assert!(
+            !is_current(&self.thread),
+            "failed to join thread: it would wait for itself"
+        );
+    }
+
+    /// Returns whether the thread's closure has returned.
+    ///
+    /// The thread may still be running destructors of thread-locals. This never waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// assert!(!parked.is_finished());
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        // Acquire: the end of the closure; partner: in `Packet::act`.
+        self.thread.shared().is_finished.load(Ordering::Acquire)
+    }
+
+    /// For a future: returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
+    /// [`JoinHandle::after_end`] does not wait.
+    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
+        self.thread.shared().end.poll(waker)
+    }
+
+    /// Takes back the waker that a future has left with `poll_end`.
+    pub(crate) fn forget_waker(&self) {
+        self.thread.shared().end.forget_waker();
+    }
+
+    /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
+    /// the destructors of pthread keys; this waits for them.
+    pub(crate) fn after_end(self) -> Result<T> {
+        let mut this = ManuallyDrop::new(self);
+        if let Some(kernel) = this.kernel.take() {
+            drop(kernel.join());
+        }
+        // SAFETY: the thread has ended, and leaves the ending to the joiner.
+        let ending = unsafe { &mut *this.packet().ending.get() };
+        let (result, scope) = (ending.result.take(), ending.scope.take());
+        if let Some(scope) = scope {
+            scope.leave(false);
+        }
+        // SAFETY: `this` is used no more, and never dropped.
+        drop(unsafe { ManuallyDrop::take(&mut this.thread) });
+        match result {
+            Some(result) => result,
+            None => die("a thread has ended without a result"),
+        }
+    }
+
+    fn packet(&self) -> &Packet<T> {
+        // SAFETY: a joiner is made for the thread of a packet with a `T`, and owns a share of it.
+        unsafe { &*self.thread.as_ptr().cast() }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    /// Detaches the thread.
+    fn drop(&mut self) {
+        if self.thread.shared().shares.leave() {
+            // SAFETY: the result and this share are the joiner's, as `leave` says; the share is given up once, here.
+            unsafe {
+                self.packet().drop_result();
+                ManuallyDrop::drop(&mut self.thread);
+            }
+        }
+    }
+}
+
+/// See [`os::unix::thread`](crate::os::unix::thread).
+#[cfg(unix)]
+impl<T> JoinHandleExt for JoinHandle<T> {
+    fn as_pthread_t(&self) -> RawPthread {
+        match &self.kernel {
+            Some(kernel) => kernel.as_pthread_t(),
+            None => self.thread.shared().pthread(),
+        }
+    }
+
+    fn into_pthread_t(mut self) -> RawPthread {
+        match self.kernel.take() {
+            Some(kernel) => kernel.into_pthread_t(),
+            None => self.as_pthread_t(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
     }
 }
 

@@ -21,7 +21,7 @@ use super::handle::{self, Thread};
 use super::metrics::{Metrics, ProcessorMetrics};
 #[cfg(green)]
 use super::options::default_stack_size;
-use super::spawn::{Job, ThreadOptions};
+use super::spawn::{Builder, Job};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{WaitKind, WaitReason};
@@ -84,7 +84,7 @@ impl KernelBackend {
     }
 
     /// Starts a kernel thread that runs `job`.
-    pub(super) fn spawn(&'static self, options: &ThreadOptions, job: Job) -> io::Result<Pthread> {
+    pub(super) fn spawn(&'static self, options: &Builder, job: Job) -> io::Result<Pthread> {
         /// Says that the thread has ended, and counts it out, after all thread-local destructors
         /// that were registered later. (Destructors that a waker registers now run after this.)
         struct Last(&'static KernelBackend, Thread);

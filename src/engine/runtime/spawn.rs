@@ -1,9 +1,9 @@
 //! A thread's closure and its result: the road of a spawned closure, from `spawn` to `join`.
 //!
-//! [`ThreadOptions::spawn`] puts the closure into a packet and starts a thread: a green one or a kernel
+//! [`Builder`] puts the closure into a packet and starts a thread: a green one or a kernel
 //! thread (`runtime::kernel`). [`spawn_green`] makes a thread ready whose first code is [`body`]. The thread gets a stack
 //! when it runs (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the thread-local
-//! destructors, and says that the thread has ended (`runtime::handle`); the run loop buries the thread.
+//! destructors, and says that the thread has ended (`runtime::handle`); the run loop takes the stack and the record back.
 //!
 //! # The packet
 //! The thread owns the [`Job`] in the packet; it runs the closure and leaves the result in the
@@ -46,22 +46,15 @@
 //! - The result is written before it is dropped: Release in `finish`, Acquire in `leave`.
 
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit, needs_drop};
 use core::panic::Location;
-use std::fmt;
 use std::io;
-#[cfg(unix)]
-use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::Waker;
 use std::thread::Result;
-use std::time::{Duration, Instant};
 
 use super::Backend;
-use super::handle::{self, Shared, Thread};
-use super::kernel::Pthread;
+use super::handle::{JoinHandle, Shared, Thread};
 use super::options::check_stack_size;
 use super::scope::{Members, Scope};
 use crate::engine::atomic::{
@@ -71,7 +64,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Priority;
 use crate::engine::sched::{Identity, current, fork};
-use crate::engine::sys::{clock, die, perturb, sanitizer};
+use crate::engine::sys::{die, perturb, sanitizer};
 #[cfg(green)]
 use crate::engine::{
     arch::FloatControl,
@@ -90,16 +83,16 @@ const LARGE: usize = 4 << 10;
 /// All that a thread needs outside its stack. Only the thread knows the type `F` of its closure, which lies
 /// behind all other parts: for everybody else it is `()`.
 #[repr(C)]
-struct Packet<T, F = ()> {
+pub(super) struct Packet<T, F = ()> {
     shared: Shared,
-    ending: UnsafeCell<Ending<T>>,
+    pub(super) ending: UnsafeCell<Ending<T>>,
     work: UnsafeCell<MaybeUninit<F>>,
 }
 
 /// The result, once the closure has returned, and the scope, which the thread leaves when the result is gone.
-struct Ending<T> {
-    result: Option<Result<T>>,
-    scope: Option<Arc<Members>>,
+pub(super) struct Ending<T> {
+    pub(super) result: Option<Result<T>>,
+    pub(super) scope: Option<Arc<Members>>,
 }
 
 /// What is to be done with a packet, by the function that knows its type: [`Shared::act`].
@@ -117,7 +110,7 @@ impl<T, F> Packet<T, F> {
     ///
     /// # Safety
     /// The ending belongs to the caller: see the file's header.
-    unsafe fn drop_result(&self) {
+    pub(super) unsafe fn drop_result(&self) {
         // SAFETY: no other thread reaches the ending.
         let ending = unsafe { &mut *self.ending.get() };
         let (result, scope) = (ending.result.take(), ending.scope.take());
@@ -184,7 +177,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                         packet.drop_result();
                     }
                 }
-                // Release: the end of the closure; partner: in `JoinHandle::is_finished`.
+                // Release: the end of the closure; partner: Acquire in `JoinHandle::is_finished`.
                 packet.shared.is_finished.store(true, Release);
             }
             _ => {
@@ -266,31 +259,204 @@ impl Drop for Job {
     }
 }
 
-/// What a new thread is to be like, as far as its builder says.
+/// Configures a new thread, like [`std::thread::Builder`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let handle = thread::Builder::new()
+///     .name("deep".into())
+///     .stack_size(8 << 20)
+///     .spawn(|| thread::current().name().unwrap().len())?;
+/// assert_eq!(handle.join().unwrap(), 4);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Default)]
-pub(crate) struct ThreadOptions {
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) stack_size: Option<usize>,
-    pub(crate) priority: Priority,
+#[must_use = "must eventually spawn the thread"]
+pub struct Builder {
+    name: Option<Box<str>>,
+    pub(super) stack_size: Option<usize>,
+    priority: Priority,
 }
 
-impl ThreadOptions {
-    /// Starts a thread.
+impl Builder {
+    /// Creates a builder for a thread without a name, with the runtime's stack size.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().spawn(|| 6 * 7)?;
+    /// assert_eq!(handle.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[inline]
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Sets the thread's name.
+    ///
+    /// The name appears in panic messages and in reports of an overflowed stack, and
+    /// [`Thread::name`](Thread::name) returns it. [`std::thread::current`] does not know the name of a green
+    /// thread: a logger that asks std, for example, gets `None`.
+    ///
+    /// # Panics
+    ///
+    /// [`spawn`](Builder::spawn) panics if the name contains a NUL byte.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().name("worker".into()).spawn(|| {
+    ///     assert_eq!(thread::current().name(), Some("worker"));
+    /// })?;
+    /// handle.join().unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn name(mut self, name: String) -> Builder {
+        self.name = Some(name.into_boxed_str());
+        self
+    }
+
+    /// Sets the size of the thread's stack in bytes, at most 64 GiB.
+    ///
+    /// It is rounded up to a power of two, and to 16 KiB at least. The default is the runtime's
+    /// ([`runtime::Builder::stack_size`](crate::runtime::Builder::stack_size)). A stack takes
+    /// memory only as far as it is used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().stack_size(32 << 10).spawn(|| 6 * 7)?; // 32 KiB
+    /// assert_eq!(handle.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn stack_size(mut self, size: usize) -> Builder {
+        self.stack_size = Some(size);
+        self
+    }
+
+    /// Sets the thread's priority, which some policies take into account.
+    ///
+    /// Default: [`Priority::NORMAL`]. A running thread changes its own with
+    /// [`policy::set_priority`](crate::policy::set_priority).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Priorities, Priority};
+    /// use greenthread::{runtime::Runtime, thread};
+    ///
+    /// let runtime = Runtime::builder().policy(Priorities::new()).build()?;
+    /// let handle = runtime.spawn(|| {
+    ///     let background = thread::Builder::new().priority(Priority::LOW);
+    ///     background.spawn(|| 6 * 7).unwrap().join().unwrap()
+    /// });
+    /// assert_eq!(handle.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn priority(mut self, priority: Priority) -> Builder {
+        self.priority = priority;
+        self
+    }
+
+    /// Spawns the thread on the runtime of the current thread, or on the default one if there is
+    /// none.
+    ///
+    /// A thread gets its stack when it first runs, unless its size differs from the runtime's
+    /// default. If there is no memory for the stack by then, the thread waits until another one has
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidInput` if the stack size is not accepted.
+    /// - `OutOfMemory` if there is no memory for a stack now.
+    /// - The error of starting the default runtime, if this call is the first to use it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name contains a NUL byte.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().spawn(|| "from a thread")?;
+    /// assert_eq!(handle.join().unwrap(), "from a thread");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.spawn_on(Backend::here()?, f)
+    }
+
+    /// Spawns the thread without lifetime restrictions on the values that it borrows.
+    ///
+    /// Apart from that, this does the same as [`Builder::spawn`].
+    ///
+    /// # Safety
+    ///
+    /// All values that `f` and its result borrow must outlive the thread: either the thread is
+    /// joined before they are dropped, or `f` and its result are `'static`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Builder::spawn`].
+    ///
+    /// # Panics
+    ///
+    /// Panics in the same cases as [`Builder::spawn`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let word = String::from("borrowed");
+    /// // SAFETY: the thread is joined before `word` is dropped.
+    /// let handle = unsafe { thread::Builder::new().spawn_unchecked(|| word.len()) }?;
+    /// assert_eq!(handle.join().unwrap(), 8);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[allow(unsafe_code, reason = "the promise of std's method, handed on")]
+    #[track_caller]
+    pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        // SAFETY: the closure and its result outlive the thread, as the caller says.
+        unsafe { self.start(Backend::here()?, None, f) }
+    }
+
     #[inline]
     #[track_caller]
-    pub(crate) fn spawn<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
+    pub(crate) fn spawn_on<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
         // SAFETY: both types are 'static.
-        unsafe { self.spawn_unchecked(backend, None, f) }
+        unsafe { self.start(backend, None, f) }
     }
 
     /// Starts a thread in a scope.
     #[inline]
     #[track_caller]
-    pub(crate) fn spawn_scoped<'scope, F, T>(
+    pub(crate) fn spawn_within<'scope, F, T>(
         self,
         scope: &'scope Scope<'scope, '_>,
         f: F,
@@ -300,7 +466,7 @@ impl ThreadOptions {
         T: Send + 'scope,
     {
         // SAFETY: the scope ends only when its threads have dropped their closures and results.
-        unsafe { self.spawn_unchecked(Backend::here()?, Some(scope), f) }
+        unsafe { self.start(Backend::here()?, Some(scope), f) }
     }
 
     /// Starts a thread that may borrow anything.
@@ -309,7 +475,7 @@ impl ThreadOptions {
     /// `f` and its result outlive the thread: they are `'static`, or the scope sees to it.
     #[inline]
     #[track_caller]
-    pub(crate) unsafe fn spawn_unchecked<F, T>(
+    unsafe fn start<F, T>(
         mut self,
         backend: Backend,
         scope: Option<&Scope<'_, '_>>,
@@ -331,11 +497,7 @@ impl ThreadOptions {
         // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
         // outlives the thread.
         let (thread, job) = unsafe { (Thread::from_raw(packet), Job::from_raw(packet)) };
-        let mut joiner = JoinHandle {
-            thread: ManuallyDrop::new(thread),
-            kernel: None,
-            packet: PhantomData,
-        };
+        let mut joiner = JoinHandle::new(thread);
         match backend {
             #[cfg(green)]
             Backend::Green(cluster) => spawn_green(cluster, &self, job)?,
@@ -371,11 +533,41 @@ impl Backend {
     }
 }
 
+/// Spawns a green thread and returns a handle to join it, like [`std::thread::spawn`].
+///
+/// There is one difference: `cargo test` captures the output of a test and of its std threads, but
+/// not the output of green threads, because std does not let other crates pass the capture on.
+///
+/// # Panics
+///
+/// Panics if the thread cannot be started; the message says why. [`Builder::spawn`] returns an
+/// error instead.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let handle = thread::spawn(|| 6 * 7);
+/// assert_eq!(handle.join().unwrap(), 42);
+/// ```
+#[track_caller]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match Builder::new().spawn(f) {
+        Ok(handle) => handle,
+        Err(error) => panic!("failed to spawn thread: {error}"),
+    }
+}
+
 // ==== the life of a green thread ====
 
 /// Starts a green thread.
 #[cfg(green)]
-fn spawn_green(cluster: &'static Cluster, options: &ThreadOptions, job: Job) -> io::Result<()> {
+fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Result<()> {
     let green = {
         let _unseen = sanitizer::unseen();
         new_green(cluster, options.stack_size)?
@@ -511,243 +703,6 @@ fn leave(green: &'static Green, thread: Thread) {
     // No code asks for the current thread any more.
     notes::leave_behind(thread, true);
     current::forbid_preemption(green);
-}
-
-// ==== the joiner ====
-
-/// A handle to wait for a thread and to get its result, like [`std::thread::JoinHandle`].
-///
-/// Dropping the handle detaches the thread. The handle can also be awaited: it implements
-/// [`IntoFuture`](core::future::IntoFuture).
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::thread;
-///
-/// let handles: Vec<thread::JoinHandle<u32>> = (0..3).map(|i| thread::spawn(move || i * i)).collect();
-/// let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
-/// assert_eq!(sum, 5);
-/// ```
-pub struct JoinHandle<T> {
-    /// The joiner's own share. It is given up by hand.
-    thread: ManuallyDrop<Thread>,
-    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's end is over.
-    kernel: Option<Box<Pthread>>,
-    packet: PhantomData<Arc<Packet<T>>>,
-}
-
-// SAFETY: as std's. A handle is made only for a result that may be sent, and gives it out once.
-unsafe impl<T> Send for JoinHandle<T> {}
-// SAFETY: as above; a shared handle gives out nothing of the result.
-unsafe impl<T> Sync for JoinHandle<T> {}
-
-impl<T> JoinHandle<T> {
-    /// Returns a handle to the thread.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    ///
-    /// let handle = thread::spawn(|| thread::current().id());
-    /// let id = handle.thread().id();
-    /// assert_eq!(handle.join().unwrap(), id);
-    /// ```
-    pub fn thread(&self) -> &Thread {
-        &self.thread
-    }
-
-    /// Waits until the thread has ended, including the destructors of its thread-locals, and
-    /// returns its result.
-    ///
-    /// # Errors
-    ///
-    /// Returns the payload of the panic, if the thread panicked.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a thread joins itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    ///
-    /// assert_eq!(thread::spawn(|| 6 * 7).join().unwrap(), 42);
-    ///
-    /// let payload = thread::spawn(|| panic!("on purpose")).join().unwrap_err();
-    /// assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
-    /// ```
-    pub fn join(self) -> Result<T> {
-        self.forbid_self();
-        // A kernel thread, too: so reports know for whom the caller waits.
-        self.thread.shared().end.wait(None);
-        self.after_end()
-    }
-
-    /// Waits like [`JoinHandle::join`], but for `timeout` at most.
-    ///
-    /// std has no such method. The inner result is that of `join`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the handle, if the time is up first: the thread goes on and can still be joined.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a thread joins itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    /// use std::time::Duration;
-    ///
-    /// let parked = thread::spawn(thread::park);
-    /// let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
-    /// parked.thread().unpark();
-    /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
-    /// ```
-    pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
-        self.join_by(clock::after(timeout))
-    }
-
-    /// Waits like [`JoinHandle::join`], but until `deadline` at most.
-    ///
-    /// std has no such method. The inner result is that of `join`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the handle, if the deadline passes first: the thread goes on and can still be
-    /// joined.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a thread joins itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    /// use std::time::{Duration, Instant};
-    ///
-    /// let parked = thread::spawn(thread::park);
-    /// let parked = parked.join_deadline(Instant::now()).unwrap_err();
-    /// parked.thread().unpark();
-    /// parked.join().unwrap();
-    /// ```
-    pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
-        self.join_by(clock::at(deadline))
-    }
-
-    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
-        self.forbid_self();
-        match self.thread.shared().end.wait(Some(deadline)) {
-            true => Ok(self.after_end()),
-            false => Err(self),
-        }
-    }
-
-    fn forbid_self(&self) {
-        assert!(
-            !handle::is_current(&self.thread),
-            "failed to join thread: it would wait for itself"
-        );
-    }
-
-    /// Returns whether the thread's closure has returned.
-    ///
-    /// The thread may still be running destructors of thread-locals. This never waits.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::thread;
-    ///
-    /// let parked = thread::spawn(thread::park);
-    /// assert!(!parked.is_finished());
-    /// parked.thread().unpark();
-    /// parked.join().unwrap();
-    /// ```
-    pub fn is_finished(&self) -> bool {
-        // Acquire: the end of the closure; partner: in `Packet::act`.
-        self.thread.shared().is_finished.load(Acquire)
-    }
-
-    /// For a future: returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
-    /// [`JoinHandle::after_end`] does not wait.
-    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
-        self.thread.shared().end.poll(waker)
-    }
-
-    /// Takes back the waker that a future has left with `poll_end`.
-    pub(crate) fn forget_waker(&self) {
-        self.thread.shared().end.forget_waker();
-    }
-
-    /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
-    /// the destructors of pthread keys; this waits for them.
-    pub(crate) fn after_end(self) -> Result<T> {
-        let mut this = ManuallyDrop::new(self);
-        if let Some(kernel) = this.kernel.take() {
-            drop(kernel.join());
-        }
-        // SAFETY: the thread has ended, and leaves the ending to the joiner.
-        let ending = unsafe { &mut *this.packet().ending.get() };
-        let (result, scope) = (ending.result.take(), ending.scope.take());
-        if let Some(scope) = scope {
-            scope.leave(false);
-        }
-        // SAFETY: `this` is used no more, and never dropped.
-        drop(unsafe { ManuallyDrop::take(&mut this.thread) });
-        match result {
-            Some(result) => result,
-            None => die("a thread has ended without a result"),
-        }
-    }
-
-    fn packet(&self) -> &Packet<T> {
-        // SAFETY: a joiner is made for the thread of a packet with a `T`, and owns a share of it.
-        unsafe { &*self.thread.as_ptr().cast() }
-    }
-}
-
-impl<T> Drop for JoinHandle<T> {
-    /// Detaches the thread.
-    fn drop(&mut self) {
-        if self.thread.shared().shares.leave() {
-            // SAFETY: the result and this share are the joiner's, as `leave` says; the share is given up once, here.
-            unsafe {
-                self.packet().drop_result();
-                ManuallyDrop::drop(&mut self.thread);
-            }
-        }
-    }
-}
-
-/// See [`os::unix::thread`](crate::os::unix::thread).
-#[cfg(unix)]
-impl<T> JoinHandleExt for JoinHandle<T> {
-    fn as_pthread_t(&self) -> RawPthread {
-        match &self.kernel {
-            Some(kernel) => kernel.as_pthread_t(),
-            None => self.thread.shared().pthread(),
-        }
-    }
-
-    fn into_pthread_t(mut self) -> RawPthread {
-        match self.kernel.take() {
-            Some(kernel) => kernel.into_pthread_t(),
-            None => self.as_pthread_t(),
-        }
-    }
-}
-
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").finish_non_exhaustive()
-    }
 }
 
 // ==== the shares ====

@@ -317,7 +317,7 @@ pub(crate) fn set_scheduling(on: bool) {
 }
 
 /// Whether the caller runs with preemption off. For tests: such code must not allocate.
-pub(crate) fn is_preemption_off() -> bool {
+pub fn is_preemption_off() -> bool {
     match green() {
         Some(green) => green.off.load(Relaxed) != 0,
         None => own().is_some_and(|own| own.is_scheduling.get()),

@@ -12,5 +12,3 @@ pub(crate) mod poison;
 pub(crate) mod raw_mutex;
 #[path = "../../../src/sync/raw_rwlock.rs"]
 pub(crate) mod raw_rwlock;
-#[path = "../../../src/sync/rwlock_state.rs"]
-pub(crate) mod rwlock_state;

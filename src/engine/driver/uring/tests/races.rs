@@ -157,7 +157,7 @@ fn a_storm() {
     }
     let mut random = Random::new("a_storm");
     for green in [true, false] {
-        storm(keeper::get().unwrap(), green, 50, random.fork());
+        storm(Keeper::get().unwrap(), green, 50, random.fork());
     }
 }
 
