@@ -107,7 +107,11 @@ impl Snapshot {
     }
 
     /// Looks at these threads.
-    pub(super) fn of(threads: &mut dyn Iterator<Item = Thread>, depth: Depth) -> Snapshot {
+    pub(super) fn of(threads: &mut impl Iterator<Item = Thread>, depth: Depth) -> Snapshot {
+        Snapshot::of_next(&mut || threads.next(), depth)
+    }
+
+    fn of_next(next: &mut dyn FnMut() -> Option<Thread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
             observer: Observer::new(),
             snapshot: Snapshot {
@@ -120,7 +124,7 @@ impl Snapshot {
         };
         // The empty stack, of threads that have none or are not asked for it.
         collector.snapshot.stacks.number(&[]);
-        inspect(threads, |thread| collector.look(thread));
+        inspect(next, |thread| collector.look(thread));
         collector.snapshot.resolve();
         collector.snapshot
     }
@@ -176,11 +180,11 @@ impl Snapshot {
 }
 
 /// Does something with each thread in a read section, some threads at a time.
-pub(super) fn inspect(threads: &mut dyn Iterator<Item = Thread>, mut each: impl FnMut(Thread)) {
+pub(super) fn inspect(next: &mut dyn FnMut() -> Option<Thread>, mut each: impl FnMut(Thread)) {
     loop {
         let _section = ReadSection::begin();
         for _ in 0..AT_ONCE {
-            match threads.next() {
+            match next() {
                 Some(thread) => each(thread),
                 None => return,
             }

@@ -757,7 +757,8 @@ fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
 /// One thread, with its backtrace.
 fn thread(id: u64) -> Object {
     let mut found = None;
-    snapshot::inspect(&mut all(), |thread| {
+    let mut all = all();
+    snapshot::inspect(&mut || all.next(), |thread| {
         // SAFETY: it was seen in the read section that is open, and so it stays.
         let identity = unsafe { thread.identity().as_ref() };
         let known = identity.and_then(|identity| identity.known_id());
