@@ -15,7 +15,7 @@ const PARTS: [(&str, &[&str]); 5] = [
         "sys/shared.rs",
         &["the lock", "the fence", "the atomic static", "the table"],
     ),
-    ("sched/park.rs", &["lists"]),
+    ("sched/park.rs", &["a stack of records"]),
     (
         "sched/events.rs",
         &["the turn", "the threads that events make ready"],

@@ -87,10 +87,10 @@ use core::convert::Infallible;
 use std::io;
 
 pub(crate) use self::current::enter;
-pub(crate) use self::park::Fifo;
-use self::park::{Links, Parking};
+use self::park::Parking;
 use crate::engine::atomic::{AtomicPtr, AtomicU64};
 pub(crate) use crate::engine::inspect::notes::Identity;
+pub(crate) use crate::engine::policy::Fifo;
 use crate::engine::public::{Driver, Metrics};
 
 /// Declares methods of things that cannot exist.
@@ -108,7 +108,7 @@ pub(crate) struct Green {
     pub(crate) unhooked: Cell<bool>,
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) priority: AtomicU64,
-    pub(crate) heap: Links,
+    pub(crate) heap: crate::engine::policy::Links,
     /// The value that cannot exist, so that no record can.
     never: Infallible,
 }

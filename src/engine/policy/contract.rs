@@ -11,6 +11,11 @@
 //! wrap that twice. So an entry belongs for ever to the runtime whose seat came first, and the seats of other runtimes are
 //! refused.
 //!
+//! # Lists of threads
+//!
+//! They are intrusive: a queue ([`Fifo`]), and the links by which heaps hold threads ([`Links`]). The owner of a list
+//! alone uses it.
+//!
 //! # Fewer processors
 //!
 //! Entries are never freed. When a policy is told of fewer processors, what waits at the entries of those that have left
@@ -25,17 +30,19 @@
 //! 3. No thread stays behind at the entry of a processor that has left. The number of entries in use is stored before the
 //!    entry is emptied under its lock. Who has that lock before finds the thread moved; who has it after reads the new
 //!    number.
+//! 4. A thread is in one list at most: its links belong to the owner of the list.
+//! 5. A queue is dropped empty: its threads would never run.
 //!
 //! Orderings: none of its own. The seat's name is compared, and nothing is read by way of it. The work of a seat's
 //! holders on an entry travels with the processor (`sched::processor`); the entry's first state travels with the length
 //! of the table, and the number of entries in use with the locks of the entries.
 
+use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::Fifo;
 use crate::engine::sched::{Green, current};
 use crate::engine::sys::die;
 use crate::engine::sys::shared::{Lock, MAX, Table};
@@ -1217,6 +1224,140 @@ impl<T> Seats<T> {
     /// Returns an iterator over all entries, of processors that have left too. Any thread may call it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().map(|entry| &entry.value)
+    }
+}
+
+// ==== lists of threads ====
+
+/// A list of green threads, used by its owner only.
+#[derive(Default)]
+pub(crate) struct Fifo {
+    ends: Option<(&'static Green, &'static Green)>,
+    len: usize,
+}
+
+impl Drop for Fifo {
+    #[inline]
+    fn drop(&mut self) {
+        if self.len != 0 {
+            die("a list was dropped with ready threads in it")
+        }
+    }
+}
+
+impl Fifo {
+    pub(crate) const fn new() -> Fifo {
+        Fifo { ends: None, len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, green: &'static Green) {
+        green.next.set(None);
+        self.ends = match self.ends {
+            None => Some((green, green)),
+            Some((first, last)) => {
+                last.next.set(Some(green));
+                Some((first, green))
+            }
+        };
+        self.len += 1;
+    }
+
+    /// Puts `green` in front of all others.
+    pub(crate) fn push_first(&mut self, green: &'static Green) {
+        let others = core::mem::take(self);
+        self.push(green);
+        self.append(others);
+    }
+
+    /// Takes out the last threads, all but `count`.
+    pub(crate) fn split_off(&mut self, count: usize) -> Fifo {
+        let mut others = core::mem::take(self);
+        for _ in 0..count {
+            match others.pop() {
+                Some(green) => self.push(green),
+                None => break,
+            }
+        }
+        others
+    }
+
+    /// Takes out the first threads, `count` at most.
+    pub(crate) fn take_first(&mut self, count: usize) -> Fifo {
+        let others = self.split_off(count);
+        core::mem::replace(self, others)
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<&'static Green> {
+        let (first, last) = self.ends?;
+        self.ends = first.next.take().map(|second| (second, last));
+        self.len -= 1;
+        Some(first)
+    }
+
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Option<&'static Green> {
+        self.ends.map(|(first, _)| first)
+    }
+
+    /// The first two threads, in their order.
+    #[inline(always)]
+    pub(crate) fn first_two(&self) -> Option<(&'static Green, &'static Green)> {
+        let first = self.first()?;
+        Some((first, first.next.get()?))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Moves all threads of `other` to the end of this list.
+    pub(crate) fn append(&mut self, mut other: Fifo) {
+        self.len += core::mem::take(&mut other.len);
+        self.ends = match (self.ends, other.ends) {
+            (Some((first, last)), Some((other_first, other_last))) => {
+                last.next.set(Some(other_first));
+                Some((first, other_last))
+            }
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+
+    /// Moves all threads of `other` into this list. Both lists are in the order of their stamps,
+    /// and so is the result.
+    pub(crate) fn merge(&mut self, mut other: Fifo) {
+        let mut mine = core::mem::take(self);
+        while let (Some(first), Some(others)) = (mine.first(), other.first()) {
+            let from = match first.heap.stamp() <= others.heap.stamp() {
+                true => &mut mine,
+                false => &mut other,
+            };
+            from.pop().into_iter().for_each(|green| self.push(green));
+        }
+        self.append(mine);
+        self.append(other);
+    }
+}
+
+/// A record's place in a heap, such as `policy`'s: its first child and its rank. The next sibling is the record's link
+/// in any queue.
+#[derive(Default)]
+pub(crate) struct Links {
+    pub(crate) child: Cell<Option<&'static Green>>,
+    /// The key and, behind it, the record's number in the order of arrival: equal keys keep that
+    /// order.
+    pub(crate) rank: Cell<(u64, u64)>,
+}
+
+impl Links {
+    /// Notes the time when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
+    pub(crate) fn set_stamp(&self, stamp: u64) {
+        self.rank.set((0, stamp));
+    }
+
+    pub(crate) fn stamp(&self) -> u64 {
+        self.rank.get().1
     }
 }
 

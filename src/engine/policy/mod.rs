@@ -65,6 +65,7 @@ mod tools;
 mod tuning;
 mod work_stealing;
 
+pub(crate) use self::contract::{Fifo, Links};
 pub use self::contract::{
     ForOthers, Next, Others, Policy, Priority, Queue, Readied, Ready, Seat, Victims, set_priority,
 };

@@ -128,7 +128,7 @@ use crate::engine::sched::tuning::{
     APART, HELP_AFTER, LATE, LENT, LONGEST_TICK, LOOK_AT_TIMERS, PACE, SPIN,
 };
 use crate::engine::sched::{
-    Cluster, Green, Owned, Processor, RunLoop, current, park::Fifo, ready_globally,
+    Cluster, Fifo, Green, Owned, Processor, RunLoop, current, ready_globally,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb, sanitizer};

@@ -115,8 +115,9 @@
 use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
+use crate::engine::sched::Fifo;
 use crate::engine::sched::events::{self, Turn};
-use crate::engine::sched::park::{Fifo, Lifo};
+use crate::engine::sched::park::Lifo;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
     Cluster, Owned, Processor, RunLoop, Worker, current, ready_globally, run::stop_searching,

@@ -1,5 +1,5 @@
-//! How a thread waits, and how another one wakes it: [`Waiter::wait`] and [`Waiter::wake`]; and the lists in which
-//! threads stand that were woken.
+//! How a thread waits, and how another one wakes it: [`Waiter::wait`] and [`Waiter::wake`]; and the stack
+//! in which records lie.
 //!
 //! Every primitive that blocks is built on these two. They work alike for green threads, which leave
 //! their stack, and for kernel threads, which wait on the park state as on a futex. A waiter is a
@@ -45,9 +45,8 @@
 //! 7. One thread waits on a waiter at a time; any number of threads wake it.
 //! 8. A waiter may be gone as soon as it was notified: a waker then looks at nothing of it, unless
 //!    it found a parked green thread, which cannot go on before the waker makes it ready.
-//! 9. A record is in one list at most: its link belongs to the owner of the list. (A thread's link in a
-//!    queue is `next`. One that is in no heap lends its link there to other lists.)
-//! 10. A queue is dropped empty: its threads would never run.
+//! 9. A record is in one stack at most: its link belongs to the owner of the stack. (A thread that is in no heap lends its
+//!    link there.)
 //!
 //! A kernel thread's state is `ASLEEP`, which it leaves at any notification or by itself: it waits
 //! in `futex_wait(as_futex(), ASLEEP)` while the word has that value, then calls `resumed`. The
@@ -63,10 +62,9 @@
 //!   notification or expiry does not hide an earlier one (they continue its release sequence).
 //! - the timer's accesses to its entry → waiter: Release in `expire`, the same Acquires.
 //!
-//! # Lists
+//! # A stack of records
 //!
-//! They are intrusive: a queue of green threads ([`Fifo`]), a stack of any records that are never freed ([`Lifo`]), and the
-//! links by which heaps hold threads ([`Links`]). The owner of a list alone uses it.
+//! [`Lifo`] is intrusive and holds any records that are never freed. Its owner alone uses it.
 
 use core::cell::Cell;
 
@@ -436,118 +434,7 @@ impl ParkState {
     }
 }
 
-// ==== lists ====
-
-/// A list of green threads, used by its owner only.
-#[derive(Default)]
-pub(crate) struct Fifo {
-    ends: Option<(&'static Green, &'static Green)>,
-    len: usize,
-}
-
-impl Drop for Fifo {
-    #[inline]
-    fn drop(&mut self) {
-        if self.len != 0 {
-            crate::engine::sys::die("a list was dropped with ready threads in it")
-        }
-    }
-}
-
-impl Fifo {
-    pub(crate) const fn new() -> Fifo {
-        Fifo { ends: None, len: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, green: &'static Green) {
-        green.next.set(None);
-        self.ends = match self.ends {
-            None => Some((green, green)),
-            Some((first, last)) => {
-                last.next.set(Some(green));
-                Some((first, green))
-            }
-        };
-        self.len += 1;
-    }
-
-    /// Puts `green` in front of all others.
-    pub(crate) fn push_first(&mut self, green: &'static Green) {
-        let others = core::mem::take(self);
-        self.push(green);
-        self.append(others);
-    }
-
-    /// Takes out the last threads, all but `count`.
-    pub(crate) fn split_off(&mut self, count: usize) -> Fifo {
-        let mut others = core::mem::take(self);
-        for _ in 0..count {
-            match others.pop() {
-                Some(green) => self.push(green),
-                None => break,
-            }
-        }
-        others
-    }
-
-    /// Takes out the first threads, `count` at most.
-    pub(crate) fn take_first(&mut self, count: usize) -> Fifo {
-        let others = self.split_off(count);
-        core::mem::replace(self, others)
-    }
-
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<&'static Green> {
-        let (first, last) = self.ends?;
-        self.ends = first.next.take().map(|second| (second, last));
-        self.len -= 1;
-        Some(first)
-    }
-
-    #[inline(always)]
-    pub(crate) fn first(&self) -> Option<&'static Green> {
-        self.ends.map(|(first, _)| first)
-    }
-
-    /// The first two threads, in their order.
-    #[inline(always)]
-    pub(crate) fn first_two(&self) -> Option<(&'static Green, &'static Green)> {
-        let first = self.first()?;
-        Some((first, first.next.get()?))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Moves all threads of `other` to the end of this list.
-    pub(crate) fn append(&mut self, mut other: Fifo) {
-        self.len += core::mem::take(&mut other.len);
-        self.ends = match (self.ends, other.ends) {
-            (Some((first, last)), Some((other_first, other_last))) => {
-                last.next.set(Some(other_first));
-                Some((first, other_last))
-            }
-            (mine, theirs) => mine.or(theirs),
-        };
-    }
-
-    /// Moves all threads of `other` into this list. Both lists are in the order of their stamps,
-    /// and so is the result.
-    pub(crate) fn merge(&mut self, mut other: Fifo) {
-        let mut mine = core::mem::take(self);
-        while let (Some(first), Some(others)) = (mine.first(), other.first()) {
-            let from = match first.heap.stamp() <= others.heap.stamp() {
-                true => &mut mine,
-                false => &mut other,
-            };
-            from.pop().into_iter().for_each(|green| self.push(green));
-        }
-        self.append(mine);
-        self.append(other);
-    }
-}
+// ==== a stack of records ====
 
 /// A record that can be in a [`Lifo`]. Its link is not used elsewhere meanwhile.
 pub(super) trait Linked: 'static {
@@ -622,26 +509,5 @@ impl<T: Linked> Lifo<T> {
                 link = record.below();
             }
         }
-    }
-}
-
-/// A record's place in a heap, such as `policy`'s: its first child and its rank. The next sibling is the record's link
-/// in any queue.
-#[derive(Default)]
-pub(crate) struct Links {
-    pub(crate) child: Cell<Option<&'static Green>>,
-    /// The key and, behind it, the record's number in the order of arrival: equal keys keep that
-    /// order.
-    pub(crate) rank: Cell<(u64, u64)>,
-}
-
-impl Links {
-    /// Notes the time when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
-    pub(crate) fn set_stamp(&self, stamp: u64) {
-        self.rank.set((0, stamp));
-    }
-
-    pub(crate) fn stamp(&self) -> u64 {
-        self.rank.get().1
     }
 }

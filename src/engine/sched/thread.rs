@@ -68,10 +68,11 @@ use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*, fence,
 };
 use crate::engine::inspect::notes::ReadSection;
+use crate::engine::policy::Links;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
 use crate::engine::sched::{
     Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, fork, park::Lifo,
-    park::Linked, park::Links, park::Parking, start::ThreadStack,
+    park::Linked, park::Parking, start::ThreadStack,
 };
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::shared::{AtomicStatic, Guard, Lock};

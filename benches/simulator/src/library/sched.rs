@@ -46,9 +46,9 @@ pub(crate) mod thread;
 mod worker;
 
 pub(crate) use self::cluster::{Cluster, Counter};
-pub(crate) use self::park::Fifo;
 pub(crate) use self::processor::{Owned, Processor, RunLoop};
 pub use self::run::Action;
 pub(crate) use self::run::{Program, enter, ready_from, ready_globally, run, wake_up};
 pub(crate) use self::thread::Green;
 pub(crate) use self::worker::Worker;
+pub(crate) use crate::engine::policy::Fifo;

@@ -4,8 +4,8 @@
 use core::cell::Cell;
 
 use crate::atomic::{AtomicU32, AtomicU64};
+use crate::engine::policy::Links;
 use crate::engine::sched::Cluster;
-use crate::engine::sched::park::Links;
 use crate::engine::sched::start::ThreadStack;
 use crate::policy::Priority;
 use crate::virtual_time::{self, Access, NOWHERE};
