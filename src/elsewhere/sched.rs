@@ -34,6 +34,11 @@ pub(crate) mod current {
         None
     }
 
+    /// Whether this is a forked child. Here std's threads do not work in a forked child.
+    pub(crate) fn is_forked_child() -> bool {
+        false
+    }
+
     /// A green thread inside the runtime.
     pub(crate) struct Entered(&'static Green);
 
@@ -230,10 +235,5 @@ pub(crate) mod cluster {
 }
 
 pub(crate) mod fork {
-    /// Whether this is a forked child. Here std's threads do not work in a forked child.
-    pub(crate) fn is_child() -> bool {
-        false
-    }
-
     pub(crate) fn register() {}
 }

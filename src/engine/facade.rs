@@ -26,14 +26,14 @@ pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::{Backend, Running, options::RuntimeOptions, panic_hook::text_of};
 pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
 use super::sched::{current, enter, spawner, switch::Action};
+pub(crate) use super::sched::{
+    current::is_forked_child,
+    locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread},
+};
 #[cfg(green)]
 pub(crate) use super::sched::{
     current::may_block,
     signals::{are_ignored as program_ignores, is_reserved as preempts},
-};
-pub(crate) use super::sched::{
-    fork::is_child as is_forked_child,
-    locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread},
 };
 use super::sys::clock;
 use super::wait::{WaitKind, WaitReason, Waiter};

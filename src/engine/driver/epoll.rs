@@ -301,7 +301,7 @@ impl Registration {
     /// The record. `None`: there is none yet; or this is a forked child, where no thread announces events, and a
     /// thread may have held the locks of records at the fork.
     pub(crate) fn record(&self) -> Option<&'static Record> {
-        if sched::fork::is_child() {
+        if sched::current::is_forked_child() {
             return None;
         }
         // SeqCst: partner: the store in `register`.

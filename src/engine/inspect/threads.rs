@@ -28,8 +28,7 @@ use crate::engine::inspect::notes::Facts;
 use crate::engine::sched::park::{ParkState, Parking, Waiter};
 use crate::engine::sched::thread::{Records, SystemName};
 use crate::engine::sched::{
-    Cluster, Green, Identity, Processor, ThreadFlags, Worker, cpu_time, current, fork,
-    switch::Bounds,
+    Cluster, Green, Identity, Processor, ThreadFlags, Worker, cpu_time, current, switch::Bounds,
 };
 use crate::engine::sys::{signal, word};
 
@@ -264,7 +263,7 @@ fn is_waiting(parking: &Parking, state: u32) -> bool {
 /// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
 pub(crate) fn all() -> impl Iterator<Item = Thread> {
     // In a forked child green threads are the parent's.
-    let green = Records::all().filter(|_| !fork::is_child());
+    let green = Records::all().filter(|_| !current::is_forked_child());
     let others = kernel::all().filter(|kernel| !kernel.is_helper());
     green.map(Thread::Green).chain(others.map(Thread::Kernel))
 }

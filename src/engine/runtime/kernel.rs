@@ -29,7 +29,7 @@ use crate::engine::probe::{self, Kernel as Does};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sys::die;
 #[cfg(green)]
-use crate::engine::{sched::fork, sys::kernel_thread};
+use crate::engine::{sched::current, sys::kernel_thread};
 
 thread_local! {
     /// The runtime that this thread belongs to. It has no destructor: the destructors of other
@@ -193,7 +193,7 @@ fn spawn(
     main: impl FnOnce() + Send + 'static,
 ) -> io::Result<Pthread> {
     #[cfg(green)]
-    if fork::is_child() {
+    if current::is_forked_child() {
         return spawn_in_child(name.map(Into::into), stack_size, main);
     }
     let mut builder = std::thread::Builder::new();

@@ -31,7 +31,7 @@ use self::kernel::KernelBackend;
 use self::metrics::Metrics;
 use self::options::{Driver, Mode, RuntimeOptions};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{Cluster, cluster, current, fork};
+use crate::engine::sched::{Cluster, cluster, current};
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ impl Backend {
     /// Returns the default runtime's backend, and starts it on its first use.
     pub(crate) fn global() -> io::Result<Backend> {
         static STARTING: Mutex<()> = Mutex::new(());
-        if fork::is_child() {
+        if current::is_forked_child() {
             return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
         }
         if let Some(backend) = GLOBAL.get() {
@@ -94,7 +94,7 @@ impl Backend {
 
     /// Returns this backend, or in a forked child the one that replaces it.
     pub(crate) fn or_child(self) -> Backend {
-        match fork::is_child() {
+        match current::is_forked_child() {
             true => Backend::Kernel(KernelBackend::of_forked_child()),
             false => self,
         }

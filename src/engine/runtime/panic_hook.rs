@@ -54,7 +54,9 @@ fn is_same(a: &Hook, b: &Hook) -> bool {
 }
 
 fn message(info: &PanicHookInfo<'_>, default: &Hook) {
-    if crate::engine::sched::current::green().is_none() && !crate::engine::sched::fork::is_child() {
+    if crate::engine::sched::current::green().is_none()
+        && !crate::engine::sched::current::is_forked_child()
+    {
         return default(info);
     }
     let thread = Thread::current();

@@ -63,7 +63,7 @@ use crate::engine::atomic::{
     const_fn, fence,
 };
 use crate::engine::policy::Priority;
-use crate::engine::sched::{Identity, current, fork};
+use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{die, perturb, sanitizer};
 #[cfg(green)]
 use crate::engine::{
@@ -526,7 +526,7 @@ impl Backend {
     /// runtime's.
     #[inline]
     pub(crate) fn here() -> io::Result<Backend> {
-        match current::green().filter(|_| !fork::is_child()) {
+        match current::green().filter(|_| !current::is_forked_child()) {
             Some(green) => Ok(Backend::Green(green.cluster())),
             None => Backend::global(),
         }
@@ -686,7 +686,7 @@ unsafe fn body(green: &'static Green, job: *const ()) {
 fn leave(green: &'static Green, thread: Thread) {
     // SAFETY: the block is the thread's own, at the end of its life.
     unsafe { tls::exit() };
-    if fork::is_child() && current::green().is_none() {
+    if current::is_forked_child() && current::green().is_none() {
         // The thread that forked has returned in the child, and no other thread is there. The
         // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
         // may be held for ever: see `kernel`.)

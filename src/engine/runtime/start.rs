@@ -11,7 +11,7 @@ use super::{Backend, KernelBackend, green};
 #[cfg(green)]
 use super::{handle, options::Driver};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{cluster, fork};
+use crate::engine::sched::{cluster, current, fork};
 use crate::engine::stack;
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
@@ -24,7 +24,7 @@ impl RuntimeOptions {
     /// Starts a backend with these options.
     #[cfg_attr(not(green), allow(unused_variables, reason = "they are checked"))]
     pub(crate) fn start(self) -> io::Result<Backend> {
-        if fork::is_child() {
+        if current::is_forked_child() {
             return self.start_in_child();
         }
         let choice = self.choice()?;

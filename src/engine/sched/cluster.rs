@@ -282,7 +282,7 @@ impl Cluster {
     /// Whether any thread is ready and not running.
     pub(crate) fn has_work(&self) -> bool {
         let waits_at = |p: &Processor| !p.is_retired() && self.policy.len(Some(p.index)) != 0;
-        self.policy.len(None) != 0 || self.processors().any(waits_at)
+        self.processors().any(waits_at) || self.policy.len(None) != 0
     }
 
     /// The spawns and the ends on every processor that the cluster has had.

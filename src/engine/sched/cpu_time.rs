@@ -31,7 +31,7 @@ use core::cell::Cell;
 
 use crate::engine::atomic::{Ordering::*, fence};
 use crate::engine::inspect::notes::ReadSection;
-use crate::engine::sched::{Green, ThreadFlags, current, fork, locked, start::ThreadStack};
+use crate::engine::sched::{Green, ThreadFlags, current, locked, start::ThreadStack};
 use crate::engine::sys::{call, clock, kernel_thread};
 use crate::engine::{stack, tls};
 
@@ -119,7 +119,7 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     {
         return Some(time);
     }
-    if fork::is_child() {
+    if current::is_forked_child() {
         return None;
     }
     // Stacks that are visited stay.

@@ -65,10 +65,12 @@
 
 use core::marker::PhantomData;
 
-use crate::engine::atomic::{AtomicBool, AtomicIsize, Cell, Ordering::*, compiler_fence, const_fn};
+use crate::engine::atomic::{
+    AtomicBool, AtomicIsize, AtomicU32, Cell, Ordering::*, compiler_fence, const_fn,
+};
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
-use crate::engine::sys::{perturb, shared::entry_fence};
+use crate::engine::sys::{perturb, shared::AtomicStatic, shared::entry_fence};
 use crate::engine::{arch, tls};
 
 // ==== hiding ====
@@ -257,6 +259,17 @@ pub(crate) fn green() -> Option<&'static Green> {
 /// The green thread whose thread pointer this is, hidden or not.
 pub(crate) fn owner() -> Option<&'static Green> {
     own()?.hiding.owner()
+}
+
+/// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there (`fork`).
+pub(super) static IS_PARENT: AtomicStatic<AtomicU32> = AtomicStatic::none();
+
+/// Whether this process was forked from one with a runtime.
+#[inline]
+pub(crate) fn is_forked_child() -> bool {
+    // Acquire: the word; partner: Release in `fork::register`.
+    let word = IS_PARENT.load(Acquire);
+    word.is_some_and(|word| word.load(Relaxed) == 0) && fork::begin_as_child()
 }
 
 /// Whether this is in a child of `vfork`, which is another process.
@@ -576,7 +589,7 @@ fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
 pub(crate) fn is_hooked() -> bool {
     let here = 0_u8;
     let here = (&raw const here).addr();
-    !fork::is_child()
+    !is_forked_child()
         && green().is_some_and(|green| {
             green.off.load(Relaxed) == 0
                 && green.calls.load(Relaxed) == 0

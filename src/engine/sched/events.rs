@@ -68,7 +68,7 @@
 //! A worker that has the turn and gets up gives it back and does not wake another for it: it first
 //! runs the threads that the events made ready, and then the next look finds all later events at
 //! once. Only if that takes long does the monitor send a sleeper to watch
-//! ([`see_to_events`]); if nobody sleeps and a processor is blocked in the kernel, it
+//! ([`monitor`]); if nobody sleeps and a processor is blocked in the kernel, it
 //! takes that one (`monitor`). A processor that has found events does not wake
 //! others to help, either, before it is plain that it cannot keep up.
 //!
@@ -124,9 +124,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, Readied as Why};
 pub(crate) use crate::engine::sched::tuning::BATCH;
-use crate::engine::sched::tuning::{
-    APART, HELP_AFTER, LATE, LENT, LONGEST_TICK, LOOK_AT_TIMERS, PACE, SPIN,
-};
+use crate::engine::sched::tuning::{APART, HELP_AFTER, LENT, LOOK_AT_TIMERS, PACE, SPIN};
 use crate::engine::sched::{
     Cluster, Fifo, Green, Owned, Processor, RunLoop, current, ready_globally,
 };
@@ -482,7 +480,7 @@ static DRIVER: OnceLock<&'static dyn Collect> = OnceLock::new();
 /// Whether a thread has the turn. SeqCst where the turn is taken, given back, and looked at by a thread that is about
 /// to sleep: each such thread sees that another one has the turn, or is seen to sleep.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-static SOURCES: AtomicUsize = AtomicUsize::new(0);
+pub(super) static SOURCES: AtomicUsize = AtomicUsize::new(0);
 /// When events were last asked for (monotonic nanoseconds).
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
@@ -724,30 +722,6 @@ pub(super) fn settle(run: &mut RunLoop, ready: Fifo, slept: u64) {
         }
         None => pass_on(ready),
     }
-}
-
-/// The monitor's part. True: the monitor must look again soon, for the turn is free, or may be free at
-/// any time.
-pub(super) fn see_to_events(cluster: &'static Cluster, now: u64) -> bool {
-    if !is_in_use() {
-        return false;
-    }
-    let unseen = unseen(now);
-    if unseen >= LATE {
-        for processor in cluster.processors() {
-            processor.attention.store(true, Relaxed);
-        }
-        if cluster.idle.sleeping() != 0 {
-            cluster.send_to_watch();
-        }
-        // Nobody looks, or there is no worker to send.
-        if unseen >= LONGEST_TICK
-            && let Some(turn) = turn()
-        {
-            pass_on(turn.collect(Some(0)));
-        }
-    }
-    true
 }
 
 #[cfg(test)]

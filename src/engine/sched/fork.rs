@@ -8,7 +8,7 @@
 //! process ends, as it would with a pthread.
 //!
 //! How it is noticed: `fork` calls the atfork handler. `_Fork` and `clone` do not, so they are ours, and a page that
-//! the kernel clears in every child that has a copy of the memory ([`is_child`]) tells of those that come past them.
+//! the kernel clears in every child that has a copy of the memory ([`current::is_forked_child`]) tells of those that come past them.
 //! A child that *shares* the memory (`vfork`, `clone` with CLONE_VM) is another process in the middle of its
 //! parent's thread. That thread is hidden as in a signal handler (`sched::current`) until the child has its own
 //! memory, or, where that cannot be known, for good.
@@ -26,11 +26,8 @@ use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Orderin
 use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
+use crate::engine::sys::{self, libraries, mm};
 
-use crate::engine::sys::{self, libraries, mm, shared::AtomicStatic};
-
-/// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there.
-static IS_PARENT: AtomicStatic<AtomicU32> = AtomicStatic::none();
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,
 /// and its bytes.
@@ -87,8 +84,8 @@ pub(crate) fn register() {
             // SAFETY: the page is ours, and stays for good.
             let word = unsafe { &*(page as *const AtomicU32) };
             word.store(1, Relaxed);
-            // Release: the word; partner: Acquire in `is_child`.
-            IS_PARENT.store(Some(word), Release);
+            // Release: the word; partner: Acquire in `current::is_forked_child`.
+            current::IS_PARENT.store(Some(word), Release);
         }
         // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
         unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
@@ -147,17 +144,9 @@ extern "C" fn in_child() {
     Identity::set_own(green.identity.load(Relaxed));
 }
 
-/// Whether this process was forked from one with a runtime.
-#[inline]
-pub(crate) fn is_child() -> bool {
-    // Acquire: the word; partner: Release in `register`.
-    let word = IS_PARENT.load(Acquire);
-    word.is_some_and(|word| word.load(Relaxed) == 0) && begin_as_child()
-}
-
 /// This is a forked child: the first question after that comes here. Returns true.
 #[cold]
-fn begin_as_child() -> bool {
+pub(super) fn begin_as_child() -> bool {
     if !FORKED.load(Relaxed) {
         in_child();
     }

@@ -201,7 +201,9 @@ impl Monitor {
             cluster.notify();
         }
         self.at_shortage();
-        if events::see_to_events(cluster, self.now) {
+        // The turn is free, or may be free at any time.
+        if events::SOURCES.load(Relaxed) != 0 {
+            self.see_to_events();
             self.look_by(self.now + SOON);
         }
         // An event calls for the next look soon; without events, looks become rare.
@@ -555,6 +557,27 @@ impl Monitor {
             }
         }
         self.first_stray = if next < Worker::count() { next } else { 0 };
+    }
+
+    /// Has the processors look for events that were left unseen for too long, or looks for them here.
+    fn see_to_events(&self) {
+        let cluster = self.cluster;
+        let unseen = events::unseen(self.now);
+        if unseen < LATE {
+            return;
+        }
+        for processor in cluster.processors() {
+            processor.attention.store(true, Relaxed);
+        }
+        if cluster.idle.sleeping() != 0 {
+            cluster.send_to_watch();
+        }
+        // No processor looks, or there is no worker to send.
+        if unseen >= LONGEST_TICK
+            && let Some(turn) = events::turn()
+        {
+            events::pass_on(turn.collect(Some(0)));
+        }
     }
 
     /// Looks whether a worker is missing. If that has lasted and the spawner has made none meanwhile, the monitor evicts

@@ -20,8 +20,8 @@ use crate::engine::sched::locked::{hand_to_its_worker, stay};
 use crate::engine::sched::switch::{self, Action};
 use crate::engine::sched::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
 use crate::engine::sched::{
-    Cluster, Green, Owned, RunLoop, ThreadFlags, Worker, current, enter, events, fork,
-    idle::Rested, park::Parking, signals, start,
+    Cluster, Green, Owned, RunLoop, ThreadFlags, Worker, current, enter, events, idle::Rested,
+    park::Parking, signals, start,
 };
 use crate::engine::sys::{clock, perturb, sanitizer, topology};
 
@@ -392,7 +392,7 @@ pub(crate) fn ready(green: &'static Green) {
             ready_from(&entered.processor(), green, Readied::Woken);
         }
         // The thread waits in the parent, and cannot run here.
-        None if fork::is_child() => {}
+        None if current::is_forked_child() => {}
         None if current::is_hidden() => signals::defer_wake(green),
         _ => {
             let _off = current::preemption_off();

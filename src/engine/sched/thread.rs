@@ -71,7 +71,7 @@ use crate::engine::inspect::notes::ReadSection;
 use crate::engine::policy::Links;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
 use crate::engine::sched::{
-    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, fork, park::Lifo,
+    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, park::Lifo,
     park::Linked, park::Parking, start::ThreadStack,
 };
 use crate::engine::sys::sanitizer::{self, Fiber};
@@ -676,7 +676,7 @@ impl Who {
         match current::owner() {
             Some(green) if thread == own => Who::Own(green),
             // In a forked child the others do not exist.
-            _ if fork::is_child() => Who::Libcs,
+            _ if current::is_forked_child() => Who::Libcs,
             _ => match stack::find(thread as usize).and_then(ThreadStack::owner_of) {
                 Some((stack, green)) if stack.pthread() == thread as usize => Who::Other(green),
                 _ => Who::Libcs,

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use crate::engine::atomic::{AtomicU32, Ordering::*};
 use crate::engine::inspect::notes::ReadSection;
 use crate::engine::sched::tuning::{SHORTEST_TICK, SOON};
-use crate::engine::sched::{fork, signals, spawner, start::ThreadStack};
+use crate::engine::sched::{current, signals, spawner, start::ThreadStack};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{arch, stack, tls};
 
@@ -65,7 +65,7 @@ struct Shared {
 /// impossible now, the library stays, and the answer is 0.
 #[cfg(interposes)]
 pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
-    if signals::reserved() == 0 || fork::is_child() {
+    if signals::reserved() == 0 || current::is_forked_child() {
         return close(); // there are no green threads
     }
     if !tls::is_known() {

@@ -50,3 +50,8 @@ pub(crate) fn in_handler(work: impl FnOnce()) {
 pub(crate) fn is_hidden() -> bool {
     HIDDEN.with(Cell::get)
 }
+
+/// Nobody forks.
+pub(crate) fn is_forked_child() -> bool {
+    false
+}

@@ -185,13 +185,6 @@ impl Entered {
     }
 }
 
-/// Nobody forks.
-pub(crate) mod fork {
-    pub(crate) fn is_child() -> bool {
-        false
-    }
-}
-
 /// The turn at collecting events, and its bell.
 pub(crate) mod events {
     use std::{

@@ -160,7 +160,7 @@ pub(super) fn transfer(
 
 /// Ends the waits for `source`, which is closed.
 pub(super) fn end_waits(source: &Source) {
-    if !fork::is_child() && KEEPER.get().is_some_and(Option::is_some) {
+    if !current::is_forked_child() && KEEPER.get().is_some_and(Option::is_some) {
         // The call fails if there is no ring any more.
         let _ = cancel_all(source.as_fd());
     }
@@ -328,7 +328,7 @@ static KEEPER: OnceLock<Option<&'static Keeper>> = OnceLock::new();
 impl Keeper {
     /// The process's keeper, started at first use. `None`: no io_uring here, or a forked child.
     pub(super) fn get() -> Option<&'static Keeper> {
-        if fork::is_child() {
+        if current::is_forked_child() {
             return None;
         }
         let keeper = *KEEPER.get_or_init(|| Keeper::start(ENTRIES).ok());
