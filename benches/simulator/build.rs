@@ -10,7 +10,7 @@ const PARTS: [(&str, &[&str]); 5] = [
         "sched/processor.rs",
         &["owning one as a value", "the ownership word"],
     ),
-    ("sched/cluster.rs", &["how many live"]),
+    ("sched/start.rs", &["how many live"]),
     (
         "sys/shared.rs",
         &["the lock", "the fence", "the atomic static", "the table"],

@@ -15,7 +15,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("wake", &[WAKE]),
     ("post", &[POST]),
     ("deadlines", &[WATCHED]),
-    ("live_count", &[CENSUS]),
+    ("live_count", &[LIVE_COUNT]),
     ("shares", &[SHARES]),
     ("hiding", &[HIDING]),
     ("places", &[PLACES]),
@@ -94,7 +94,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::perturb;",
     ),
     (
-        CENSUS,
+        LIVE_COUNT,
         &["how many live"],
         "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence, fence};
         use crate::engine::sys::{kernel_thread, perturb};",

@@ -61,11 +61,12 @@ mod tuning;
 pub(crate) mod unload;
 mod user_policy;
 
-pub(crate) use self::cluster::{Cluster, Config, Counter};
+pub(crate) use self::cluster::{Cluster, Config};
 pub(crate) use self::current::enter;
 pub(crate) use self::monitor::Place as BlockedPlace;
 pub(crate) use self::processor::{Owned, Processor, RunLoop, Worker};
 pub(crate) use self::run::{ready, ready_from, ready_globally};
+pub(crate) use self::start::Counter;
 pub(crate) use self::thread::{Green, ThreadFlags};
 pub(crate) use crate::engine::inspect::notes::Identity;
 pub(crate) use crate::engine::policy::Fifo;

@@ -177,7 +177,7 @@ impl Monitor {
         self.now = clock::now();
         clock::note(self.now);
         self.waiting = cluster.has_work();
-        self.stuck = cluster.policy.len(None) != 0;
+        self.stuck = false;
         self.event = false;
         self.next = NEVER;
         for processor in cluster.processors() {
@@ -197,7 +197,7 @@ impl Monitor {
             self.at_strays();
             self.strays_at = self.now + LONGEST_TICK;
         }
-        if self.stuck && cluster.idle.sleeping() != 0 {
+        if cluster.idle.sleeping() != 0 && (self.stuck || cluster.policy.len(None) != 0) {
             cluster.notify();
         }
         self.at_shortage();

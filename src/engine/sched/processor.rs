@@ -136,10 +136,10 @@ use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 use crate::engine::policy::Seat;
-use crate::engine::sched::cluster::{Counter, Counts};
 use crate::engine::sched::events::{self, Held};
 use crate::engine::sched::idle::{Parker, Slept};
 use crate::engine::sched::park::{Lifo, Linked};
+use crate::engine::sched::start::{Counter, Counts};
 use crate::engine::sched::{
     Cluster, Green, current, monitor, monitor::Rest, signals, start::ThreadStack, thread::Records,
 };

@@ -1,7 +1,7 @@
 //! Stands in for the library's `sched`: its protocol files.
 
-pub(crate) mod cluster {
-    include!(concat!(env!("OUT_DIR"), "/parts/cluster.rs"));
+pub(crate) mod start {
+    include!(concat!(env!("OUT_DIR"), "/parts/start.rs"));
 }
 #[path = "context.rs"]
 pub(crate) mod context;

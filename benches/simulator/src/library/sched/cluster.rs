@@ -166,4 +166,4 @@ impl Spawner {
     pub(crate) fn ring(&self) {}
 }
 
-include!(concat!(env!("OUT_DIR"), "/cluster.rs"));
+include!(concat!(env!("OUT_DIR"), "/start.rs"));
