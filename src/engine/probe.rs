@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //! 1. An event is told before any other thread can act on it: a wake-up before the thread's next run.
-//! 2. Who gets a [`Processor`] owns it, or has it in hand, until the call returns; who gets a [`Thread`] owns
+//! 2. Who gets a [`OwnedProcessor`] owns it, or has it in hand, until the call returns; who gets a [`ThreadInEvent`] owns
 //!    the thread, or is called by it.
 //! 3. An observer's function neither allocates, nor panics, nor blocks; and it touches no thread-local, unless a kernel
 //!    thread calls it ([`kernel`], [`By::Outside`]).
@@ -104,7 +104,7 @@ mod threads {
 
     use super::{Acquire, Identity, PICKS, Relaxed, observer, word};
     use crate::engine::atomic::AtomicU64;
-    pub(crate) use crate::engine::sched::BlockedPlace;
+    pub(crate) use crate::engine::sched::BlockedSite;
     use crate::engine::sched::current::Entered;
     pub(crate) use crate::engine::sched::switch::Action;
     use crate::engine::sched::{self, Green, Owned, Worker, current};
@@ -112,17 +112,17 @@ mod threads {
 
     /// The observer's table: a function for each event.
     pub(crate) struct OfThreads {
-        pub(crate) spawned: fn(Actor<'_>, Thread<'_>),
-        pub(crate) ended: fn(Thread<'_>),
-        pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
-        pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
-        pub(crate) stopped: fn(Option<Processor<'_>>, Thread<'_>, Action),
+        pub(crate) spawned: fn(Actor<'_>, ThreadInEvent<'_>),
+        pub(crate) ended: fn(ThreadInEvent<'_>),
+        pub(crate) readied: fn(Actor<'_>, ThreadInEvent<'_>, ReadyReason),
+        pub(crate) picked: fn(OwnedProcessor<'_>, ThreadInEvent<'_>, Pick),
+        pub(crate) stopped: fn(Option<OwnedProcessor<'_>>, ThreadInEvent<'_>, Action),
         /// The processor of the worker with these words is about to be taken.
-        pub(crate) blocks: fn(Words, Lost),
+        pub(crate) blocks: fn(ObserverWords, Lost),
         /// The processor was taken, or was not: the words of the worker, and of the thread that it runs.
-        pub(crate) blocked: fn(Option<Processor<'_>>, Words, Words, Lost),
-        pub(crate) worker_has: fn(Processor<'_>, Words, Option<Thread<'_>>),
-        pub(crate) worker_idle: fn(Processor<'_>),
+        pub(crate) blocked: fn(Option<OwnedProcessor<'_>>, ObserverWords, ObserverWords, Lost),
+        pub(crate) worker_has: fn(OwnedProcessor<'_>, ObserverWords, Option<ThreadInEvent<'_>>),
+        pub(crate) worker_idle: fn(OwnedProcessor<'_>),
     }
 
     /// Tells the observer of `event`.
@@ -136,7 +136,7 @@ mod threads {
 
     /// What has ended a wait.
     #[derive(Clone, Copy)]
-    pub(crate) enum Readied {
+    pub(crate) enum ReadyReason {
         /// Another thread.
         Woke,
         /// Its deadline.
@@ -162,7 +162,7 @@ mod threads {
     #[derive(Clone, Copy)]
     pub(crate) enum Lost {
         /// Blocked in the kernel, here if that is known.
-        Blocked(Option<&'static BlockedPlace>),
+        Blocked(Option<&'static BlockedSite>),
         /// It computes, and was not to be interrupted.
         Computing,
     }
@@ -177,8 +177,8 @@ mod threads {
 
     /// The same for the observer: a thread and the processor that it is on, or only one of them.
     pub(crate) struct Actor<'a> {
-        pub(crate) thread: Option<Thread<'a>>,
-        pub(crate) processor: Option<Processor<'a>>,
+        pub(crate) thread: Option<ThreadInEvent<'a>>,
+        pub(crate) processor: Option<OwnedProcessor<'a>>,
     }
 
     /// The calling thread, if it is a green one of another cluster: it has its own thread pointer.
@@ -197,7 +197,7 @@ mod threads {
                 By::Outside => (green_outside(), None),
             };
             Actor {
-                thread: thread.map(Thread),
+                thread: thread.map(ThreadInEvent),
                 processor,
             }
         }
@@ -205,12 +205,12 @@ mod threads {
 
     /// A thread, during an event.
     #[derive(Clone, Copy)]
-    pub(crate) struct Thread<'a>(&'a Green);
+    pub(crate) struct ThreadInEvent<'a>(&'a Green);
 
     /// The observer's two words in the record of a thread or a worker. They outlive it: the record serves others.
-    pub(crate) type Words = &'static [AtomicU64; 2];
+    pub(crate) type ObserverWords = &'static [AtomicU64; 2];
 
-    impl<'a> Thread<'a> {
+    impl<'a> ThreadInEvent<'a> {
         #[inline(always)]
         pub(crate) fn words(self) -> &'a [AtomicU64; 2] {
             &self.0.observed
@@ -225,7 +225,7 @@ mod threads {
         }
 
         /// The words of the worker that has run the thread last.
-        pub(crate) fn worker(self) -> Words {
+        pub(crate) fn worker(self) -> ObserverWords {
             &self.0.worker().observed
         }
 
@@ -242,13 +242,13 @@ mod threads {
         }
 
         /// The thread to which this one, which has left its stack, hands over.
-        pub(crate) fn successor(self) -> Option<Thread<'a>> {
-            self.0.next.get().map(Thread)
+        pub(crate) fn successor(self) -> Option<ThreadInEvent<'a>> {
+            self.0.next.get().map(ThreadInEvent)
         }
     }
 
     /// A processor, during an event: nobody else may use what is kept for it.
-    pub(crate) type Processor<'a> = Owned<'a>;
+    pub(crate) type OwnedProcessor<'a> = Owned<'a>;
 
     impl sched::Processor {
         /// By this its runtime is known.
@@ -262,7 +262,7 @@ mod threads {
         }
 
         /// The words of the thread that it runs. A hint.
-        pub(crate) fn running(&self) -> Option<Words> {
+        pub(crate) fn running(&self) -> Option<ObserverWords> {
             // Acquire: to reach the worker; partner: Release in `give_to`.
             let green = self.worker.load(Acquire)?.running()?;
             Some(&green.observed)
@@ -281,21 +281,21 @@ mod threads {
     #[inline]
     pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
         if word() != 0 {
-            tell(move |to| (to.spawned)(by.actor(), Thread(thread)));
+            tell(move |to| (to.spawned)(by.actor(), ThreadInEvent(thread)));
         }
     }
 
     #[inline]
     pub(crate) fn ended(thread: &'static Green) {
         if word() != 0 {
-            tell(move |to| (to.ended)(Thread(thread)));
+            tell(move |to| (to.ended)(ThreadInEvent(thread)));
         }
     }
 
     #[inline(always)]
-    pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: Readied) {
+    pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: ReadyReason) {
         if word() != 0 {
-            tell(move |to| (to.readied)(by.actor(), Thread(thread), why));
+            tell(move |to| (to.readied)(by.actor(), ThreadInEvent(thread), why));
         }
     }
 
@@ -307,7 +307,7 @@ mod threads {
         };
         if word() & wanted != 0 {
             let processor = processor.lend();
-            tell(move |to| (to.picked)(processor, Thread(thread), from));
+            tell(move |to| (to.picked)(processor, ThreadInEvent(thread), from));
         }
     }
 
@@ -315,7 +315,7 @@ mod threads {
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
         if word() != 0 {
-            tell(move |to| (to.stopped)(processor, Thread(thread), action));
+            tell(move |to| (to.stopped)(processor, ThreadInEvent(thread), action));
         }
     }
 
@@ -341,7 +341,7 @@ mod threads {
     #[inline]
     pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Worker) {
         if word() != 0 {
-            let running = worker.running().map(Thread);
+            let running = worker.running().map(ThreadInEvent);
             let processor = processor.lend();
             tell(move |to| (to.worker_has)(processor, &worker.observed, running));
         }

@@ -26,7 +26,7 @@ use libc::iovec;
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
-use crate::sys::libraries::Next;
+use crate::sys::libraries::Decision;
 use crate::sys::{signal, word};
 
 /// How a descriptor is read and written without blocking.
@@ -443,7 +443,7 @@ around! {
     fn close(fd: c_int) -> c_int {
         before {
             will_close(fd);
-            Next::call(close::target(), fd as usize)
+            Decision::call(close::target(), fd as usize)
         }
         after closed,
         unwound cancelled,

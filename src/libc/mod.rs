@@ -284,7 +284,7 @@ macro_rules! around {
                 #[allow(unused_variables, reason = "whoever is called gets them")]
                 extern "C" fn before(
                     $($argument: $Type),*
-                ) -> $crate::sys::libraries::Next $before
+                ) -> $crate::sys::libraries::Decision $before
                 $crate::sys::libraries::call_around!(before, $after, $unwound)
             }
         )*

@@ -11,7 +11,7 @@ pub use self::publish::publish_events;
 use super::observer::{EVENTS, Queue, listens};
 use crate::engine::inspect::Identity;
 #[cfg(green)]
-use crate::engine::probe::BlockedPlace;
+use crate::engine::probe::BlockedSite;
 
 /// The words of a name that are kept.
 const NAME: usize = 4;
@@ -40,7 +40,7 @@ pub(super) fn of_thread(what: u64, thread: Option<&Identity>) {
 
 /// A thread has lost its processor in a system call; only the place is known.
 #[cfg(green)]
-pub(super) fn blocked(place: &BlockedPlace) {
+pub(super) fn blocked(place: &BlockedSite) {
     if listens(EVENTS) {
         put(BLOCKED, 0, "", place.spawned_at(), place.call() as u64);
     }

@@ -36,7 +36,9 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::inspect;
-use crate::engine::probe::{Action, BlockedPlace, Lost, Pick, Processor, Thread, Words};
+use crate::engine::probe::{
+    Action, BlockedSite, Lost, ObserverWords, OwnedProcessor, Pick, ThreadInEvent,
+};
 use crate::engine::public::{Histogram, Metrics};
 use crate::sys::{clock, kernel_thread, mm, shared::AtomicStatic};
 
@@ -68,7 +70,7 @@ fn mapped<T>() -> Option<*mut T> {
 impl Kept {
     /// The entry of `processor`. The first call makes the entry. `None`: there is no memory.
     #[inline]
-    pub(super) fn of(processor: &Processor<'_>) -> Option<&'static Kept> {
+    pub(super) fn of(processor: &OwnedProcessor<'_>) -> Option<&'static Kept> {
         match ptr::with_exposed_provenance::<Kept>(processor.observed.load(Relaxed)) {
             kept if kept.is_null() => Kept::make(processor),
             // SAFETY: `make` alone writes the word, and the entry that it leads to stays.
@@ -78,7 +80,7 @@ impl Kept {
 
     #[cold]
     #[inline(never)]
-    fn make(processor: &Processor<'_>) -> Option<&'static Kept> {
+    fn make(processor: &OwnedProcessor<'_>) -> Option<&'static Kept> {
         let memory: *mut Kept = mapped()?;
         // SAFETY: the memory is new, large enough and aligned to a page, and stays. The processor is written before there is a
         // reference; in the other fields zero bytes are numbers, and addresses that are null.
@@ -200,11 +202,11 @@ fn elapsed(then: u64, now: u64) -> Option<u64> {
 }
 
 /// `thread` is about to be ready.
-pub(super) fn readied(thread: Thread<'_>) {
+pub(super) fn readied(thread: ThreadInEvent<'_>) {
     thread.words()[1].store(ticks(), Relaxed);
 }
 
-pub(super) fn picked(processor: &Processor<'_>, thread: Thread<'_>, from: Pick) {
+pub(super) fn picked(processor: &OwnedProcessor<'_>, thread: ThreadInEvent<'_>, from: Pick) {
     let Some(Kept { measures, .. }) = Kept::of(processor) else {
         return;
     };
@@ -225,7 +227,11 @@ pub(super) fn picked(processor: &Processor<'_>, thread: Thread<'_>, from: Pick) 
     }
 }
 
-pub(super) fn stopped(processor: Option<&Processor<'_>>, thread: Thread<'_>, action: Action) {
+pub(super) fn stopped(
+    processor: Option<&OwnedProcessor<'_>>,
+    thread: ThreadInEvent<'_>,
+    action: Action,
+) {
     let now = ticks();
     match processor {
         Some(processor) => run_ends(processor, now, now),
@@ -237,7 +243,7 @@ pub(super) fn stopped(processor: Option<&Processor<'_>>, thread: Thread<'_>, act
 }
 
 /// The run on `processor` is over; the next one began at `next`.
-fn run_ends(processor: &Processor<'_>, now: u64, next: u64) {
+fn run_ends(processor: &OwnedProcessor<'_>, now: u64, next: u64) {
     if let Some(Kept { measures, .. }) = Kept::of(processor) {
         let began = measures.began.load(Relaxed);
         measures.began.store(next, Relaxed);
@@ -248,7 +254,7 @@ fn run_ends(processor: &Processor<'_>, now: u64, next: u64) {
 }
 
 /// The monitor is about to take the processor of the worker with these words.
-pub(super) fn blocks([since, place]: Words, how: Lost) {
+pub(super) fn blocks([since, place]: ObserverWords, how: Lost) {
     let seen = match how {
         Lost::Blocked(Some(at)) => from_ref(at).expose_provenance() as u64,
         Lost::Blocked(None) => SOMEWHERE,
@@ -259,7 +265,7 @@ pub(super) fn blocks([since, place]: Words, how: Lost) {
 }
 
 /// The monitor has taken the processor, or has not.
-pub(super) fn blocked(processor: Option<&Processor<'_>>, [since, _]: Words) {
+pub(super) fn blocked(processor: Option<&OwnedProcessor<'_>>, [since, _]: ObserverWords) {
     match processor {
         Some(processor) => run_ends(processor, ticks(), 0),
         None => since.store(0, Relaxed),
@@ -267,7 +273,7 @@ pub(super) fn blocked(processor: Option<&Processor<'_>>, [since, _]: Words) {
 }
 
 /// A worker, whose thread runs without a processor, gets this one.
-pub(super) fn resumed(processor: &Processor<'_>, worker: Words) {
+pub(super) fn resumed(processor: &OwnedProcessor<'_>, worker: ObserverWords) {
     let now = ticks();
     came_back(worker, processor.runtime(), now);
     if let Some(kept) = Kept::of(processor) {
@@ -276,7 +282,7 @@ pub(super) fn resumed(processor: &Processor<'_>, worker: Words) {
 }
 
 /// The thread of the worker with these words has come back to the runtime, which has taken its processor.
-fn came_back([since, place]: Words, runtime: usize, now: u64) {
+fn came_back([since, place]: ObserverWords, runtime: usize, now: u64) {
     let held = elapsed(since.swap(0, Relaxed), now);
     if let (Some(held), place @ SOMEWHERE..) = (held, place.load(Relaxed)) {
         let held = nanos(held);
@@ -284,7 +290,7 @@ fn came_back([since, place]: Words, runtime: usize, now: u64) {
             measures.holds.add_shared(held);
         }
         if place != SOMEWHERE {
-            let place = ptr::with_exposed_provenance::<BlockedPlace>(place as usize);
+            let place = ptr::with_exposed_provenance::<BlockedSite>(place as usize);
             // SAFETY: `blocks` alone writes the word, and this is the address of a static place.
             unsafe { &*place }.nanos.add_shared(held);
         }

@@ -52,7 +52,7 @@ use crate::engine::facade::{is_forked_child, program_ignores};
 use crate::engine::inspect::kernel::{self, quiet};
 use crate::engine::inspect::layout::Parking;
 use crate::engine::inspect::system::{kernel_thread, print};
-use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
+use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
 use crate::engine::inspect::{all, may_be_woken};
 use crate::engine::public::OnDeadlock;
 use crate::sys::{clock, signal, variable};
@@ -320,7 +320,7 @@ fn all_wait(own_thread: i32) -> Option<u64> {
             known.or_insert(thread.thread() as u64, ());
             continue;
         }
-        match Thread::Kernel(thread).look() {
+        match AnyThread::Kernel(thread).look() {
             Some(seen) if waits_inside(&seen) => {
                 known.or_insert(thread.thread() as u64, ());
                 add(seen.thread.record(), &seen);
@@ -335,7 +335,7 @@ fn all_wait(own_thread: i32) -> Option<u64> {
         let thread = name.to_str().and_then(|name| name.parse().ok());
         thread.and_then(|thread| known.get(thread))?;
     }
-    for thread in all().filter(|thread| matches!(thread, Thread::Green(_))) {
+    for thread in all().filter(|thread| matches!(thread, AnyThread::Green(_))) {
         if let Some(seen) = thread.look() {
             if !waits_inside(&seen) {
                 return None;

@@ -25,9 +25,9 @@ use super::symbols::{Symbol, Symbols, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::hold;
 use crate::engine::inspect::notes::{Facts, ReadSection, WaitKind};
-use crate::engine::inspect::system::kernel_thread::{self, Observer};
+use crate::engine::inspect::system::kernel_thread::{self, TaskReader};
 pub(super) use crate::engine::inspect::threads::Doing;
-use crate::engine::inspect::threads::{Thread, ThreadSnapshot};
+use crate::engine::inspect::threads::{AnyThread, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
 use crate::sys::{clock, word};
 
@@ -52,7 +52,7 @@ pub(crate) struct Entry {
     pub(crate) spawned_at: Option<&'static Location<'static>>,
     /// The number of its stack.
     pub(crate) stack: u32,
-    pub(super) thread: Thread,
+    pub(super) thread: AnyThread,
     pub(super) turns: u32,
     /// The address of its identity, and the word that it leaves in locks.
     identity: usize,
@@ -107,13 +107,13 @@ impl Snapshot {
     }
 
     /// Looks at these threads.
-    pub(super) fn of(threads: &mut impl Iterator<Item = Thread>, depth: Depth) -> Snapshot {
+    pub(super) fn of(threads: &mut impl Iterator<Item = AnyThread>, depth: Depth) -> Snapshot {
         Snapshot::of_next(&mut || threads.next(), depth)
     }
 
-    fn of_next(next: &mut dyn FnMut() -> Option<Thread>, depth: Depth) -> Snapshot {
+    fn of_next(next: &mut dyn FnMut() -> Option<AnyThread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
-            observer: Observer::new(),
+            observer: TaskReader::new(),
             snapshot: Snapshot {
                 at: SystemTime::now(),
                 threads: Vec::new(),
@@ -151,7 +151,7 @@ impl Snapshot {
         if wanted.entries.is_empty() {
             return;
         }
-        let is_wanted = |thread: &Thread| {
+        let is_wanted = |thread: &AnyThread| {
             let words = [thread.mark(), thread.identity().addr()];
             words.iter().any(|&word| wanted.get(word as u64).is_some())
         };
@@ -180,7 +180,10 @@ impl Snapshot {
 }
 
 /// Does something with each thread in a read section, some threads at a time.
-pub(super) fn inspect(next: &mut dyn FnMut() -> Option<Thread>, mut each: impl FnMut(Thread)) {
+pub(super) fn inspect(
+    next: &mut dyn FnMut() -> Option<AnyThread>,
+    mut each: impl FnMut(AnyThread),
+) {
     loop {
         let _section = ReadSection::begin();
         for _ in 0..AT_ONCE {
@@ -193,19 +196,19 @@ pub(super) fn inspect(next: &mut dyn FnMut() -> Option<Thread>, mut each: impl F
 }
 
 struct Collector {
-    observer: Observer,
+    observer: TaskReader,
     snapshot: Snapshot,
     frames: Vec<usize>,
 }
 
 impl Collector {
     /// Adds a thread, if it is there. A read section is open.
-    fn look(&mut self, thread: Thread) {
+    fn look(&mut self, thread: AnyThread) {
         for tries in (0..TRIES).rev() {
             let identity: *const Identity = thread.identity();
             // SAFETY: it was seen in this read section, and so it stays.
             let name = unsafe { identity.as_ref() };
-            if matches!(thread, Thread::Green(_)) && name.is_none() {
+            if matches!(thread, AnyThread::Green(_)) && name.is_none() {
                 return;
             }
             let Some(seen) = thread.look() else { return };
@@ -238,7 +241,7 @@ impl Collector {
                     .map(Into::into)
                     .or_else(|| own_name.map(text_of))
                     .or_else(|| kernel_name(&seen)),
-                is_green: matches!(thread, Thread::Green(_)),
+                is_green: matches!(thread, AnyThread::Green(_)),
                 doing: seen.doing,
                 since: seen.since,
                 cpu: thread.cpu_time(),
@@ -261,7 +264,7 @@ impl Collector {
             return None;
         };
         match self.observer.doing(thread) {
-            kernel_thread::Doing::Call(call) => Some(call.number),
+            kernel_thread::TaskState::Call(call) => Some(call.number),
             _ => None,
         }
     }
@@ -275,7 +278,7 @@ impl Collector {
         frames.clear();
         if let Some(thread) = seen.kernel_thread() {
             // It may run on meanwhile; then the stack is one of another moment.
-            let is_green = matches!(seen.thread, Thread::Green(_));
+            let is_green = matches!(seen.thread, AnyThread::Green(_));
             frames_of_running(thread, is_green, &mut self.observer, unwinder, frames);
         } else {
             if let Some((saved, stack)) = seen.saved()
@@ -301,7 +304,7 @@ fn text_of(name: [u8; 16]) -> Box<str> {
 /// that has no name has that of the thread which has spawned it, there.)
 fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
     let thread = match seen.thread {
-        Thread::Kernel(kernel) if !kernel.is_ours() => kernel.thread(),
+        AnyThread::Kernel(kernel) if !kernel.is_ours() => kernel.thread(),
         _ => return None,
     };
     if thread.unsigned_abs() == std::process::id() {
@@ -316,13 +319,13 @@ fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
 fn frames_of_running(
     thread: i32,
     is_green: bool,
-    observer: &mut Observer,
+    observer: &mut TaskReader,
     unwinder: &mut Unwinder,
     frames: &mut Vec<usize>,
 ) {
     let call = match observer.doing(thread) {
-        kernel_thread::Doing::Call(call) => Some(call),
-        kernel_thread::Doing::Untold if !is_green => return,
+        kernel_thread::TaskState::Call(call) => Some(call),
+        kernel_thread::TaskState::Untold if !is_green => return,
         _ => None,
     };
     let mut read = |registers| {

@@ -48,9 +48,9 @@ use super::symbols::Symbols;
 use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
-use crate::engine::inspect::system::kernel_thread::Observer;
+use crate::engine::inspect::system::kernel_thread::TaskReader;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
-use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
+use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
 use crate::engine::inspect::{Activity, Cluster, Processor};
 use crate::engine::inspect::{all, kernel};
 use crate::observe::export::{FIGURES, Value};
@@ -270,7 +270,7 @@ fn admit(stream: UnixStream, started: u64) {
             stream: &stream,
             read: BufReader::new(&stream),
             looks: Looks::default(),
-            observer: Observer::new(),
+            observer: TaskReader::new(),
             started,
             asked: clock::now(),
             summarized: None,
@@ -305,7 +305,7 @@ struct Client<'a> {
     stream: &'a UnixStream,
     read: BufReader<&'a UnixStream>,
     looks: Looks,
-    observer: Observer,
+    observer: TaskReader,
     /// When the process began to serve.
     started: u64,
     /// When it last asked for something, and for a summary.
@@ -390,7 +390,7 @@ impl Client<'_> {
         let busy = busiest.iter().map(|(_, thread)| thread);
         let running = processors.iter().flatten();
         let running = running.filter_map(|(_, thread)| thread.as_ref());
-        let mut shown: Vec<Thread> = Vec::new();
+        let mut shown: Vec<AnyThread> = Vec::new();
         for thread in busy.chain(&longest).chain(running) {
             // Each once.
             if !shown.iter().any(|other| other.record() == thread.record()) {
@@ -400,7 +400,7 @@ impl Client<'_> {
         let mut snapshot = Snapshot::of(&mut shown.into_iter(), Depth::Waits);
         snapshot.add_holders();
         let snapshot = &snapshot;
-        let entry = |thread: &Thread| {
+        let entry = |thread: &AnyThread| {
             let mut all = snapshot.threads.iter();
             all.find(|entry| entry.thread.record() == thread.record())
         };
@@ -468,11 +468,11 @@ struct Counts {
 
 impl Counts {
     /// Counts all threads. Returns the `most` that have waited longest.
-    fn count(&mut self, observer: &mut Observer, most: usize) -> Vec<Thread> {
+    fn count(&mut self, observer: &mut TaskReader, most: usize) -> Vec<AnyThread> {
         let mut longest = Vec::new();
         let mut questions = QUESTIONS;
         let mut all = all();
-        let mut some: Vec<Thread> = Vec::with_capacity(TOGETHER);
+        let mut some: Vec<AnyThread> = Vec::with_capacity(TOGETHER);
         loop {
             some.extend(all.by_ref().take(TOGETHER));
             if some.is_empty() {
@@ -499,10 +499,10 @@ impl Counts {
     fn add(
         &mut self,
         seen: &ThreadSnapshot,
-        observer: &mut Observer,
+        observer: &mut TaskReader,
         questions: &mut usize,
     ) -> bool {
-        let is_kernel = matches!(seen.thread, Thread::Kernel(_));
+        let is_kernel = matches!(seen.thread, AnyThread::Kernel(_));
         self.kinds[usize::from(is_kernel)] += 1;
         let state = match seen.doing {
             Doing::New => State::New,
@@ -529,8 +529,11 @@ impl Counts {
     }
 }
 
-fn is_in_call(observer: &mut Observer, kernel_thread: i32) -> bool {
-    matches!(observer.doing(kernel_thread), kernel_thread::Doing::Call(_))
+fn is_in_call(observer: &mut TaskReader, kernel_thread: i32) -> bool {
+    matches!(
+        observer.doing(kernel_thread),
+        kernel_thread::TaskState::Call(_)
+    )
 }
 
 fn address_of(processor: &Processor) -> u64 {
@@ -552,7 +555,7 @@ fn processors_of(runtime: &Running) -> impl Iterator<Item = &'static Processor> 
 struct Looks {
     count: u32,
     /// In how many of them a thread ran: by where its identity lies.
-    by_thread: NumberMap<(Thread, u32)>,
+    by_thread: NumberMap<(AnyThread, u32)>,
     /// In how many of them a processor ran a thread: by its address.
     by_processor: NumberMap<u32>,
     /// The CPU time of each kernel thread at the last question, and when that was.
@@ -562,14 +565,14 @@ struct Looks {
 
 impl Looks {
     /// Looks once.
-    fn look(&mut self, runtimes: &[Running], observer: &mut Observer) {
+    fn look(&mut self, runtimes: &[Running], observer: &mut TaskReader) {
         self.count += 1;
         for processor in runtimes.iter().flat_map(processors_of) {
             // In a call, the thread's processor may not have been taken yet.
             if let Activity::Running(green, id) = processor.activity()
                 && !is_in_call(observer, id)
             {
-                let seen = Thread::Green(green);
+                let seen = AnyThread::Green(green);
                 let ran = self
                     .by_thread
                     .or_insert(seen.identity().addr() as u64, (seen, 0));
@@ -583,16 +586,16 @@ impl Looks {
     fn at_processors(
         &self,
         runtime: &Running,
-        observer: &mut Observer,
-    ) -> Vec<(Object, Option<Thread>)> {
+        observer: &mut TaskReader,
+    ) -> Vec<(Object, Option<AnyThread>)> {
         let of = |processor: &'static Processor| {
             let (state, thread) = match processor.activity() {
                 Activity::Idle => ("idle", None),
                 Activity::Scheduling => ("scheduling", None),
                 Activity::Running(green, id) if is_in_call(observer, id) => {
-                    ("blocked", Some(Thread::Green(green)))
+                    ("blocked", Some(AnyThread::Green(green)))
                 }
-                Activity::Running(green, _) => ("running", Some(Thread::Green(green))),
+                Activity::Running(green, _) => ("running", Some(AnyThread::Green(green))),
             };
             let ran = self.by_processor.get(address_of(processor));
             // In thousandths of the looks.
@@ -611,7 +614,7 @@ impl Looks {
 
     /// The `most` busiest threads since the last question, the busiest first, and how busy they were, in thousandths of a
     /// processor. The count of looks begins anew.
-    fn take(&mut self, most: usize) -> Vec<(u64, Thread)> {
+    fn take(&mut self, most: usize) -> Vec<(u64, AnyThread)> {
         let before = core::mem::take(self);
         let mut shares = Vec::new();
         for (identity, (thread, ran)) in before.by_thread.entries {
@@ -624,7 +627,7 @@ impl Looks {
         let passed = self.asked_at.saturating_sub(before.asked_at).max(1);
         for thread in kernel::all().filter(|kernel| !kernel.is_helper()) {
             let cpu = clock::cpu_time(kernel_thread::cpu_clock(thread.thread()));
-            let thread = Thread::Kernel(thread);
+            let thread = AnyThread::Kernel(thread);
             let known = before.cpu_times.get(thread.record() as u64);
             let used = known.map_or(0, |&known| cpu.saturating_sub(known));
             let share = (used.saturating_mul(1000) / passed).min(1000);

@@ -23,8 +23,8 @@ use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::Named;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::system::kernel_thread::Observer;
-use crate::engine::inspect::threads::{Doing, Thread};
+use crate::engine::inspect::system::kernel_thread::TaskReader;
+use crate::engine::inspect::threads::{AnyThread, Doing};
 use crate::engine::inspect::{all, runs};
 
 /// In nanoseconds, on the average.
@@ -71,7 +71,7 @@ pub(crate) fn start(leak: Duration) {
 }
 
 fn live(leak: Duration) {
-    let (mut observer, mut said) = (Observer::new(), Said::default());
+    let (mut observer, mut said) = (TaskReader::new(), Said::default());
     let mut next_look = Instant::now() + LOOK;
     loop {
         let mut tallies = NumberMap::default();
@@ -94,12 +94,12 @@ fn live(leak: Duration) {
 }
 
 /// Looks at the threads that have a kernel thread now, and counts by their records.
-fn sample(tallies: &mut NumberMap<Tally>, observer: &mut Observer) {
+fn sample(tallies: &mut NumberMap<Tally>, observer: &mut TaskReader) {
     for (green, worker) in runs() {
-        let record = Thread::Green(green).record() as u64;
+        let record = AnyThread::Green(green).record() as u64;
         let tally = tallies.or_insert(record, Tally::default());
         let doing = observer.doing(worker.thread());
-        let blocks = matches!(doing, kernel_thread::Doing::Call(_));
+        let blocks = matches!(doing, kernel_thread::TaskState::Call(_));
         if !blocks || !worker.is_running(green) {
             tally.running += 1;
             tally.wanted += u32::from(green.cluster().has_work());
@@ -117,7 +117,7 @@ impl Said {
         if !blocks && !hogs {
             return;
         }
-        let is_it = |thread: &Thread| thread.record() as u64 == record;
+        let is_it = |thread: &AnyThread| thread.record() as u64 == record;
         let snapshot = Snapshot::of(&mut all().filter(is_it), Depth::Stacks);
         let Some(entry) = snapshot.threads.first() else {
             return;

@@ -14,7 +14,7 @@ use loom::{cell::UnsafeCell, thread};
 
 use crate::atomic::Ordering::{Relaxed, Release};
 use crate::atomic::{AtomicUsize, fence};
-use crate::engine::inspect::threads::{Doing, Thread};
+use crate::engine::inspect::threads::{Doing, AnyThread};
 use crate::engine::sched::switch::Since;
 use crate::sched::thread::Turns;
 use crate::sched::{Green, Identity, Worker, RunLoop, switch};
@@ -69,7 +69,7 @@ fn look_while_it_runs(runs: &'static [usize]) {
             unsafe { switch::to(&mut RunLoop(workers[worker]), green, false) };
         }
     });
-    if let Some(snapshot) = Thread::Green(green).look() {
+    if let Some(snapshot) = AnyThread::Green(green).look() {
         let of_stack = stack[1].load(Relaxed) as u64;
         if snapshot.doing == Doing::Parked && snapshot.holds() {
             let of_park = snapshot.waiting.map(|parking| parking.deadline);
@@ -115,7 +115,7 @@ pub(crate) fn looked_at_while_it_blocks() {
             green.parked.store(ptr::null_mut(), Relaxed);
             count();
         });
-        let snapshot = Thread::Green(green).look().unwrap();
+        let snapshot = AnyThread::Green(green).look().unwrap();
         if snapshot.holds() && snapshot.waiting.is_some() {
             assert_eq!(snapshot.turns, 1, "torn");
         }
@@ -128,7 +128,7 @@ pub(crate) fn named() {
     crate::check(None, || {
         let green = Green::new();
         let starter = thread::spawn(move || begin(green, 1));
-        let identity = Thread::Green(green).identity();
+        let identity = AnyThread::Green(green).identity();
         if !identity.is_null() {
             // SAFETY: it is leaked; the rest is what the model checks.
             let name = unsafe { (*identity).0.with(|name| *name) };

@@ -54,7 +54,7 @@ use super::source::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::{
-    Owned, ThreadFlags, enter, events::Held, events::has_company, events::hold,
+    Owned, ThreadFlags, enter, events::HeldBack, events::has_company, events::hold,
 };
 use crate::engine::sys;
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
@@ -143,7 +143,7 @@ fn make_ring() {
         requests: [ptr::null(); SIZE],
         count: 0,
     };
-    let mut sends: Option<Box<dyn Held>> = Some(Box::new(sends));
+    let mut sends: Option<Box<dyn HeldBack>> = Some(Box::new(sends));
     if let Some(mut entered) = enter() {
         let mut processor = entered.processor();
         let held = &mut processor.own().held;
@@ -155,7 +155,7 @@ fn make_ring() {
     drop(sends);
 }
 
-impl Held for Sends {
+impl HeldBack for Sends {
     fn flush(&mut self) -> Fifo {
         let is_done = self.batch.perform(|name, result| {
             let request: *const Request = ptr::with_exposed_provenance(name as usize);

@@ -31,7 +31,7 @@ use crate::engine::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{
     clock, futex,
-    kernel_thread::{self, Observer},
+    kernel_thread::{self, TaskReader},
 };
 
 /// The addressee of a payload that asks for this: no worker.
@@ -90,7 +90,7 @@ pub(crate) fn is_possible() -> bool {
 pub(crate) fn held<R>(
     thread: i32,
     computes: bool,
-    observer: &mut Observer,
+    observer: &mut TaskReader,
     mut read: impl FnMut([usize; 4]) -> R,
 ) -> Option<R> {
     for _ in 0..TRIES {
@@ -137,7 +137,7 @@ fn end(state: u32) -> bool {
 }
 
 /// Sends the signal, and waits for the handler.
-fn ask(word: u32, thread: i32, computes: bool, observer: &mut Observer) -> Answer {
+fn ask(word: u32, thread: i32, computes: bool, observer: &mut TaskReader) -> Answer {
     let signal = SIGNAL.load(Relaxed) as i32;
     let (since, cpu_clock) = (clock::now(), kernel_thread::cpu_clock(thread));
     let deaf_from = clock::cpu_time(cpu_clock) + IS_DEAF;

@@ -49,14 +49,14 @@ pub(crate) enum Doing {
 
 /// A thread, green or kernel, that observers can see.
 #[derive(Clone, Copy)]
-pub(crate) enum Thread {
+pub(crate) enum AnyThread {
     Green(&'static Green),
     Kernel(&'static KernelThread),
 }
 
 /// A thread as one look has found it.
 pub(crate) struct ThreadSnapshot {
-    pub(crate) thread: Thread,
+    pub(crate) thread: AnyThread,
     pub(crate) doing: Doing,
     /// In milliseconds.
     pub(crate) since: u32,
@@ -68,36 +68,36 @@ pub(crate) struct ThreadSnapshot {
     pub(crate) turns: u32,
 }
 
-impl Thread {
+impl AnyThread {
     /// The thread's name and number, or null. They stay while a read section is open (`inspect::notes`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
             // Acquire: what it points to was written before; partner: Release in `runtime::spawn`.
-            Thread::Green(green) => green.identity.load(Acquire),
-            Thread::Kernel(kernel) => kernel.identity(),
+            AnyThread::Green(green) => green.identity.load(Acquire),
+            AnyThread::Kernel(kernel) => kernel.identity(),
         }
     }
 
     /// The word that the thread leaves in locks, or 0.
     pub(crate) fn mark(self) -> usize {
         match self {
-            Thread::Green(green) => green.stack().map_or(0, |stack| stack.thread_pointer.addr()),
-            Thread::Kernel(kernel) => kernel.mark(),
+            AnyThread::Green(green) => green.stack().map_or(0, |stack| stack.thread_pointer.addr()),
+            AnyThread::Kernel(kernel) => kernel.mark(),
         }
     }
 
     /// Where its record lies. Another thread may have it later.
     pub(crate) fn record(self) -> usize {
         match self {
-            Thread::Green(green) => core::ptr::from_ref(green).addr(),
-            Thread::Kernel(kernel) => core::ptr::from_ref(kernel).addr(),
+            AnyThread::Green(green) => core::ptr::from_ref(green).addr(),
+            AnyThread::Kernel(kernel) => core::ptr::from_ref(kernel).addr(),
         }
     }
 
     /// Fetches what a look will read, for a caller that looks at many threads one after the other. What the record
     /// leads to is fetched if the record is there already.
     pub(crate) fn prefetch(self) {
-        if let Thread::Green(green) = self {
+        if let AnyThread::Green(green) = self {
             const LINE: usize = 64;
             let parking = green.parking().cast::<u8>();
             arch::prefetch(parking);
@@ -130,10 +130,10 @@ impl Thread {
             if let Some(parking) = &seen.waiting {
                 let is_parked = match (self, seen.doing) {
                     // It blocks its kernel thread.
-                    (Thread::Green(_), Doing::Running(_)) => false,
-                    (Thread::Green(_), _) => is_waiting(parking, ParkState::PARKED),
+                    (AnyThread::Green(_), Doing::Running(_)) => false,
+                    (AnyThread::Green(_), _) => is_waiting(parking, ParkState::PARKED),
                     // One that was notified goes on as soon as the system runs it.
-                    (Thread::Kernel(_), _) => is_waiting(parking, ParkState::ASLEEP),
+                    (AnyThread::Kernel(_), _) => is_waiting(parking, ParkState::ASLEEP),
                 };
                 if is_parked {
                     seen.doing = Doing::Parked;
@@ -145,15 +145,15 @@ impl Thread {
 
     fn turns(self) -> u32 {
         match self {
-            Thread::Green(green) => green.since.turns(),
-            Thread::Kernel(kernel) => kernel.turns(),
+            AnyThread::Green(green) => green.since.turns(),
+            AnyThread::Kernel(kernel) => kernel.turns(),
         }
     }
 
     /// A look at the record, and where the park lies that the record leads to, or null.
     fn look_once(self, turns: u32) -> Option<(ThreadSnapshot, *const Parking)> {
         let (doing, since, parking) = match self {
-            Thread::Green(green) => {
+            AnyThread::Green(green) => {
                 if self.identity().is_null() {
                     return None;
                 }
@@ -169,7 +169,7 @@ impl Thread {
                     green.seen_parking(runner.is_some()),
                 )
             }
-            Thread::Kernel(kernel) => {
+            AnyThread::Kernel(kernel) => {
                 if self.mark() == 0 || kernel.is_left_over() {
                     return None;
                 }
@@ -198,21 +198,21 @@ impl ThreadSnapshot {
         // Acquire: all reads before this one come before the looks here; see the header.
         fence(Acquire);
         match self.thread {
-            Thread::Green(green) => {
+            AnyThread::Green(green) => {
                 let runs = runs_it(green).is_some();
                 // Acquire, in `runs_it`: the count is as new as the answer.
                 runs == matches!(self.doing, Doing::Running(_)) && green.since.turns() == self.turns
             }
-            Thread::Kernel(kernel) => kernel.turns() == self.turns && kernel.mark() == self.mark,
+            AnyThread::Kernel(kernel) => kernel.turns() == self.turns && kernel.mark() == self.mark,
         }
     }
 
     /// The kernel thread that the thread runs or waits on.
     pub(crate) fn kernel_thread(&self) -> Option<i32> {
         match (self.thread, self.doing) {
-            (Thread::Kernel(kernel), _) => Some(kernel.thread()),
-            (Thread::Green(_), Doing::Running(thread)) => Some(thread),
-            (Thread::Green(_), _) => None,
+            (AnyThread::Kernel(kernel), _) => Some(kernel.thread()),
+            (AnyThread::Green(_), Doing::Running(thread)) => Some(thread),
+            (AnyThread::Green(_), _) => None,
         }
     }
 
@@ -226,7 +226,7 @@ impl ThreadSnapshot {
     /// Where a suspended green thread has saved its registers, and its stack. That is to be read before
     /// [`holds`](ThreadSnapshot::holds) is asked.
     pub(crate) fn saved(&self) -> Option<(usize, Bounds)> {
-        let Thread::Green(green) = self.thread else {
+        let AnyThread::Green(green) = self.thread else {
             return None;
         };
         let (stack, saved) = (green.bounds()?, green.context.saved_stack_pointer());
@@ -261,11 +261,13 @@ fn is_waiting(parking: &Parking, state: u32) -> bool {
 // ==== all there is to look at ====
 
 /// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
-pub(crate) fn all() -> impl Iterator<Item = Thread> {
+pub(crate) fn all() -> impl Iterator<Item = AnyThread> {
     // In a forked child green threads are the parent's.
     let green = Records::all().filter(|_| !current::is_forked_child());
     let others = kernel::all().filter(|kernel| !kernel.is_helper());
-    green.map(Thread::Green).chain(others.map(Thread::Kernel))
+    green
+        .map(AnyThread::Green)
+        .chain(others.map(AnyThread::Kernel))
 }
 
 /// Whether something other than a thread that is seen may wake one: a processor is awake, or a signal's handler
@@ -280,20 +282,20 @@ pub(crate) fn runs() -> impl Iterator<Item = (&'static Green, &'static Worker)> 
     Worker::all().filter_map(|worker| Some((worker.running()?, worker)))
 }
 
-impl Thread {
+impl AnyThread {
     /// The name that a green thread has given itself by a call of libc.
     pub(crate) fn own_name(self) -> Option<SystemName> {
         match self {
-            Thread::Green(green) => green.stack()?.own_name(),
-            Thread::Kernel(_) => None,
+            AnyThread::Green(green) => green.stack()?.own_name(),
+            AnyThread::Kernel(_) => None,
         }
     }
 
     /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
     pub(crate) fn cpu_time(self) -> Option<u64> {
         match self {
-            Thread::Green(green) => cpu_time::known(green),
-            Thread::Kernel(_) => None,
+            AnyThread::Green(green) => cpu_time::known(green),
+            AnyThread::Kernel(_) => None,
         }
     }
 }

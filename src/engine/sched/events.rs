@@ -84,7 +84,7 @@
 //!
 //! *What arrivals hand to the kernel can go together.* Threads that events have made ready run one after the other,
 //! as a rule for a moment each. So a driver may hold back at the processor what one of them hands over, until the
-//! others have run, too ([`has_company`], [`hold`], [`Held`]). It goes out ([`flush`])
+//! others have run, too ([`has_company`], [`hold`], [`HeldBack`]). It goes out ([`flush`])
 //!
 //! | when | by |
 //! |---|---|
@@ -122,7 +122,7 @@ use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::policy::{Readied, Ready};
-use crate::engine::probe::{self, By, Readied as Why};
+use crate::engine::probe::{self, By, ReadyReason};
 pub(crate) use crate::engine::sched::tuning::BATCH;
 use crate::engine::sched::tuning::{APART, HELP_AFTER, LENT, LOOK_AT_TIMERS, PACE, SPIN};
 use crate::engine::sched::{
@@ -258,7 +258,7 @@ fn ready_fired(processor: &mut Owned<'_>, mut ready: Fifo, first: Readied) {
     let mut any = false;
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
-        probe::readied(By::Processor(processor.lend()), green, Why::Fired);
+        probe::readied(By::Processor(processor.lend()), green, ReadyReason::Fired);
         policy.ready(Ready::new(green), how, Some(processor.seat()));
         how = Readied::Arrived;
         any = true;
@@ -558,7 +558,7 @@ pub(super) fn unseen(now: u64) -> u64 {
 // ==== the threads that events make ready ====
 
 /// What a driver holds back at a processor, to hand it to the kernel together with more of its kind.
-pub(crate) trait Held: Any {
+pub(crate) trait HeldBack: Any {
     /// Hands it over. Returns the threads that waited for that. It does not block, runs under any thread
     /// pointer, and allocates nothing.
     fn flush(&mut self) -> Fifo;
@@ -584,7 +584,7 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
         if count > 1 {
             green.prefetch();
         }
-        probe::readied(By::Processor(processor.lend()), green, Why::Arrived);
+        probe::readied(By::Processor(processor.lend()), green, ReadyReason::Arrived);
         if core::ptr::eq(green.cluster(), cluster) {
             let thread = Ready::new(green);
             cluster
@@ -661,7 +661,7 @@ fn is_too_much(processor: &mut Owned<'_>, count: usize) -> bool {
 pub(crate) fn pass_on(mut ready: Fifo) {
     while let Some(green) = ready.pop() {
         perturb::point("io: passing on");
-        probe::readied(By::Outside, green, Why::Arrived);
+        probe::readied(By::Outside, green, ReadyReason::Arrived);
         ready_globally(green, Readied::Arrived);
     }
 }

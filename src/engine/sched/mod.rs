@@ -63,7 +63,7 @@ mod user_policy;
 
 pub(crate) use self::cluster::{Cluster, Config};
 pub(crate) use self::current::enter;
-pub(crate) use self::monitor::Place as BlockedPlace;
+pub(crate) use self::monitor::BlockedSite;
 pub(crate) use self::processor::{Owned, Processor, RunLoop, Worker};
 pub(crate) use self::run::{ready, ready_from, ready_globally};
 pub(crate) use self::start::Counter;

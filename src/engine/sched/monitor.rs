@@ -104,7 +104,7 @@ use crate::engine::sched::{
     Cluster, Counter, Green, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::kernel_thread::{Doing, Observer};
+use crate::engine::sys::kernel_thread::{TaskReader, TaskState};
 use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
@@ -112,7 +112,7 @@ const PROBES: usize = 64;
 
 struct Monitor {
     cluster: &'static Cluster,
-    observer: Observer,
+    observer: TaskReader,
     /// The time between two looks.
     tick: u64,
     /// Looks in a row without an event.
@@ -147,7 +147,7 @@ pub(super) fn run(cluster: &'static Cluster) {
     kernel_thread::set_precise_timers();
     let mut monitor = Monitor {
         cluster,
-        observer: Observer::new(),
+        observer: TaskReader::new(),
         tick: SHORTEST_TICK,
         quiet: 0,
         quota_at: clock::now() + QUOTA,
@@ -634,11 +634,11 @@ const PLACES: usize = 256;
 const FREE: i64 = -1;
 
 /// The table: an entry for each call, and then the places.
-pub(crate) struct BlockedCalls(Box<[Place]>);
+pub(crate) struct BlockedCalls(Box<[BlockedSite]>);
 
 /// How often threads were blocked in one call, which were spawned at one place, and for how long, if that was measured.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct BlockedSite {
     /// The number of the call.
     call: AtomicI64,
     spawned_at: AtomicStatic<Location<'static>>,
@@ -650,17 +650,17 @@ pub(crate) struct Place {
 
 impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
-        let place = |call| Place {
+        let place = |call| BlockedSite {
             call: AtomicI64::new(call),
-            ..Place::default()
+            ..BlockedSite::default()
         };
         let calls = (0..NUMBERS).chain([FREE; PLACES]);
         BlockedCalls(calls.map(place).collect())
     }
 
     /// The place of `green`, which is blocked and `doing` this. The monitor's.
-    fn find(&self, doing: &Doing, green: &Green) -> Option<&Place> {
-        let Doing::Call(call) = doing else {
+    fn find(&self, doing: &TaskState, green: &Green) -> Option<&BlockedSite> {
+        let TaskState::Call(call) = doing else {
             return None;
         };
         let (calls, places) = self.0.split_at(NUMBERS as usize);
@@ -683,7 +683,7 @@ impl BlockedCalls {
     }
 
     /// The places where threads were blocked.
-    pub(crate) fn used(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn used(&self) -> impl Iterator<Item = &BlockedSite> {
         // Acquire: partner: Release in `find`.
         self.0
             .iter()
@@ -691,7 +691,7 @@ impl BlockedCalls {
     }
 }
 
-impl Place {
+impl BlockedSite {
     pub(crate) fn call(&self) -> i64 {
         self.call.load(Relaxed)
     }

@@ -136,7 +136,7 @@ use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 use crate::engine::policy::Seat;
-use crate::engine::sched::events::{self, Held};
+use crate::engine::sched::events::{self, HeldBack};
 use crate::engine::sched::idle::{Parker, Slept};
 use crate::engine::sched::park::{Lifo, Linked};
 use crate::engine::sched::start::{Counter, Counts};
@@ -209,7 +209,7 @@ pub(crate) struct Own {
     /// What has arrived runs until this switch, one thread after the other (`events`).
     pub(super) arrivals_until: u64,
     /// What a driver holds back here.
-    pub(crate) held: Option<Box<dyn Held>>,
+    pub(crate) held: Option<Box<dyn HeldBack>>,
     /// Stacks of threads that have ended.
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.

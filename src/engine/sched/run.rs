@@ -15,7 +15,7 @@
 
 use crate::engine::atomic::{Ordering::*, fence};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
-use crate::engine::probe::{self, By, Pick, Readied as Why};
+use crate::engine::probe::{self, By, Pick, ReadyReason};
 use crate::engine::sched::locked::{hand_to_its_worker, stay};
 use crate::engine::sched::switch::{self, Action};
 use crate::engine::sched::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
@@ -388,7 +388,7 @@ pub(crate) fn ready(green: &'static Green) {
     // By reference: a move would read what was just written, in wider words, and wait for that.
     match &mut enter() {
         Some(entered) if core::ptr::eq(entered.worker().cluster(), green.cluster()) => {
-            probe::readied(By::Thread(entered), green, Why::Woke);
+            probe::readied(By::Thread(entered), green, ReadyReason::Woke);
             ready_from(&entered.processor(), green, Readied::Woken);
         }
         // The thread waits in the parent, and cannot run here.
@@ -396,7 +396,7 @@ pub(crate) fn ready(green: &'static Green) {
         None if current::is_hidden() => signals::defer_wake(green),
         _ => {
             let _off = current::preemption_off();
-            probe::readied(By::Outside, green, Why::Woke);
+            probe::readied(By::Outside, green, ReadyReason::Woke);
             ready_globally(green, Readied::Woken);
         }
     }

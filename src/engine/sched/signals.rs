@@ -97,11 +97,11 @@ use crate::engine::arch::{self, Frame};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::inspect::hold;
 use crate::engine::policy::Readied;
-use crate::engine::probe::{self, By, Readied as Why};
+use crate::engine::probe::{self, By, ReadyReason};
 use crate::engine::sched::{
     Cluster, Green, ThreadFlags, Worker, current, ready_globally, switch::Bounds,
 };
-use crate::engine::sys::kernel_thread::{Doing, Observer, SystemCall};
+use crate::engine::sys::kernel_thread::{SystemCall, TaskReader, TaskState};
 use crate::engine::sys::signal::{self, KernelAction, Mask, Payload, bit};
 use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, word};
 
@@ -143,7 +143,7 @@ pub(crate) fn send_preemption(
     green: &Green,
     now: u64,
     has_moved: bool,
-    observer: &mut Observer,
+    observer: &mut TaskReader,
 ) -> bool {
     send_if(worker, green, now, |thread| {
         let is_blocked = observer.is_blocked(thread);
@@ -156,8 +156,8 @@ pub(crate) fn send_preemption(
 
 /// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: nobody repeats such a call, if
 /// a signal cuts it short.
-pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
-    if let Doing::Call(call) = doing
+pub(crate) fn note_own_call(green: &Green, doing: &TaskState) {
+    if let TaskState::Call(call) = doing
         && !in_libc(call.program_counter)
         && !green.says(Green::ANNOUNCED | Green::MAY_BLOCK)
     {
@@ -168,9 +168,9 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
 /// Sends the signal to a worker whose thread waits in a call that begins anew, if the kernel says so:
 /// the handler suspends the thread before that call, and the thread makes the call again when it goes
 /// on.
-pub(crate) fn evict(worker: &Worker, green: &Green, now: u64, observer: &mut Observer) {
+pub(crate) fn evict(worker: &Worker, green: &Green, now: u64, observer: &mut TaskReader) {
     let begins_anew =
-        |thread| matches!(observer.doing(thread), Doing::Call(call) if call.begins_anew());
+        |thread| matches!(observer.doing(thread), TaskState::Call(call) if call.begins_anew());
     send_if(worker, green, now, begins_anew);
 }
 
@@ -609,7 +609,7 @@ impl Cluster {
         let mut rest = unsafe { self.deferred.0.swap(ptr::null_mut(), Acquire).as_ref() };
         while let Some(green) = rest {
             rest = green.next.take();
-            probe::readied(By::Outside, green, Why::Arrived);
+            probe::readied(By::Outside, green, ReadyReason::Arrived);
             ready_globally(green, Readied::Woken);
         }
     }

@@ -35,7 +35,7 @@ use crate::engine::sched::{
     Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, start, start::ThreadStack, switch,
 };
 use crate::engine::stack::List;
-use crate::engine::stack::reclaim::{self, Looks};
+use crate::engine::stack::reclaim::{self, Rounds};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
@@ -95,7 +95,7 @@ pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
-    let mut looks = Looks::new();
+    let mut looks = Rounds::new();
     let mut failures = 0;
     let mut quota_at = clock::now() + QUOTA / 2;
     let spawner = &cluster.spawner;

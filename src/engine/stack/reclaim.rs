@@ -14,7 +14,7 @@
 //!
 //! # When
 //! The monitor *asks* once a second while anything runs, and before it sleeps. It raises a flag then
-//! and rings the spawner; a look lowers the flag. Looks are an interval apart. They go on without
+//! and rings the spawner; a look lowers the flag. Rounds are an interval apart. They go on without
 //! being asked as long as a list has more than is kept; then an idle cluster is left alone.
 //!
 //! No cache is forgotten: the flag is under the lock under which processors go to sleep. A look lowers the flag
@@ -57,15 +57,15 @@ pub(crate) enum Stays {
 }
 
 /// When the spawner looks.
-pub(crate) struct Looks {
+pub(crate) struct Rounds {
     last: u64,
     /// When the next one is due. `None`: when somebody rings.
     next: Option<u64>,
 }
 
-impl Looks {
-    pub(crate) fn new() -> Looks {
-        Looks {
+impl Rounds {
+    pub(crate) fn new() -> Rounds {
+        Rounds {
             last: clock::now(),
             next: None,
         }

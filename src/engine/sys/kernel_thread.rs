@@ -1,8 +1,8 @@
 //! Kernel threads: how one is started, its id, its name, its clocks, how it gives way or rests, barriers between kernel
-//! threads, and whether one is blocked ([`Observer`]).
+//! threads, and whether one is blocked ([`TaskReader`]).
 //!
 //! # What `/proc` says
-//! An [`Observer`] reads whether a kernel thread is blocked, and in which system call.
+//! An [`TaskReader`] reads whether a kernel thread is blocked, and in which system call.
 //!
 //! | `/proc/self/task/<id>/…` | says | can be opened |
 //! |---|---|---|
@@ -174,7 +174,7 @@ pub(crate) fn barrier() {
 const ENOUGH: usize = 192;
 
 /// What a kernel thread does, as far as can be told.
-pub(crate) enum Doing {
+pub(crate) enum TaskState {
     /// The thread is blocked in this call.
     Call(SystemCall),
     /// The thread runs, or is blocked elsewhere: in a page fault.
@@ -229,15 +229,15 @@ impl SystemCall {
 
 /// From the text of `syscall` if it `tells_call`, else of `stat`, about thread `id`: whether the thread is blocked, and what
 /// it does. `None`: the text is not that of such a file.
-fn understand(text: &[u8], id: i32, tells_call: bool) -> Option<(bool, Doing)> {
+fn understand(text: &[u8], id: i32, tells_call: bool) -> Option<(bool, TaskState)> {
     let is_blocked = match tells_call {
         true => call_in(text)?,
         false => stat_in(text, id)?,
     };
     let doing = match is_blocked {
-        true if tells_call => SystemCall::parse(text).map_or(Doing::Other, Doing::Call),
-        true => Doing::Untold,
-        false => Doing::Other,
+        true if tells_call => SystemCall::parse(text).map_or(TaskState::Other, TaskState::Call),
+        true => TaskState::Untold,
+        false => TaskState::Other,
     };
     Some((is_blocked, doing))
 }
@@ -267,13 +267,13 @@ fn stat_in(text: &[u8], id: i32) -> Option<bool> {
 }
 
 /// Answers questions about kernel threads: see the file's header.
-pub(crate) struct Observer {
+pub(crate) struct TaskReader {
     tasks: Option<usize>,
 }
 
-impl Observer {
-    pub(crate) fn new() -> Observer {
-        Observer {
+impl TaskReader {
+    pub(crate) fn new() -> TaskReader {
+        TaskReader {
             tasks: open_tasks(),
         }
     }
@@ -285,11 +285,11 @@ impl Observer {
     }
 
     /// What kernel thread `id` of this process does.
-    pub(crate) fn doing(&mut self, id: i32) -> Doing {
-        self.ask(id).map_or(Doing::Untold, |(_, doing)| doing)
+    pub(crate) fn doing(&mut self, id: i32) -> TaskState {
+        self.ask(id).map_or(TaskState::Untold, |(_, doing)| doing)
     }
 
-    fn ask(&mut self, id: i32) -> Option<(bool, Doing)> {
+    fn ask(&mut self, id: i32) -> Option<(bool, TaskState)> {
         let (file, tells_call) = self.open(id)?;
         let mut text = [0; ENOUGH];
         let (place, start) = (text.as_mut_ptr() as usize, 0);
@@ -321,7 +321,7 @@ impl Observer {
     }
 }
 
-impl Drop for Observer {
+impl Drop for TaskReader {
     fn drop(&mut self) {
         if let Some(tasks) = self.tasks.filter(|&tasks| are_tasks(tasks)) {
             close(tasks);
@@ -457,7 +457,7 @@ mod tests {
     fn who_computes_is_not_blocked_and_who_reads_is() {
         // By `syscall`; by `stat`, as where that cannot be opened.
         for tells_call in [true, false] {
-            let mut observer = Observer::new();
+            let mut observer = TaskReader::new();
             let mut subject = subject();
             let id = subject.id;
             let mut is_blocked = || match tells_call {
@@ -486,14 +486,14 @@ mod tests {
     #[test]
     fn of_nobody_nothing_is_told() {
         // No directory has such a name, and none is put in its place: it is the right one.
-        let mut observer = Observer::new();
+        let mut observer = TaskReader::new();
         assert_eq!(observer.is_blocked(i32::MAX), None);
-        assert!(matches!(observer.doing(i32::MAX), Doing::Untold));
+        assert!(matches!(observer.doing(i32::MAX), TaskState::Untold));
     }
 
     #[test]
     fn the_directory_is_opened_again() {
-        let mut observer = Observer::new();
+        let mut observer = TaskReader::new();
         let main = std::process::id() as i32;
         close(observer.tasks.unwrap());
         // Another directory has come in its place.

@@ -424,19 +424,19 @@ pub(crate) fn text(names: &[u8], start: u32) -> &[u8] {
 
 /// What a `before` says.
 #[repr(C)]
-pub(crate) struct Next {
+pub(crate) struct Decision {
     /// What to call. Null: nothing, and the number is the answer.
     function: *const (),
     number: usize,
 }
 
-impl Next {
-    pub(crate) fn call(function: *const (), number: usize) -> Next {
-        Next { function, number }
+impl Decision {
+    pub(crate) fn call(function: *const (), number: usize) -> Decision {
+        Decision { function, number }
     }
 
-    pub(crate) fn answer(answer: c_int) -> Next {
-        Next::call(core::ptr::null(), answer as usize)
+    pub(crate) fn answer(answer: c_int) -> Decision {
+        Decision::call(core::ptr::null(), answer as usize)
     }
 }
 

@@ -40,7 +40,7 @@
 //!
 //! The lowest bit of an entry says that the mutex inherits priorities.
 
-use super::layout::{self, Layout, VALUES, Values, WORD, Words, layout};
+use super::layout::{self, BlockWords, Layout, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{call, sanitizer, word};
@@ -55,7 +55,7 @@ const GLOBAL_LOCALE: libc::locale_t = -1isize as libc::locale_t;
 
 /// Where the parts of a block lie.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct BlockPlace {
     /// The thread pointer.
     pub(crate) thread_pointer: *mut u8,
     /// The highest usable address of the stack, 16-aligned.
@@ -67,11 +67,11 @@ pub(crate) struct Place {
 pub(super) const RECORD: usize = 64;
 
 /// Where things lie if the block ends at `top`.
-pub(crate) fn place(top: usize) -> Place {
+pub(crate) fn place(top: usize) -> BlockPlace {
     let sizes = layout().sizes;
     let thread_pointer = (top - sizes.above) & !(sizes.align - 1);
     let record = thread_pointer - sizes.below;
-    Place {
+    BlockPlace {
         thread_pointer: thread_pointer as *mut u8,
         stack_top: record,
     }
@@ -96,7 +96,7 @@ pub(super) fn most() -> usize {
 /// A block that no thread uses: its thread has not begun, or has ended.
 pub(crate) struct Block {
     /// All of it, from our record up.
-    words: Words<'static>,
+    words: BlockWords<'static>,
     /// The thread pointer's place in it.
     base: usize,
 }
@@ -111,7 +111,7 @@ impl Block {
         let base = sizes.below;
         let start = thread_pointer.wrapping_sub(base);
         // SAFETY: a block has these bytes on both sides, and no thread uses them.
-        let words = unsafe { Words::new(start, sizes.all()) };
+        let words = unsafe { BlockWords::new(start, sizes.all()) };
         Block { words, base }
     }
 
@@ -121,7 +121,7 @@ impl Block {
     }
 
     #[inline]
-    pub(super) fn control(&self) -> Words<'_> {
+    pub(super) fn control(&self) -> BlockWords<'_> {
         let offset = layout().sizes.control_offset();
         self.words.from(self.base.wrapping_add_signed(offset))
     }
@@ -171,7 +171,7 @@ impl Block {
 /// # Safety
 /// The memory from `place.stack_top` to the `top` it was computed from is zero and not in use.
 pub(crate) unsafe fn create(
-    place: &Place,
+    place: &BlockPlace,
     stack_bottom: usize,
     stack_size: usize,
 ) -> io::Result<Block> {
@@ -253,7 +253,7 @@ pub(crate) unsafe fn exit() {
 /// The pthread keys of the calling thread, which ends: only [`exit`] makes such a value.
 struct Ending {
     layout: &'static Layout,
-    control: Words<'static>,
+    control: BlockWords<'static>,
 }
 
 impl Ending {

@@ -44,7 +44,7 @@
 //! glibc.
 //!
 //! # The memory of glibc
-//! [`Words`] of a control block, a vector, a table of keys. The unsafe step is to say where such memory lies, and how
+//! [`BlockWords`] of a control block, a vector, a table of keys. The unsafe step is to say where such memory lies, and how
 //! much of it there is. From then on each access checks that it lies inside and is aligned. That costs a comparison, in
 //! places where a comparison does not matter: at the start and the end of a thread, and when a library is loaded. All
 //! accesses are atomic, since libc and other threads change some of these words meanwhile.
@@ -148,14 +148,14 @@ pub(super) type Values = [Value; VALUES];
 
 /// A node of the loader's list of modules with thread-locals. Its slots lie behind it.
 #[repr(C)]
-pub(super) struct Node {
+pub(super) struct ListNode {
     pub(super) length: AtomicUsize,
     pub(super) next: AtomicUsize,
 }
 
 /// A module's slot in that list.
 #[repr(C)]
-pub(super) struct Slot {
+pub(super) struct VectorSlot {
     pub(super) generation: AtomicUsize,
     /// The address of the module's link map.
     pub(super) map: AtomicUsize,
@@ -180,8 +180,11 @@ const STRUCTURES: [(&CStr, usize); 16] = [
     (c"_thread_db_pthread_key_data_data", WORD),
     (c"_thread_db_dtv_slotinfo_list_len", 0),
     (c"_thread_db_dtv_slotinfo_list_next", WORD),
-    (c"_thread_db_dtv_slotinfo_list_slotinfo", size_of::<Node>()),
-    (c"_thread_db_sizeof_dtv_slotinfo", size_of::<Slot>()),
+    (
+        c"_thread_db_dtv_slotinfo_list_slotinfo",
+        size_of::<ListNode>(),
+    ),
+    (c"_thread_db_sizeof_dtv_slotinfo", size_of::<VectorSlot>()),
     (c"_thread_db_dtv_slotinfo_gen", 0),
     (c"_thread_db_dtv_slotinfo_map", WORD),
     (c"_thread_db_dtv_dtv", 0),
@@ -194,7 +197,7 @@ pub(super) const BLOCK: usize = size_of::<Values>();
 /// The loader's data.
 pub(super) struct Loader {
     /// Up to and with the pointer to the first node of the list of modules, and the words behind.
-    pub(super) global: Words<'static>,
+    pub(super) global: BlockWords<'static>,
     /// Where that pointer lies.
     pub(super) first: usize,
     /// In a link map.
@@ -271,7 +274,7 @@ pub(crate) fn tcache_offset() -> Option<isize> {
 pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 {
     let control = layout().sizes.control_block(thread_pointer);
     // SAFETY: the control block is there, and begins with these words.
-    unsafe { Words::new(control, SHARED.end) }.half(LOOK_UP_FLAG)
+    unsafe { BlockWords::new(control, SHARED.end) }.half(LOOK_UP_FLAG)
 }
 
 /// The kernel's name for the pthread `thread`, or a green thread's own one; 0 once a pthread has ended. `None`: where
@@ -282,7 +285,7 @@ pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 
 pub(crate) unsafe fn thread_id(thread: usize) -> Option<u32> {
     let offset = LAYOUT.get()?.tid;
     // SAFETY: a pthread's name is the address of its control block, which is still there.
-    let control = unsafe { Words::new(thread as *const u8, offset + size_of::<u32>()) };
+    let control = unsafe { BlockWords::new(thread as *const u8, offset + size_of::<u32>()) };
     Some(control.half(offset).load(Relaxed))
 }
 
@@ -377,7 +380,7 @@ impl Layout {
 
     /// Writes the fields that do not begin as zero into the control block of a thread that has not begun.
     #[inline]
-    pub(super) fn restore_initial(&self, control: Words<'_>) {
+    pub(super) fn restore_initial(&self, control: BlockWords<'_>) {
         for &(at, word) in &self.probe.initial {
             control.word(at).store(word, Relaxed);
         }
@@ -446,12 +449,12 @@ impl Sizes {
         thread_pointer.wrapping_offset(self.control_offset())
     }
 
-    /// The control block of the calling thread, which has it for as long as it runs. Words of it are
+    /// The control block of the calling thread, which has it for as long as it runs. BlockWords of it are
     /// not for other threads.
     #[inline]
-    pub(super) fn own_control_block<'a>(self) -> Words<'a> {
+    pub(super) fn own_control_block<'a>(self) -> BlockWords<'a> {
         // SAFETY: every thread has a control block, of this size.
-        unsafe { Words::new(self.control_block(thread_pointer()), self.control) }
+        unsafe { BlockWords::new(self.control_block(thread_pointer()), self.control) }
     }
 }
 
@@ -577,20 +580,20 @@ fn version(name: &str) -> Option<Version> {
 
 /// Memory whose words can be read and written, for as long as `'a`.
 #[derive(Clone, Copy)]
-pub(super) struct Words<'a> {
+pub(super) struct BlockWords<'a> {
     start: *mut u8,
     length: usize,
     memory: PhantomData<&'a AtomicUsize>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> BlockWords<'a> {
     /// # Safety
     /// During `'a` the `length` bytes at `start` are mapped, and nothing writes there at the same
     /// time except by this type. (libc, the loader and the switch write to the block of a thread
     /// that does not run, or that runs them.)
     #[inline]
-    pub(super) unsafe fn new(start: *const u8, length: usize) -> Words<'a> {
-        Words {
+    pub(super) unsafe fn new(start: *const u8, length: usize) -> BlockWords<'a> {
+        BlockWords {
             start: start.cast_mut(),
             length,
             memory: PhantomData,
@@ -604,8 +607,8 @@ impl<'a> Words<'a> {
 
     /// The part that begins at `offset`.
     #[inline]
-    pub(super) fn from(self, offset: usize) -> Words<'a> {
-        Words {
+    pub(super) fn from(self, offset: usize) -> BlockWords<'a> {
+        BlockWords {
             start: self.start.wrapping_add(offset),
             length: self.length.saturating_sub(offset),
             ..self
@@ -649,10 +652,10 @@ impl Atomic for AtomicU32 {}
 impl Atomic for AtomicUsize {}
 
 /// The data of that name, of which glibc has `length` bytes.
-pub(super) fn data(name: &CStr, length: usize) -> Result<Words<'static>, String> {
+pub(super) fn data(name: &CStr, length: usize) -> Result<BlockWords<'static>, String> {
     let start = symbol(name)?;
     // SAFETY: a variable of glibc's. Its type, and so its length, has not changed for decades.
-    Ok(unsafe { Words::new(start, length) })
+    Ok(unsafe { BlockWords::new(start, length) })
 }
 
 /// The address of the variable or function of that name.
@@ -775,7 +778,7 @@ mod tests {
     fn only_places_inside_can_be_had() {
         let memory = [const { AtomicUsize::new(0) }; 3];
         // SAFETY: a local, of atomics.
-        let words = unsafe { Words::new(memory.as_ptr().cast(), 20) };
+        let words = unsafe { BlockWords::new(memory.as_ptr().cast(), 20) };
         words.word(8).store(0x0102_0304_0506_0708, Relaxed);
         assert_eq!(memory[1].load(Relaxed), 0x0102_0304_0506_0708);
         assert_eq!(words.half(12).load(Relaxed), 0x0102_0304);

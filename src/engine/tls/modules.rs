@@ -66,7 +66,9 @@
 //! library more is static.
 
 use super::block::Block;
-use super::layout::{self, Entry, IS_II, Layout, Loader, Node, Slot, VECTOR, WORD, Words, layout};
+use super::layout::{
+    self, BlockWords, Entry, IS_II, Layout, ListNode, Loader, VECTOR, VectorSlot, WORD, layout,
+};
 use crate::engine::sys;
 use crate::engine::sys::libraries::{self, Library};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -222,11 +224,11 @@ impl Loader {
         let mut next = self.global.word(self.first).load(Acquire);
         let mut first = 0;
         // SAFETY: a node of the loader's list, which is never freed, and whose words are written atomically.
-        while let Some(node) = unsafe { (next as *const Node).as_ref() } {
+        while let Some(node) = unsafe { (next as *const ListNode).as_ref() } {
             let length = node.length.load(Acquire);
             // SAFETY: the node has as many slots behind it as it says.
             let slots = unsafe {
-                let slots = (next as *const Node).add(1).cast::<Slot>();
+                let slots = (next as *const ListNode).add(1).cast::<VectorSlot>();
                 std::slice::from_raw_parts(slots, length)
             };
             if let Some(slot) = slots.get(id - first) {
@@ -240,7 +242,7 @@ impl Loader {
     }
 
     /// The offset of a static module, by the link map of its library; `None` for a dynamic one.
-    fn static_offset(&self, map: Words<'_>) -> Option<isize> {
+    fn static_offset(&self, map: BlockWords<'_>) -> Option<isize> {
         const UNDECIDED: isize = 0;
         const DYNAMIC: isize = -1;
         let distance = map.word(self.map_offset).load(Relaxed) as isize;
@@ -341,7 +343,7 @@ fn find_module(
         return Err(Unfinished);
     }
     // SAFETY: the library is loaded, hence its link map is there, and its words are written atomically.
-    let map = unsafe { Words::new(map, loader.map_module.max(loader.map_offset) + WORD) };
+    let map = unsafe { BlockWords::new(map, loader.map_module.max(loader.map_offset) + WORD) };
     if map.word(loader.map_module).load(Relaxed) != id {
         return Err(Unfinished);
     }
@@ -408,7 +410,7 @@ fn ask_loads() -> u64 {
 }
 
 /// Looks for the counter among the first `count` of these words, which are the loader's.
-fn find_counter(words: Words<'static>, count: usize) {
+fn find_counter(words: BlockWords<'static>, count: usize) {
     let word = |i: usize| words.word(i * size_of::<usize>());
     let look = || {
         let words = (0..count).map(|i| word(i).load(Relaxed) as u64);
@@ -437,7 +439,7 @@ fn find_counter(words: Words<'static>, count: usize) {
     }
 }
 
-/// Words behind the list of modules: how many of them are static, the bytes in use, those set aside, the vector of
+/// BlockWords behind the list of modules: how many of them are static, the bytes in use, those set aside, the vector of
 /// the first thread, the number of changes.
 const WORDS: usize = 5;
 /// Bytes of the loader's data behind its list of modules.

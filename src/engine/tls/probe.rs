@@ -16,7 +16,7 @@
 //! that the crate does not know: then a glibc that was not tested is refused.
 
 use super::layout::{
-    BLOCK, GUARDS, OWN_ADDRESS, PthreadKey, SHARED, Sizes, WORD, Words, data, is_known, run_on,
+    BLOCK, BlockWords, GUARDS, OWN_ADDRESS, PthreadKey, SHARED, Sizes, WORD, data, is_known, run_on,
 };
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::libraries;
@@ -172,7 +172,7 @@ fn libc_block() -> Option<(isize, usize)> {
     })
 }
 
-fn guards_of(control: Words<'_>) -> Vec<usize> {
+fn guards_of(control: BlockWords<'_>) -> Vec<usize> {
     let value = |&at: &usize| control.word(at).load(Relaxed);
     GUARDS.iter().map(value).collect()
 }
@@ -228,7 +228,7 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
     // malloc has just put there point to: chunks and arenas, which have a word before them and are
     // larger than we look.
     unsafe {
-        let libc = Words::new(start, words * WORD);
+        let libc = BlockWords::new(start, words * WORD);
         let word = |i: usize| libc.word(i * WORD);
         for (i, before) in before[..words].iter_mut().enumerate() {
             *before = word(i).load(Relaxed);

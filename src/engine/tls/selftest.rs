@@ -11,7 +11,7 @@
 
 use super::block::{self, Block};
 use super::layout::PthreadKey;
-use super::{Place, layout};
+use super::{BlockPlace, layout};
 use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, page};
 use std::cell::{Cell, RefCell};
@@ -22,15 +22,15 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A stack with a block, above a guard.
-pub(super) struct Slot {
+pub(super) struct TestSlot {
     pub(super) block: Block,
-    place: Place,
+    place: BlockPlace,
     _memory: Mapping,
 }
 
-impl Slot {
+impl TestSlot {
     /// A slot with `stack` bytes of stack, or a few more, and a fresh block.
-    pub(super) fn new(stack: usize) -> io::Result<Slot> {
+    pub(super) fn new(stack: usize) -> io::Result<TestSlot> {
         let guard = page();
         let size = (guard + stack + block::most()).next_multiple_of(page());
         let memory = Mapping::new(size)?;
@@ -40,7 +40,7 @@ impl Slot {
             mm::guard(memory.start(), guard)?;
             block::create(&place, memory.start() + guard, size - guard)?
         };
-        Ok(Slot {
+        Ok(TestSlot {
             block,
             place,
             _memory: memory,
@@ -97,7 +97,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for TestSlot {
     fn drop(&mut self) {
         self.block.destroy();
     }
@@ -150,7 +150,7 @@ pub(super) fn run() -> Result<(), &'static str> {
     INITIALISED.set(1);
     ZERO.set(1);
     let kernel_thread = std::thread::current().id();
-    let mut slot = Slot::new(STACK).map_err(|_| "no memory")?;
+    let mut slot = TestSlot::new(STACK).map_err(|_| "no memory")?;
 
     let mut live_once = || {
         let (dropped, destroyed) = (DROPPED.load(Relaxed), DESTROYED.load(Relaxed));

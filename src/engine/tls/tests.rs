@@ -2,7 +2,7 @@
 //! thread.
 
 use super::layout::PthreadKey;
-use super::selftest::Slot;
+use super::selftest::TestSlot;
 use super::{init, tcache_offset};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_void};
@@ -47,9 +47,9 @@ impl Drop for Loaded {
     }
 }
 
-fn slot() -> Slot {
+fn slot() -> TestSlot {
     init().expect("green threads work here");
-    Slot::new(SIZE).expect("memory")
+    TestSlot::new(SIZE).expect("memory")
 }
 
 thread_local! {
@@ -101,8 +101,8 @@ fn panics_stay_inside() {
 
 #[test]
 fn blocks_are_strangers_to_each_other() {
-    let mut slots: Vec<Slot> = (0..64).map(|_| slot()).collect();
-    let tid = |slot: &mut Slot| slot.block.tid();
+    let mut slots: Vec<TestSlot> = (0..64).map(|_| slot()).collect();
+    let tid = |slot: &mut TestSlot| slot.block.tid();
     let mut tids: Vec<u32> = slots.iter_mut().map(tid).collect();
     assert!(tids.iter().all(|&tid| tid > 1 << 22 && tid < 1 << 30));
     tids.sort();
@@ -310,7 +310,7 @@ impl Library {
 }
 
 /// Lives of threads that each find `value` as the library has it, and leave another.
-fn use_library(slot: &mut Slot, library: &Library, value: i32) {
+fn use_library(slot: &mut TestSlot, library: &Library, value: i32) {
     for i in 0..3 {
         let life = || {
             assert_eq!(library.get(), value);
@@ -496,7 +496,7 @@ fn costs() {
         }
     });
     time("mmap, create, destroy, munmap", 2_000, || {
-        drop(Slot::new(SIZE))
+        drop(TestSlot::new(SIZE))
     });
     time("a thread's life with recycling", N, || {
         slot.run(|| COUNT.set(1));

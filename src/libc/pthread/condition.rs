@@ -57,7 +57,7 @@ use super::{FOR_EVER, LOCK, Limit, Object, SIGNAL, TABLE, locks, wake};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
 use crate::libc::{count_parked, is_hooked};
-use crate::sys::libraries::Next;
+use crate::sys::libraries::Decision;
 use crate::wait::queue::Position;
 
 const IS_SHARED: u32 = 1;
@@ -162,8 +162,8 @@ macro_rules! waits {
                         wait_or($condition, $mutex, $limit, &real)
                     }
                     match is_hooked() {
-                        true => Next::call(parking as *const (), 0),
-                        false => Next::call($name::target(), raise($mutex)),
+                        true => Decision::call(parking as *const (), 0),
+                        false => Decision::call($name::target(), raise($mutex)),
                     }
                 }
                 after ended,

@@ -72,7 +72,7 @@ use super::{deadline_on, errno, is_on, nanos, read, set_errno};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::engine::hooks::thread_id;
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
-use crate::sys::libraries::Next;
+use crate::sys::libraries::Decision;
 use crate::wait::WaitKind;
 use crate::wait::queue::Position;
 
@@ -243,22 +243,22 @@ around! {
             let word = control.word(0);
             // Acquire: partner is the Release in `end`.
             if word.load(Acquire) & DONE != 0 {
-                return Next::answer(0);
+                return Decision::answer(0);
             }
             if !is_on() {
-                return Next::call(pthread_once::target(), 0);
+                return Decision::call(pthread_once::target(), 0);
             }
             let calling = std::process::id() << 2 | 1;
             loop {
                 // Acquire: as above.
                 match word.load(Acquire) {
-                    done if done & DONE != 0 => return Next::answer(0),
+                    done if done & DONE != 0 => return Decision::answer(0),
                     busy if busy == calling => futex_wait(word, busy),
                     free => {
                         // Acquire: what a call that has unwound did is seen by the next.
                         if word.compare_exchange(free, calling, Acquire, Relaxed).is_ok() {
                             // It takes no arguments, and does not look at those that it gets.
-                            return Next::call(initialise as *const (), control.address());
+                            return Decision::call(initialise as *const (), control.address());
                         }
                     }
                 }
@@ -381,7 +381,7 @@ macro_rules! names {
         around! {
             $(fn $name($($argument: $Type),*) -> c_int {
                 before {
-                    Next::call($as_pthread as *const (), 0)
+                    Decision::call($as_pthread as *const (), 0)
                 }
                 after answered,
                 unwound unwound,

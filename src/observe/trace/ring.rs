@@ -37,11 +37,13 @@ use crate::atomic::{
     fence,
 };
 use crate::engine::inspect;
-use crate::engine::probe::{Action, Actor, Pick, Processor, Readied, Thread, Words};
+use crate::engine::probe::{
+    Action, Actor, ObserverWords, OwnedProcessor, Pick, ReadyReason, ThreadInEvent,
+};
 use crate::observe::measure::{self, Kept};
 use crate::sys::mm;
 
-/// Words in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
+/// ObserverWords in a ring: 4 MiB. A processor on which threads only yield fills it in some 10 ms.
 const WORDS: u64 = 1 << 19;
 /// While events follow each other quickly, one of so many gets a time.
 const SPARSE: u64 = 32;
@@ -96,7 +98,7 @@ impl Ring {
         self.advise(MADV_POPULATE_WRITE);
     }
 
-    /// Gives the pages back. Words that are written meanwhile are lost, or stay.
+    /// Gives the pages back. ObserverWords that are written meanwhile are lost, or stay.
     pub(super) fn forget(&self) {
         self.advise(libc::MADV_DONTNEED);
     }
@@ -114,7 +116,7 @@ impl Ring {
 impl Ring {
     /// The ring of `processor`. `None`: there is no memory.
     #[inline]
-    fn of(processor: &Processor<'_>) -> Option<&'static Ring> {
+    fn of(processor: &OwnedProcessor<'_>) -> Option<&'static Ring> {
         Kept::of(processor)?.ring()
     }
 
@@ -192,7 +194,7 @@ fn write(ring: Option<&Ring>, kind: Kind, number: u32, more: u64) {
 /// The number of `thread`. A thread that the trace does not know yet is introduced. 0: the thread is past its last
 /// instructions.
 #[inline]
-fn number_of(ring: Option<&Ring>, thread: Thread<'_>) -> u32 {
+fn number_of(ring: Option<&Ring>, thread: ThreadInEvent<'_>) -> u32 {
     let [numbered, _] = thread.words();
     let known = introduced(numbered.load(Relaxed));
     if known != 0 {
@@ -210,23 +212,23 @@ fn number_of(ring: Option<&Ring>, thread: Thread<'_>) -> u32 {
     number
 }
 
-pub(in crate::observe) fn spawned(by: Actor<'_>, thread: Thread<'_>) {
+pub(in crate::observe) fn spawned(by: Actor<'_>, thread: ThreadInEvent<'_>) {
     // Another thread had this record.
     thread.words()[0].store(0, Relaxed);
     caused(by, Kind::Spawned, thread);
 }
 
-pub(in crate::observe) fn readied(by: Actor<'_>, thread: Thread<'_>, why: Readied) {
+pub(in crate::observe) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why: ReadyReason) {
     let kind = match why {
-        Readied::Woke => return caused(by, Kind::Woke, thread),
-        Readied::Fired => Kind::Fired,
-        Readied::Arrived => Kind::Arrived,
+        ReadyReason::Woke => return caused(by, Kind::Woke, thread),
+        ReadyReason::Fired => Kind::Fired,
+        ReadyReason::Arrived => Kind::Arrived,
     };
     of_thread(by.processor.as_ref(), kind, thread, 0);
 }
 
 /// A thread has woken `thread`, or made it.
-fn caused(by: Actor<'_>, kind: Kind, thread: Thread<'_>) {
+fn caused(by: Actor<'_>, kind: Kind, thread: ThreadInEvent<'_>) {
     match by.thread {
         Some(caller) => {
             let ring = by.processor.as_ref().and_then(Ring::of);
@@ -241,12 +243,21 @@ fn caused(by: Actor<'_>, kind: Kind, thread: Thread<'_>) {
     }
 }
 
-fn of_thread(processor: Option<&Processor<'_>>, kind: Kind, thread: Thread<'_>, more: u64) {
+fn of_thread(
+    processor: Option<&OwnedProcessor<'_>>,
+    kind: Kind,
+    thread: ThreadInEvent<'_>,
+    more: u64,
+) {
     let ring = processor.and_then(Ring::of);
     write(ring, kind, number_of(ring, thread), more);
 }
 
-pub(in crate::observe) fn picked(processor: &Processor<'_>, thread: Thread<'_>, from: Pick) {
+pub(in crate::observe) fn picked(
+    processor: &OwnedProcessor<'_>,
+    thread: ThreadInEvent<'_>,
+    from: Pick,
+) {
     match from {
         Pick::Found => write(Ring::of(processor), Kind::Found, 0, 0),
         Pick::Stolen => of_thread(Some(processor), Kind::Stole, thread, 0),
@@ -256,8 +267,8 @@ pub(in crate::observe) fn picked(processor: &Processor<'_>, thread: Thread<'_>, 
 
 /// The quick way is for a yield of a thread that is known, at a moment that needs no time.
 pub(in crate::observe) fn stopped(
-    processor: Option<&Processor<'_>>,
-    thread: Thread<'_>,
+    processor: Option<&OwnedProcessor<'_>>,
+    thread: ThreadInEvent<'_>,
     action: Action,
 ) {
     let ring = processor.and_then(Ring::of);
@@ -271,7 +282,7 @@ pub(in crate::observe) fn stopped(
 }
 
 #[inline(never)]
-fn stopped_otherwise(ring: Option<&Ring>, thread: Thread<'_>, action: Action) {
+fn stopped_otherwise(ring: Option<&Ring>, thread: ThreadInEvent<'_>, action: Action) {
     let number = number_of(ring, thread);
     let (kind, more) = match action {
         Action::Yield => (Kind::Yielded, 0),
@@ -290,19 +301,22 @@ fn stopped_otherwise(ring: Option<&Ring>, thread: Thread<'_>, action: Action) {
 }
 
 /// The thread that has lost `processor` may go on at any moment: only a thread that is known already is named.
-pub(in crate::observe) fn blocked(processor: &Processor<'_>, [numbered, _]: Words) {
+pub(in crate::observe) fn blocked(processor: &OwnedProcessor<'_>, [numbered, _]: ObserverWords) {
     let number = introduced(numbered.load(Relaxed));
     write(Ring::of(processor), Kind::HandedOff, number, 0);
 }
 
-pub(in crate::observe) fn worker_has(processor: &Processor<'_>, running: Option<Thread<'_>>) {
+pub(in crate::observe) fn worker_has(
+    processor: &OwnedProcessor<'_>,
+    running: Option<ThreadInEvent<'_>>,
+) {
     match running {
         Some(thread) => of_thread(Some(processor), Kind::Resumed, thread, 0),
         None => write(Ring::of(processor), Kind::Given, 0, 0),
     }
 }
 
-pub(in crate::observe) fn worker_idle(processor: &Processor<'_>) {
+pub(in crate::observe) fn worker_idle(processor: &OwnedProcessor<'_>) {
     write(Ring::of(processor), Kind::Idle, 0, 0);
 }
 

@@ -7,10 +7,10 @@ pub(crate) enum By<'a> {
     Outside,
 }
 
-pub(crate) enum Readied {
+pub(crate) enum ReadyReason {
     Arrived,
 }
 
-pub(crate) fn readied(_: By<'_>, _: &'static Green, _: Readied) {}
+pub(crate) fn readied(_: By<'_>, _: &'static Green, _: ReadyReason) {}
 pub(crate) fn worker_has(_: &mut Owned<'_>, _: &'static Worker) {}
 pub(crate) fn worker_idle(_: &mut Owned<'_>) {}

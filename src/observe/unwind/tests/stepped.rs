@@ -5,7 +5,7 @@ use super::*;
 use core::cell::UnsafeCell;
 use std::sync::Mutex;
 
-struct Observer {
+struct TaskReader {
     unwinder: Unwinder,
     bounds: Bounds,
     last: Vec<usize>,
@@ -15,17 +15,17 @@ struct Observer {
     wrong: Option<(&'static str, Vec<usize>, Vec<usize>)>,
 }
 
-struct Shared(UnsafeCell<Option<Observer>>);
+struct Shared(UnsafeCell<Option<TaskReader>>);
 // SAFETY: one thread alone is stepped through.
 unsafe impl Sync for Shared {}
 static OBSERVER: Shared = Shared(UnsafeCell::new(None));
 
-impl Observer {
+impl TaskReader {
     fn see(&mut self, registers: Registers) {
         if self.wrong.is_some() {
             return;
         }
-        let Observer {
+        let TaskReader {
             unwinder,
             bounds,
             now,
@@ -180,7 +180,7 @@ pub(crate) fn step(work: fn()) -> (usize, usize) {
     let _one = ONE.lock();
     handle_traps();
     let mut thread = Thread::new(move |_, bounds| {
-        let observer = Observer {
+        let observer = TaskReader {
             unwinder: Unwinder::new(),
             bounds,
             last: Vec::with_capacity(FRAMES),

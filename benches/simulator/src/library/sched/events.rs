@@ -9,7 +9,7 @@ use crate::engine::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use crate::engine::policy::{Readied, Ready};
-use crate::engine::probe::{self, By, Readied as Why};
+use crate::engine::probe::{self, By, ReadyReason};
 pub(crate) use crate::engine::sched::tuning::BATCH;
 use crate::engine::sched::tuning::{APART, HELP_AFTER, LATE, LENT, LONGEST_TICK, SPIN};
 use crate::engine::sched::{Cluster, Fifo, Owned, RunLoop, ready_globally};

@@ -9,7 +9,7 @@ use core::ptr;
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::Counts;
-use crate::engine::sched::events::Held;
+use crate::engine::sched::events::HeldBack;
 use crate::engine::sched::events::Looks;
 use crate::engine::sched::park::Linked;
 use crate::engine::sched::start::{Cache, Records};
@@ -62,7 +62,7 @@ pub(crate) struct Own {
     pub(super) spins_from: u64,
     pub(super) looks: Looks,
     pub(super) arrivals_until: u64,
-    pub(super) held: Option<Box<dyn Held>>,
+    pub(super) held: Option<Box<dyn HeldBack>>,
     pub(crate) stacks: Cache,
     pub(crate) records: Records,
     random: Random,
