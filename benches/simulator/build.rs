@@ -8,7 +8,7 @@ use std::{env, fs, path::Path};
 const PARTS: [(&str, &[&str]); 5] = [
     (
         "sched/processor.rs",
-        &["owning one as a value", "the ownership word"],
+        &["owning one as a value", "counts", "the ownership word"],
     ),
     ("sched/start.rs", &["how many live"]),
     (

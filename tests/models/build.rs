@@ -15,7 +15,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("wake", &[WAKE]),
     ("post", &[POST]),
     ("deadlines", &[WATCHED]),
-    ("live_count", &[LIVE_COUNT]),
+    ("live_count", &[LIVE_COUNT, OWNERSHIP]),
     ("shares", &[SHARES]),
     ("hiding", &[HIDING]),
     ("places", &[PLACES]),
@@ -88,15 +88,16 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     ),
     (
         OWNERSHIP,
-        &["the ownership word"],
+        &["counts", "the ownership word"],
         "use core::{mem, ptr};
-        use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}};
+        use crate::engine::atomic::{AtomicPtr, AtomicU64, Ordering::{Acquire, Relaxed, Release}};
         use crate::engine::sys::perturb;",
     ),
     (
         LIVE_COUNT,
         &["how many live"],
-        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence, fence};
+        "use crate::engine::atomic::{AtomicBool, Ordering::*, compiler_fence, fence};
+        use crate::engine::sched::processor::Counts;
         use crate::engine::sys::{kernel_thread, perturb};",
     ),
     (

@@ -15,7 +15,7 @@ use loom::{
     thread::{self, JoinHandle},
 };
 
-use crate::sched::start::{LiveCount, Counts};
+use crate::sched::{processor::Counts, start::LiveCount};
 use crate::sys::kernel_thread;
 use crate::wait::{Waiter, wait_reason};
 

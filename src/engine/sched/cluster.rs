@@ -65,7 +65,7 @@ use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::idle::{IdleWord, Idlers, Parker, Watched};
 use crate::engine::sched::{
     Owned, Processor, Worker, current, events, monitor, monitor::BlockedCalls, park::Waiter,
-    signals::DeferredWakes, spawner, start::Counter, start::Counts, start::LiveCount,
+    processor::Counter, processor::Counts, signals::DeferredWakes, spawner, start::LiveCount,
     user_policy::UserPolicy,
 };
 use crate::engine::sys::signal::{self, Mask};

@@ -139,7 +139,6 @@ use crate::engine::policy::Seat;
 use crate::engine::sched::events::{self, HeldBack};
 use crate::engine::sched::idle::{Parker, Slept};
 use crate::engine::sched::park::{Lifo, Linked};
-use crate::engine::sched::start::{Counter, Counts};
 use crate::engine::sched::{
     Cluster, Green, current, monitor, monitor::Rest, signals, start::ThreadStack, thread::Records,
 };
@@ -393,6 +392,41 @@ impl RunLoop {
         // SAFETY: nobody owns it now, and nobody else knows of that.
         Some(unsafe { Owned::assume(processor) })
     }
+}
+
+// ==== counts ====
+
+/// A count that one owner increments and everybody reads.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Called by the owner only: no locked instruction.
+    #[inline(always)]
+    pub(crate) fn add(&self, count: u64) {
+        let count = self.0.load(Relaxed) + count;
+        // Release: a thread that sees an end sees what came before it; partner: the Acquire fence in `LiveCount::live`.
+        // (Other counts order nothing, and share this code.)
+        self.0.store(count, Release);
+    }
+
+    /// Called by any thread.
+    pub(crate) fn add_shared(&self, count: u64) {
+        // Release: as in `add`.
+        self.0.fetch_add(count, Release);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The spawns and the ends in one place.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) spawned: Counter,
+    pub(crate) ended: Counter,
 }
 
 // ==== the ownership word ====

@@ -90,6 +90,7 @@ use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{
     Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
     idle::Rested,
+    processor::Counts,
     ready_globally,
     thread::{Records, SystemName},
 };
@@ -296,39 +297,6 @@ pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
 }
 
 // ==== how many live ====
-
-/// A count that one owner increments and everybody reads.
-#[derive(Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Called by the owner only: no locked instruction.
-    #[inline(always)]
-    pub(crate) fn add(&self, count: u64) {
-        let count = self.0.load(Relaxed) + count;
-        // Release: a thread that sees an end sees what came before it; partner: the Acquire fence in `LiveCount::live`.
-        // (Other counts order nothing, and share this code.)
-        self.0.store(count, Release);
-    }
-
-    /// Called by any thread.
-    pub(crate) fn add_shared(&self, count: u64) {
-        // Release: as in `add`.
-        self.0.fetch_add(count, Release);
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// The spawns and the ends in one place.
-#[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) spawned: Counter,
-    pub(crate) ended: Counter,
-}
 
 /// What a cluster has of this, beside the counts of its processors.
 #[derive(Default)]

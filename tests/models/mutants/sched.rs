@@ -178,13 +178,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- live_count: orderings ----
     Mutant { protocol: "live_count", name: "a_count_is_not_released", model: "one_spawns_and_ends", fails: RACE,
-        edits: &[(LIVE_COUNT, "self.0.store(count, Release)", "self.0.store(count, Relaxed)")] },
+        edits: &[(OWNERSHIP, "self.0.store(count, Release)", "self.0.store(count, Relaxed)")] },
     Mutant { protocol: "live_count", name: "a_shared_count_is_not_released", model: "two_end_outside", fails: RACE,
-        edits: &[(LIVE_COUNT, "fetch_add(count, Release)", "fetch_add(count, Relaxed)")] },
+        edits: &[(OWNERSHIP, "fetch_add(count, Release)", "fetch_add(count, Relaxed)")] },
     Mutant { protocol: "live_count", name: "an_end_is_not_acquired", model: "one_spawns_and_ends", fails: RACE,
         edits: &[(LIVE_COUNT, "        fence(Acquire);\n", "")] },
     Mutant { protocol: "live_count", name: "a_count_that_is_told_is_not_released", model: "asked", fails: MISCOUNTED,
-        edits: &[(LIVE_COUNT, "self.0.store(count, Release)", "self.0.store(count, Relaxed)")] },
+        edits: &[(OWNERSHIP, "self.0.store(count, Release)", "self.0.store(count, Relaxed)")] },
     Mutant { protocol: "live_count", name: "an_end_that_is_told_is_not_acquired", model: "asked", fails: MISCOUNTED,
         edits: &[(LIVE_COUNT, "        fence(Acquire);\n", "")] },
     // ---- live_count: the closer is woken ----

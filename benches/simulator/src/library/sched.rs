@@ -45,8 +45,8 @@ pub(crate) mod thread;
 #[path = "sched/worker.rs"]
 mod worker;
 
-pub(crate) use self::cluster::{Cluster, Counter};
-pub(crate) use self::processor::{Owned, Processor, RunLoop};
+pub(crate) use self::cluster::Cluster;
+pub(crate) use self::processor::{Counter, Counts, Owned, Processor, RunLoop};
 pub use self::run::Action;
 pub(crate) use self::run::{Program, enter, ready_from, ready_globally, run, wake_up};
 pub(crate) use self::thread::Green;

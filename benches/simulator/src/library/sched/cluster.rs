@@ -3,14 +3,12 @@
 
 use core::cell::Cell;
 
-use crate::engine::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize, Ordering::*, compiler_fence, fence,
-};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*, compiler_fence, fence};
 use crate::engine::policy::Policy;
 use crate::engine::sched::idle::Parker;
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::start::Stock;
-use crate::engine::sched::{Processor, Worker};
+use crate::engine::sched::{Counter, Counts, Processor, Worker};
 use crate::engine::sys::shared::{Lock, Table};
 use crate::engine::sys::{kernel_thread, perturb};
 

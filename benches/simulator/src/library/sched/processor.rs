@@ -6,14 +6,13 @@ use core::mem;
 use core::ops::Deref;
 use core::ptr;
 
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::policy::Seat;
-use crate::engine::sched::cluster::Counts;
 use crate::engine::sched::events::HeldBack;
 use crate::engine::sched::events::Looks;
 use crate::engine::sched::park::Linked;
 use crate::engine::sched::start::{Cache, Records};
-use crate::engine::sched::{Cluster, Counter, Worker};
+use crate::engine::sched::{Cluster, Worker};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::shared::AtomicStatic;
 use crate::engine::sys::{perturb, topology};
