@@ -164,9 +164,19 @@ pub fn all_of(stream: &mut TcpStream) -> String {
     }
 }
 
+/// As `read`, once more after a signal: one that another test sends to the process ends a read with a time limit.
+pub fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// The end of the connection comes, and nothing before it; a reset will do.
 pub fn ends_silently(stream: &mut TcpStream) {
-    match stream.read(&mut [0; 100]) {
+    match read(stream, &mut [0; 100]) {
         Ok(0) => {}
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
         other => panic!("no end: {other:?}"),
@@ -228,7 +238,7 @@ impl Healthy {
                 let mut reply = String::new();
                 while !right(&reply) {
                     let mut bytes = [0; 1000];
-                    let read = stream.read(&mut bytes);
+                    let read = read(&mut stream, &mut bytes);
                     let Ok(n @ 1..) = read else {
                         panic!("a healthy client: {read:?} after '{reply}'");
                     };
