@@ -402,9 +402,8 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
 impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
     fn drop(&mut self) {
         let mut rest = self.len();
-        // A number that the compiler does not know: it would unroll the loop.
-        for segment in 0..core::hint::black_box(SEGMENTS) {
-            let pointer = self.segments[segment].load(Ordering::Relaxed);
+        for (segment, pointer) in self.segments.iter().enumerate() {
+            let pointer = pointer.load(Ordering::Relaxed);
             let capacity = 1 << segment;
             let len = rest.min(capacity);
             rest -= len;
