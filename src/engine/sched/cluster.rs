@@ -72,7 +72,6 @@ use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
     clock, die, kernel_thread, perturb, sanitizer,
     shared::{Lock, Table},
-    topology,
 };
 
 // ==== the cluster ====
@@ -159,7 +158,6 @@ impl Cluster {
         policy: Box<dyn Policy>,
         is_users: bool,
     ) -> io::Result<&'static Cluster> {
-        topology::discover();
         let policy: &'static dyn Policy = Box::leak(policy);
         let user_policy: Option<&'static UserPolicy> =
             is_users.then(|| &*Box::leak(Box::new(UserPolicy::new(policy))));

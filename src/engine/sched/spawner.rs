@@ -1,5 +1,6 @@
 //! The spawner: a kernel thread that makes workers ahead of need, changes the number of
-//! processors (`cluster`), and returns stacks that nobody uses (`stack::reclaim`).
+//! processors (`cluster`), returns stacks that nobody uses (`stack::reclaim`), and asks the system which CPUs are near each
+//! other (`topology`).
 //!
 //! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
 //! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
@@ -36,7 +37,7 @@ use crate::engine::sched::{
 };
 use crate::engine::stack::List;
 use crate::engine::stack::reclaim::{self, Rounds};
-use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
+use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal, topology};
 use crate::engine::tls;
 
 /// Where calls arrive.
@@ -116,6 +117,8 @@ fn work(cluster: &'static Cluster) {
             // The monitor rings once a second.
             quota_at = now + QUOTA / 2;
             cluster.see_to_quota();
+            // Not at the start: a program that runs for a moment does not wait for these files.
+            topology::discover();
         }
         cluster.see_to_size();
         report_signals(spawner.no_signals.load(Relaxed) as i32);

@@ -43,7 +43,7 @@ struct Place {
 /// The topology of this machine; none if it is flat, or before [`discover`]. Stored with Release, and loaded with Acquire.
 pub(crate) static MACHINE: AtomicStatic<Topology> = AtomicStatic::none();
 
-/// Looks at this machine, the first time. Reads files and allocates.
+/// Looks at this machine, the first time. Reads files and allocates: the spawner does it.
 pub(crate) fn discover() {
     static READ: OnceLock<Option<Topology>> = OnceLock::new();
     let read = || arch::tells_cpu().then(|| Topology::read(Path::new("/sys/devices/system")))?;
