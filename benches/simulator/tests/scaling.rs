@@ -46,28 +46,42 @@ fn the_talk() {
 /// `simulate` panics if a thread is lost, or if all sleep while one is ready.
 #[test]
 fn nobody_is_lost() {
-    for contender in contenders::ALL {
-        for processors in [1, 2, 3, 7, 16, 64, 1024] {
-            let each = if processors < 100 { 60 } else { 3 };
-            let workloads: [&dyn Workload; 5] = [
-                &Chains {
-                    chains: 1,
-                    length: each,
-                    work: 100.0,
-                },
-                &Burst { size: each },
-                &Yields {
-                    threads: 3,
-                    each: each.div_ceil(3),
-                },
-                &Tree { depth: 2 },
-                &Churn::new(processors, each),
-            ];
-            for work in workloads {
-                let outcome = simulate(&*(contender.make)(), processors, &MEASURED, work, SEED);
-                assert!(outcome.threads > 0 && outcome.nanoseconds > 0.0);
+    // Each on a thread of its own: 1,024 processors take half a minute.
+    std::thread::scope(|scope| {
+        for contender in contenders::ALL {
+            for (processors, each) in [
+                (1, 60),
+                (2, 60),
+                (3, 60),
+                (7, 60),
+                (16, 60),
+                (64, 60),
+                (1024, 3),
+            ] {
+                scope.spawn(move || nobody_is_lost_among(contender, processors, each));
             }
         }
+    });
+}
+
+fn nobody_is_lost_among(contender: &contenders::Contender, processors: usize, each: u64) {
+    let workloads: [&dyn Workload; 5] = [
+        &Chains {
+            chains: 1,
+            length: each,
+            work: 100.0,
+        },
+        &Burst { size: each },
+        &Yields {
+            threads: 3,
+            each: each.div_ceil(3),
+        },
+        &Tree { depth: 2 },
+        &Churn::new(processors, each),
+    ];
+    for work in workloads {
+        let outcome = simulate(&*(contender.make)(), processors, &MEASURED, work, SEED);
+        assert!(outcome.threads > 0 && outcome.nanoseconds > 0.0);
     }
 }
 
