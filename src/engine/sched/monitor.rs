@@ -307,7 +307,8 @@ impl Monitor {
             return;
         };
         let Some(green) = worker.running() else {
-            return;
+            // The worker is between two threads, as when it obeys the signal of the last look.
+            return self.look_for_next_slice(processor);
         };
         let slice = worker.slice.load(Relaxed);
         let identity = core::ptr::from_ref(worker) as usize;
@@ -322,12 +323,8 @@ impl Monitor {
                 over: None,
             };
             self.at_slice_end(processor, seen);
-            if self.waiting {
-                // The slice may be a short one: then the next thread would be seen late, and given
-                // more.
-                self.look_by(self.now + self.slice(processor) / SETTLING_PART);
-            }
-            return;
+            // The slice may be a short one.
+            return self.look_for_next_slice(processor);
         }
         let is_surplus = processor.is_surplus();
         if is_surplus {
@@ -356,6 +353,14 @@ impl Monitor {
             self.preempt(processor, worker, green, seen);
         } else {
             self.at_slice_end(processor, seen);
+        }
+    }
+
+    /// Looks again soon, while work waits: a slice counts from the look that sees it first, and one that is seen late
+    /// is longer.
+    fn look_for_next_slice(&mut self, processor: &Processor) {
+        if self.waiting {
+            self.look_by(self.now + self.slice(processor) / SETTLING_PART);
         }
     }
 
