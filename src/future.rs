@@ -15,7 +15,6 @@
 //! assert_eq!(block_on(async { thread.await.unwrap() }), 42);
 //! ```
 
-use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -163,8 +162,4 @@ impl<T> Drop for JoinFuture<T> {
     }
 }
 
-impl<T> fmt::Debug for JoinFuture<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinFuture").finish_non_exhaustive()
-    }
-}
+without_details!([T] JoinFuture<T>, "JoinFuture";);

@@ -284,9 +284,8 @@ where
         let Stage::Begun { thread, .. } = core::mem::replace(&mut self.stage, Stage::Done) else {
             unreachable!("a coroutine ends once");
         };
-        thread
-            .join()
-            .unwrap_or_else(|payload| resume_unwind(payload))
+        let result = thread.join();
+        result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 }
 
@@ -427,8 +426,4 @@ impl<Input, Yield> Yielder<Input, Yield> {
     }
 }
 
-impl<Input, Yield> fmt::Debug for Yielder<Input, Yield> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Yielder").finish_non_exhaustive()
-    }
-}
+without_details!([Input, Yield] Yielder<Input, Yield>, "Yielder";);

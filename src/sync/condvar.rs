@@ -379,14 +379,8 @@ impl Condvar {
         let waited = guard.unlocked(|mutex| {
             let locked = self.queue.lock();
             let unlock = || mutex.unlock();
-            locked.wait(
-                WaitReason::new(&CONDVAR, self),
-                Position::Back,
-                0,
-                deadline,
-                Some,
-                unlock,
-            )
+            let reason = WaitReason::new(&CONDVAR, self);
+            locked.wait(reason, Position::Back, 0, deadline, Some, unlock)
         });
         waited == Waited::TimedOut
     }

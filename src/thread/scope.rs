@@ -2,7 +2,6 @@
 //! all of them.
 
 use core::marker::PhantomData;
-use std::fmt;
 use std::io;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
@@ -257,8 +256,4 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     }
 }
 
-impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScopedJoinHandle").finish_non_exhaustive()
-    }
-}
+without_details!([T] ScopedJoinHandle<'_, T>, "ScopedJoinHandle";);

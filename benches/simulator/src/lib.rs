@@ -23,6 +23,17 @@
 // The library's public items are nobody's here, and not all of them are needed.
 #![allow(dead_code, unused_imports, unreachable_pub)]
 
+/// As in the library: implements `Debug` for types that show nothing of their contents.
+macro_rules! without_details {
+    ($([$($T:ident),*] $Type:ty, $name:literal;)*) => {$(
+        impl<$($T),*> core::fmt::Debug for $Type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct($name).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
 #[path = "library/engine.rs"]
 mod engine;
 pub use engine::policy;

@@ -874,13 +874,12 @@ pub struct Victims<'a> {
     count: usize,
     looked: usize,
     last_pass: bool,
-    /// Tells in which ring around the thief another processor is. `None`: all are in the first
-    /// ring.
-    distance: Option<&'a dyn Fn(usize) -> usize>,
-    ring: usize,
+    /// Tells in which of the [`RINGS`] around the thief another processor is. `None`: all are in the first ring. The iterator
+    /// looks at all of them once for each ring.
+    pub(crate) distance: Option<&'a dyn Fn(usize) -> usize>,
 }
 
-impl<'a> Victims<'a> {
+impl Victims<'_> {
     /// Makes the order that begins at a processor chosen by `random`.
     pub(crate) fn new(thief: usize, count: usize, random: u32, last_pass: bool) -> Self {
         Victims {
@@ -890,16 +889,6 @@ impl<'a> Victims<'a> {
             looked: 0,
             last_pass,
             distance: None,
-            ring: 0,
-        }
-    }
-
-    /// Changes the order to the nearest first; `distance` says in which of the [`RINGS`] another
-    /// processor is.
-    pub(crate) fn nearest_first(self, distance: &'a dyn Fn(usize) -> usize) -> Self {
-        Victims {
-            distance: Some(distance),
-            ..self
         }
     }
 
@@ -932,16 +921,14 @@ impl Iterator for Victims<'_> {
 
     fn next(&mut self) -> Option<usize> {
         let rings = if self.distance.is_some() { RINGS } else { 1 };
-        while self.ring < rings {
-            while self.looked < self.count {
-                let victim = (self.start + self.looked) % self.count;
-                self.looked += 1;
-                let distance = self.distance.map_or(0, |distance| distance(victim));
-                if victim != self.thief && distance == self.ring {
-                    return Some(victim);
-                }
+        while self.looked < rings * self.count {
+            let ring = self.looked / self.count;
+            let victim = (self.start + self.looked) % self.count;
+            self.looked += 1;
+            let distance = self.distance.map_or(0, |distance| distance(victim));
+            if victim != self.thief && distance == ring {
+                return Some(victim);
             }
-            (self.ring, self.looked) = (self.ring + 1, 0);
         }
         None
     }
@@ -1389,7 +1376,8 @@ mod tests {
         for random in 0..64 {
             for thief in 0..32 {
                 let distance = |other| topology.ring(cpu(thief), cpu(other));
-                let victims = Victims::new(thief, 32, random, true).nearest_first(&distance);
+                let mut victims = Victims::new(thief, 32, random, true);
+                victims.distance = Some(&distance);
                 assert!(victims.is_last_pass());
                 let victims: Vec<_> = victims.collect();
                 let rings: Vec<_> = victims.iter().map(|&victim| distance(victim)).collect();

@@ -201,9 +201,8 @@ impl Policy for LeastLoaded {
         let interval = GLOBAL_INTERVAL as usize;
         let is_others = picks.is_multiple_of(interval) && !own.queue.is_empty();
         let other = || {
-            self.workers
-                .find(picks / interval % self.workers.in_use())?
-                .take()
+            let worker = picks / interval % self.workers.in_use();
+            self.workers.find(worker)?.take()
         };
         let thread = is_others.then(other).flatten();
         own.runs(thread.or_else(|| own.take())).map(Next::from)

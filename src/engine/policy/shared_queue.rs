@@ -166,22 +166,18 @@ impl SharedQueue {
         if self.is_empty() {
             return None;
         }
-        self.change(
-            |Lists {
-                 fresh, preempted, ..
-             }| {
-                if preempted.len() != 0 {
-                    if fresh.len() == 0 {
-                        self.aging.reset();
-                    }
-                    if fresh.len() == 0 || self.aging.is_due(clock::now()) {
-                        return Some((preempted.pop()?, Fifo::new()));
-                    }
+        self.change(|Lists { fresh, preempted }| {
+            if preempted.len() != 0 {
+                if fresh.len() == 0 {
+                    self.aging.reset();
                 }
-                let first = fresh.pop()?;
-                Some((first, fresh.take_first(share(fresh.len()))))
-            },
-        )
+                if fresh.len() == 0 || self.aging.is_due(clock::now()) {
+                    return Some((preempted.pop()?, Fifo::new()));
+                }
+            }
+            let first = fresh.pop()?;
+            Some((first, fresh.take_first(share(fresh.len()))))
+        })
     }
 
     /// Returns whether no thread waits.
@@ -193,12 +189,6 @@ impl SharedQueue {
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.fresh.load(Relaxed) + self.preempted.load(Relaxed)
-    }
-}
-
-impl Default for SharedQueue {
-    fn default() -> SharedQueue {
-        SharedQueue::new()
     }
 }
 

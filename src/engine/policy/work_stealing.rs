@@ -321,9 +321,8 @@ impl WorkStealing {
         let processors = self.locals.in_use();
         // There may be none, though the queue is empty: see `LocalQueue::space`.
         let most = local.queue.space().min(HALF);
-        let (first, mut batch) = self
-            .global
-            .take_with_others(|left| (left / processors).min(most))?;
+        let share = |left: usize| (left / processors).min(most);
+        let (first, mut batch) = self.global.take_with_others(share)?;
         perturb::point("work_stealing: taken");
         local.push_some_of(&mut batch);
         Some(Ready::new(first))

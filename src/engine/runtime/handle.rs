@@ -335,11 +335,6 @@ fn make_own() -> *const Shared {
     own()
 }
 
-/// Returns whether the current thread is the one behind `thread`.
-pub(super) fn is_current(thread: &Thread) -> bool {
-    core::ptr::eq(own(), thread.as_ptr())
-}
-
 /// Makes `thread` the handle of this kernel thread, which has none yet.
 pub(super) fn set_kernel_thread(thread: Thread) {
     let shared = thread.into_raw();
@@ -636,7 +631,7 @@ impl<T> JoinHandle<T> {
 
     fn forbid_self(&self) {
         assert!(
-            !is_current(&self.thread),
+            !core::ptr::eq(own(), self.thread.as_ptr()),
             "failed to join thread: it would wait for itself"
         );
     }
@@ -729,11 +724,7 @@ impl<T> JoinHandleExt for JoinHandle<T> {
     }
 }
 
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").finish_non_exhaustive()
-    }
-}
+without_details!([T] JoinHandle<T>, "JoinHandle";);
 
 #[cfg(all(test, green))]
 mod tests {
