@@ -177,12 +177,9 @@ impl<'a> Select<'a> {
             index,
             self.next_index
         );
-        let position = self
-            .operations()
-            .iter()
-            .position(|operation| operation.index == index)
-            .expect("no operation with this index");
-        self.operations().remove(position);
+        let operations = self.operations();
+        let position = operations.iter().position(|one| one.index == index);
+        operations.remove(position.expect("no operation with this index"));
     }
 
     /// Selects an operation that does not block, if there is one.

@@ -386,8 +386,9 @@ pub(super) struct Shared<T> {
 }
 
 /// How long an operation may wait.
+#[allow(missing_docs, reason = "for the macro")]
 #[derive(Clone, Copy)]
-pub(super) enum Until {
+pub enum Until {
     Now,
     Never,
     After(Duration),
