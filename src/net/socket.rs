@@ -18,7 +18,7 @@
 //!    becomes std's, or a plain one, behaves the same. [`Socket::adopt`] reads the values of a
 //!    descriptor; if they are changed behind our back later, through `AsFd`, we do not notice.
 //! 2. A description is blocking unless the user has set another mode, since others may share it:
-//!    our calls say `MSG_DONTWAIT`, or ask first ([`Listener`](super::listener::Listener)). While
+//!    our calls say `MSG_DONTWAIT`, or ask first (`Socket::accept`). While
 //!    it connects it is not blocking, and no other handle or process shares it yet.
 //! 3. Closing concerns all handles. `closed` is set first: a call that ended because the
 //!    description was shut down finds it set, and the error says what happened. Then each handle's
@@ -34,8 +34,7 @@
 //! rest.
 //!
 //! # The public types
-//! Each is `struct Type(Inner)`, where the inner type is a [`Socket`] or a [`Listener`](super::listener::Listener). The macros
-//! at the end write what they have in common: conversions, handles, closing; time-outs; streams. `$setup` is the code in
+//! Each is `struct Type(Socket)`. The macros at the end write what they have in common: conversions, handles, closing; time-outs; streams. `$setup` is the code in
 //! the examples that makes a `socket`.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -55,7 +54,7 @@ use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
 #[derive(Debug)]
-struct Settings {
+pub(super) struct Settings {
     read_timeout: Timeout,
     write_timeout: Timeout,
     nonblocking: AtomicBool,
@@ -65,6 +64,8 @@ struct Settings {
     /// The number of the error that the next call returns, or 0.
     late: AtomicI32,
     handles: Mutex<Vec<Weak<Source>>>,
+    /// The thread that holds this takes the next connection of a listener.
+    pub(super) accepting: Mutex<()>,
 }
 
 impl Settings {
@@ -76,7 +77,8 @@ impl Settings {
             ended: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             late: AtomicI32::new(0),
-            handles: Mutex::new(Vec::new()),
+            handles: Mutex::default(),
+            accepting: Mutex::default(),
         }
     }
 
@@ -132,7 +134,7 @@ impl Timeout {
 #[derive(Debug)]
 pub(crate) struct Socket {
     source: Arc<Source>,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
 }
 
 impl Socket {
@@ -141,12 +143,7 @@ impl Socket {
         Socket::of_fresh(Source::new(fd))
     }
 
-    /// Makes a socket of a new descriptor of a TCP stream.
-    pub(crate) fn fresh_tcp_stream(fd: OwnedFd) -> Socket {
-        Socket::of_fresh(Source::of_tcp_stream(fd))
-    }
-
-    fn of_fresh(source: Source) -> Socket {
+    pub(super) fn of_fresh(source: Source) -> Socket {
         Socket::new(source, Settings::new(false, None, None))
     }
 
@@ -395,7 +392,7 @@ impl Socket {
     pub(crate) fn connect(address: &SocketAddr, limit: Limit) -> io::Result<Socket> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = socket2::Socket::new_raw(Domain::for_address(*address), kind, None)?;
-        let socket = Socket::fresh_tcp_stream(socket.into());
+        let socket = Socket::of_fresh(Source::of_tcp_stream(socket.into()));
         let address = SockAddr::from(*address);
         // Calls made while the connection is being made tell its state.
         let connect = || match SockRef::from(&socket).connect(&address) {
@@ -422,7 +419,7 @@ impl AsFd for Socket {
 
 /// Conversions, `Debug`, and the methods that every type has.
 macro_rules! socket_type {
-    ($Type:ident($Inner:ident), like $Std:ty, example $setup:expr) => {
+    ($Type:ident, like $Std:ty, example $setup:expr) => {
         impl $Type {
             /// Returns std's type with the same descriptor, for its methods that do not block.
             fn std(&self) -> $crate::sys::calls::AsStd<'_, $Std> {
@@ -541,7 +538,7 @@ macro_rules! socket_type {
 
         impl From<OwnedFd> for $Type {
             fn from(fd: OwnedFd) -> $Type {
-                $Type($Inner::adopt(fd))
+                $Type($crate::net::socket::Socket::adopt(fd))
             }
         }
 

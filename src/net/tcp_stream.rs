@@ -151,7 +151,7 @@ macro_rules! setup {
 let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#
     };
 }
-socket_type!(TcpStream(Socket), like std::net::TcpStream, example setup!());
+socket_type!(TcpStream, like std::net::TcpStream, example setup!());
 timeouts!(TcpStream, example setup!());
 shutdown!(TcpStream, example setup!());
 stream!(TcpStream);

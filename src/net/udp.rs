@@ -323,7 +323,7 @@ macro_rules! setup {
         )
     };
 }
-socket_type!(UdpSocket(Socket), like std::net::UdpSocket, example setup!("127.0.0.1:0"));
+socket_type!(UdpSocket, like std::net::UdpSocket, example setup!("127.0.0.1:0"));
 timeouts!(UdpSocket, example setup!("127.0.0.1:0"));
 options! {
     UdpSocket, example setup!("127.0.0.1:0");

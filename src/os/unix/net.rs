@@ -35,7 +35,7 @@ use socket2::{SockAddr, SockRef};
 pub use std::os::unix::net::SocketAddr;
 
 use crate::engine::facade::Source;
-use crate::net::listener::Listener;
+use crate::net::listener::incoming;
 use crate::net::socket::{Socket, shutdown, socket_type, stream, timeouts};
 use crate::sys::calls;
 
@@ -189,7 +189,7 @@ macro_rules! setup {
         "let (socket, _peer) = greenthread::os::unix::net::UnixStream::pair()?;"
     };
 }
-socket_type!(UnixStream(Socket), like unix::UnixStream, example setup!());
+socket_type!(UnixStream, like unix::UnixStream, example setup!());
 timeouts!(UnixStream, example setup!());
 shutdown!(UnixStream, example setup!());
 stream!(UnixStream);
@@ -217,7 +217,7 @@ stream!(UnixStream);
 /// std::fs::remove_file(&path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct UnixListener(Listener);
+pub struct UnixListener(Socket);
 
 impl UnixListener {
     /// Creates a listener bound to a path, and a socket file there.
@@ -320,7 +320,7 @@ macro_rules! setup {
 let socket = greenthread::os::unix::net::UnixListener::bind_addr(&address)?;"#
     };
 }
-socket_type!(UnixListener(Listener), like unix::UnixListener, example setup!());
+socket_type!(UnixListener, like unix::UnixListener, example setup!());
 
 impl<'a> IntoIterator for &'a UnixListener {
     type Item = io::Result<UnixStream>;
@@ -331,46 +331,31 @@ impl<'a> IntoIterator for &'a UnixListener {
     }
 }
 
-/// An iterator over the connections of a [`UnixListener`], like [`std::os::unix::net::Incoming`].
-///
-/// It is created by [`UnixListener::incoming`], and ends only when the listener is
-/// [closed](UnixListener::close).
-///
-/// # Examples
-///
-/// ```
-/// # use greenthread::os::unix::net::SocketAddr;
-/// use greenthread::os::unix::net::{Incoming, UnixListener, UnixStream};
-/// # use std::os::linux::net::SocketAddrExt;
-///
-/// fn first(mut connections: Incoming<'_>) -> std::io::Result<UnixStream> {
-///     connections.next().expect("the listener is open")
-/// }
-///
-/// # let name = format!("incoming-type-{}", std::process::id());
-/// # let address = SocketAddr::from_abstract_name(&name)?;
-/// let listener = UnixListener::bind_addr(&address)?;
-/// let _client = UnixStream::connect_addr(&address)?;
-/// let _stream = first(listener.incoming())?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "iterators are lazy and do nothing unless consumed"]
-pub struct Incoming<'a> {
-    listener: &'a UnixListener,
-}
-
-impl Iterator for Incoming<'_> {
-    type Item = io::Result<UnixStream>;
-
-    fn next(&mut self) -> Option<io::Result<UnixStream>> {
-        let answer = self.listener.accept().map(|(stream, _)| stream);
-        self.listener.0.unless_ended(answer)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, None)
-    }
+incoming! {
+    /// An iterator over the connections of a [`UnixListener`], like [`std::os::unix::net::Incoming`].
+    ///
+    /// It is created by [`UnixListener::incoming`], and ends only when the listener is
+    /// [closed](UnixListener::close).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::os::unix::net::SocketAddr;
+    /// use greenthread::os::unix::net::{Incoming, UnixListener, UnixStream};
+    /// # use std::os::linux::net::SocketAddrExt;
+    ///
+    /// fn first(mut connections: Incoming<'_>) -> std::io::Result<UnixStream> {
+    ///     connections.next().expect("the listener is open")
+    /// }
+    ///
+    /// # let name = format!("incoming-type-{}", std::process::id());
+    /// # let address = SocketAddr::from_abstract_name(&name)?;
+    /// let listener = UnixListener::bind_addr(&address)?;
+    /// let _client = UnixStream::connect_addr(&address)?;
+    /// let _stream = first(listener.incoming())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    UnixListener, UnixStream
 }
 
 /// A Unix datagram socket, like [`std::os::unix::net::UnixDatagram`]; it blocks only the calling
@@ -689,6 +674,6 @@ macro_rules! setup {
         "let (socket, _peer) = greenthread::os::unix::net::UnixDatagram::pair()?;"
     };
 }
-socket_type!(UnixDatagram(Socket), like unix::UnixDatagram, example setup!());
+socket_type!(UnixDatagram, like unix::UnixDatagram, example setup!());
 timeouts!(UnixDatagram, example setup!());
 shutdown!(UnixDatagram, example setup!());
