@@ -207,9 +207,8 @@ impl Stock {
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
         while let Some(ready) = next.take().or_else(|| self.pop()) {
-            let mut readied = ready()
-                .into_iter()
-                .filter_map(|dependent| dependent.arrive());
+            let told = ready().into_iter();
+            let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();
             // A few at a time: others begin with the first while the last are told.
             loop {
@@ -220,7 +219,9 @@ impl Stock {
                 // If no thread can be spawned, this one runs them itself, later.
                 let _ = self.add(few);
             }
-            turn.has_run_one();
+            if let Turn::Kernel(_) = turn {
+                RUN.fetch_add(1, Relaxed);
+            }
         }
     }
 }
@@ -253,12 +254,6 @@ impl Turn {
             if permit.is_some() || RUN.load(Relaxed) == before {
                 return Turn::Kernel(permit);
             }
-        }
-    }
-
-    pub(super) fn has_run_one(&self) {
-        if let Turn::Kernel(_) = self {
-            RUN.fetch_add(1, Relaxed);
         }
     }
 }

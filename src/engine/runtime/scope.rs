@@ -93,9 +93,8 @@ impl<'env> Scope<'_, 'env> {
         let members = &scope.members;
         // Acquire: pairs with the Release in `leave`.
         while members.running.load(Ordering::Acquire) != 0 {
-            members
-                .all_done
-                .wait(WaitReason::new(&SCOPE, &**members), None);
+            let reason = WaitReason::new(&SCOPE, &**members);
+            members.all_done.wait(reason, None);
         }
         (result, members.panicked.load(Ordering::Relaxed))
     }

@@ -584,7 +584,11 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     green.identity.store(identity, Release);
     green.priority.store(options.priority.get(), Relaxed);
     inherit_mask(cluster, green);
-    inherit_floats(green);
+    // Of the floating-point settings, too, those of the creator hold, as with std.
+    let floats = FloatControl::current();
+    if floats != FloatControl::DEFAULT {
+        green.keep_floats(floats);
+    }
     green.since.note_time();
     match &mut sched::enter() {
         Some(entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
@@ -615,15 +619,6 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
             new.mask.set(mask);
             new.flags.add(ThreadFlags::MASK);
         }
-    }
-}
-
-/// Gives a new thread the floating-point settings of its creator, as std does.
-#[cfg(green)]
-fn inherit_floats(new: &'static Green) {
-    let floats = FloatControl::current();
-    if floats != FloatControl::DEFAULT {
-        new.keep_floats(floats);
     }
 }
 
