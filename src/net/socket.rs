@@ -34,8 +34,8 @@
 //! rest.
 //!
 //! # The public types
-//! Each is `struct Type(Socket)`. The macros at the end write what they have in common: conversions, handles, closing; time-outs; streams. `$setup` is the code in
-//! the examples that makes a `socket`.
+//! Each is `struct Type(Socket)`. The macros at the end write what they have in common: handles, closing; time-outs. `$setup`
+//! is the code in the examples that makes a `socket`.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
@@ -291,7 +291,11 @@ impl Socket {
         self.unless_late(count)
     }
 
-    pub(crate) fn recv_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv(buffer, 0)
+    }
+
+    pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.read_timeout);
         let count = self.unless_closed(|| self.source.recv_vectored(buffers, limit))?;
         self.unless_late(count)
@@ -319,14 +323,14 @@ impl Socket {
     }
 
     /// Writes to a stream, by way of [`Socket::send_all`].
-    pub(crate) fn send_stream(&self, buffer: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&self, buffer: &[u8]) -> io::Result<usize> {
         self.send_all(buffer.len(), |sent, limit| {
             self.source.send(&buffer[sent..], 0, limit)
         })
     }
 
     /// Writes to a stream from several buffers, of which the kernel takes a limited number at once.
-    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let buffers = &buffers[..buffers.len().min(libc::UIO_MAXIOV as usize)];
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
         self.send_all(length, |sent, limit| {
@@ -528,38 +532,21 @@ macro_rules! socket_type {
             }
         }
 
-        impl AsFd for $Type {
-            fn as_fd(&self) -> BorrowedFd<'_> {
-                self.0.as_fd()
-            }
-        }
-
-        $crate::io::macros::descriptor!($Type, like $Std);
-
-        impl From<OwnedFd> for $Type {
-            fn from(fd: OwnedFd) -> $Type {
-                $Type($crate::net::socket::Socket::adopt(fd))
-            }
-        }
-
-        impl From<$Type> for OwnedFd {
-            fn from(socket: $Type) -> OwnedFd {
-                socket.0.into_fd()
-            }
+        $crate::io::macros::wraps_descriptor! {
+            $Type, like $Std, by $crate::net::socket::Socket::adopt
         }
 
         impl From<socket2::Socket> for $Type {
             fn from(socket: socket2::Socket) -> $Type {
-                OwnedFd::from(socket).into()
+                std::os::fd::OwnedFd::from(socket).into()
             }
         }
 
         impl From<$Type> for socket2::Socket {
             fn from(socket: $Type) -> socket2::Socket {
-                OwnedFd::from(socket).into()
+                std::os::fd::OwnedFd::from(socket).into()
             }
         }
-
     };
 }
 
@@ -736,38 +723,4 @@ macro_rules! shutdown {
     };
 }
 
-/// Implements `Read` and `Write` for the type and for references to it.
-macro_rules! stream {
-    ($Type:ident) => {
-        stream!(@ $Type);
-        stream!(@ &$Type);
-    };
-    (@ $($Type:tt)+) => {
-        impl Read for $($Type)+ {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                self.0.recv(buffer, 0)
-            }
-
-            fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                self.0.recv_vectored(buffers)
-            }
-        }
-
-        impl Write for $($Type)+ {
-            fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-                self.0.send_stream(buffer)
-            }
-
-            fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-                self.0.send_vectored(buffers)
-            }
-
-            /// Does nothing, since nothing is buffered.
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-    };
-}
-
-pub(crate) use {options, shutdown, socket_type, stream, timeouts};
+pub(crate) use {options, shutdown, socket_type, timeouts};

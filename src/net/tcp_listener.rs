@@ -1,10 +1,8 @@
 //! [`TcpListener`], like std's type, built on a [`Listener`].
 
-use std::fmt;
-use std::io;
 use std::iter::FusedIterator;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{fmt, io};
 
 use socket2::SockRef;
 

@@ -21,22 +21,22 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net as unix;
 use std::path::Path;
 use std::time::Duration;
+use std::{fmt, io};
 
 use socket2::{SockAddr, SockRef};
 
 pub use std::os::unix::net::SocketAddr;
 
 use crate::engine::facade::Source;
+use crate::io::macros::{reads, writes};
 use crate::net::listener::incoming;
-use crate::net::socket::{Socket, shutdown, socket_type, stream, timeouts};
+use crate::net::socket::{Socket, shutdown, socket_type, timeouts};
 use crate::sys::calls;
 
 /// Creates a pair of streams that are connected to each other, like [`UnixStream::pair`].
@@ -108,7 +108,8 @@ impl UnixStream {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
-        Self::connect_with(|| unix::UnixStream::connect(path))
+        // The call seldom has to wait, but does when the listener's queue is full; then there is no readiness to wait for.
+        crate::thread::blocking(|| unix::UnixStream::connect(path)).map(Self::fresh)
     }
 
     /// Connects to the socket at an address.
@@ -130,16 +131,11 @@ impl UnixStream {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect_addr(socket_addr: &SocketAddr) -> io::Result<UnixStream> {
-        Self::connect_with(|| unix::UnixStream::connect_addr(socket_addr))
+        crate::thread::blocking(|| unix::UnixStream::connect_addr(socket_addr)).map(Self::fresh)
     }
 
-    /// Connects with a call that may block its kernel thread. It seldom has to wait, but does when
-    /// the listener's queue is full; then there is no readiness to wait for.
-    fn connect_with(
-        connect: impl FnOnce() -> io::Result<unix::UnixStream>,
-    ) -> io::Result<UnixStream> {
-        let stream = crate::thread::blocking(connect)?;
-        Ok(UnixStream(Socket::fresh(stream.into())))
+    fn fresh(stream: unix::UnixStream) -> UnixStream {
+        UnixStream(Socket::fresh(stream.into()))
     }
 
     /// Creates a pair of streams that are connected to each other.
@@ -159,8 +155,7 @@ impl UnixStream {
     /// ```
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (one, other) = unix::UnixStream::pair()?;
-        let fresh = |stream: unix::UnixStream| UnixStream(Socket::fresh(stream.into()));
-        Ok((fresh(one), fresh(other)))
+        Ok((Self::fresh(one), Self::fresh(other)))
     }
 
     /// Returns the peer's address.
@@ -192,7 +187,8 @@ macro_rules! setup {
 socket_type!(UnixStream, like unix::UnixStream, example setup!());
 timeouts!(UnixStream, example setup!());
 shutdown!(UnixStream, example setup!());
-stream!(UnixStream);
+reads!(UnixStream);
+writes!(UnixStream);
 
 /// A Unix socket that listens for connections, like [`std::os::unix::net::UnixListener`]; it blocks
 /// only the calling thread.
