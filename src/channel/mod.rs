@@ -217,10 +217,8 @@ fn with_capacity<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// assert!(timed_out);
 /// ```
 pub fn after(duration: Duration) -> Receiver<Instant> {
-    match Instant::now().checked_add(duration) {
-        Some(when) => at(when),
-        None => never(),
-    }
+    let when = Instant::now().checked_add(duration);
+    when.map_or_else(never, at)
 }
 
 /// Creates a receiver that gets one message, at the instant `when`.
@@ -262,13 +260,9 @@ pub fn at(when: Instant) -> Receiver<Instant> {
 /// assert!(start.elapsed() >= Duration::from_millis(4));
 /// ```
 pub fn tick(duration: Duration) -> Receiver<Instant> {
-    match Instant::now().checked_add(duration) {
-        Some(first) => {
-            let timer = Timer::new(first, Some(duration));
-            Receiver(Flavor::Timer(Arc::new(timer)))
-        }
-        None => never(),
-    }
+    let ticker = |first| Receiver(Flavor::Timer(Arc::new(Timer::new(first, Some(duration)))));
+    let first = Instant::now().checked_add(duration);
+    first.map_or_else(never, ticker)
 }
 
 /// Creates a receiver that never gets a message and is never disconnected.

@@ -61,7 +61,7 @@ use fastrand::Rng;
 use super::buffer::Block;
 use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Taken, Waiting};
 use super::receiver::sleep_until;
-use super::shared::{Deadline, Failed, Refused, Shared, Spare, State, Take, Until};
+use super::shared::{Deadline, Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
 use super::{Receiver, RecvError, SendError, Sender};
 use crate::sys::{clock, perturb};
 use crate::wait::queue::Chain;
@@ -72,8 +72,7 @@ use crate::wait::queue::Chain;
 pub(super) enum Right {
     /// The right to find the channel disconnected.
     Disconnected,
-    /// The right to the promised message with this ticket, or to one of the `reserved` places; in
-    /// the second case the number means nothing.
+    /// The right to the promised message with this ticket, or to one of the `reserved` places: then the number is [`PLACE`].
     Counted(usize),
     /// The right to the peer.
     Plain(AnyPlain),
@@ -104,13 +103,6 @@ pub(super) trait Handle {
 
     /// Gives the right to a selected operation back without completing it.
     fn give_back(&self, right: Right);
-
-    /// Returns whether giving the right back leaves no trace. A place in a buffer leaves none. A
-    /// promised message leaves one if its sender has seen it received, and so does a peer, which
-    /// waits.
-    fn leaves_no_trace(&self, _: &Right) -> bool {
-        false
-    }
 
     /// Returns whether the operation would not block.
     fn is_ready(&self) -> bool;
@@ -147,7 +139,7 @@ impl<T> State<T> {
         let (peers, is_disconnected) = match side {
             Side::Senders if self.has_place() && !self.receivers_gone => {
                 self.reserved += 1;
-                return Some(Right::Counted(0));
+                return Some(Right::Counted(PLACE));
             }
             Side::Receivers if self.has_message() => return Some(Right::Counted(self.promise())),
             Side::Senders => (&mut self.receivers, self.receivers_gone),
@@ -179,20 +171,6 @@ impl<T> State<T> {
             self.settle(spare, woken);
         }
         Ok(())
-    }
-
-    /// Takes the promised message with that ticket, a [`Right::Counted`] to receive.
-    pub(super) fn take_promised(
-        &mut self,
-        ticket: usize,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> T {
-        let message = self.pop_promised(ticket, spare);
-        if !self.senders.is_empty() {
-            self.settle(spare, woken);
-        }
-        message
     }
 
     /// Takes back a [`Right::Counted`] that is not used, and serves the threads that wait.
@@ -264,7 +242,10 @@ impl<T> Shared<T> {
             Right::Disconnected | Right::Made(_) => Err(Failed::Disconnected),
             Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                let message = self.lock().take_promised(ticket, &mut spare, &mut woken);
+                let mut state = self.lock();
+                let message = state.pop_promised(ticket, &mut spare);
+                state.settle(&mut spare, &mut woken);
+                drop(state);
                 woken.wake();
                 Ok(message)
             }
@@ -424,18 +405,20 @@ fn search<'o, 'a>(
     }
 }
 
-/// Does step 5.
+/// Does step 5. A place that is given back leaves no trace. A promised message leaves one if its sender has seen it received,
+/// and so does a peer, which waits.
 fn reconsider<'o, 'a: 'o>(
     operations: impl InTurn<'o, 'a>,
-    (served, mut right): Found<'o, 'a>,
+    (served, right): Found<'o, 'a>,
 ) -> Found<'o, 'a> {
-    if let Some(place) = right.take_if(|right| served.handle().leaves_no_trace(right)) {
-        let mut earlier = operations.take_while(|operation| operation.index != served.index);
-        if let Some(other) = earlier.find_map(|operation| operation.look(Kind::Select)) {
-            served.handle().give_back(place);
-            return other;
-        }
-        right = Some(place);
+    let mut earlier = operations.take_while(|operation| operation.index != served.index);
+    if let Some(Right::Counted(PLACE)) = right
+        && let Some(other) = earlier.find_map(|operation| operation.look(Kind::Select))
+    {
+        right
+            .into_iter()
+            .for_each(|place| served.handle().give_back(place));
+        return other;
     }
     (served, right)
 }
@@ -688,10 +671,8 @@ impl SelectedOperation<'_> {
     /// ```
     pub fn recv<T>(mut self, r: &Receiver<T>) -> Result<T, RecvError> {
         assert!(self.is_of(r), "passed a receiver that wasn't selected");
-        match self.right.take() {
-            Some(right) => r.complete(right),
-            None => Err(RecvError),
-        }
+        let right = self.right.take();
+        right.map_or(Err(RecvError), |right| r.complete(right))
     }
 
     /// Gives the right back. Returns false if there was none.

@@ -239,10 +239,6 @@ impl<T> Handle for Sender<T> {
         self.0.give_back(Side::Senders, right);
     }
 
-    fn leaves_no_trace(&self, right: &Right) -> bool {
-        matches!(right, Right::Counted(_))
-    }
-
     fn is_ready(&self) -> bool {
         self.0.look(|state| state.can(Side::Senders, None))
     }

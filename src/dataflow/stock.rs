@@ -38,10 +38,9 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, mem};
 
 use super::value::Held;
 use crate::atomic::{AtomicU64, Ordering::Relaxed};

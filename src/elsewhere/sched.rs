@@ -110,7 +110,6 @@ macro_rules! never {
 /// A record that no code can make.
 pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
-    pub(crate) unhooked: Cell<bool>,
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) priority: AtomicU64,
     pub(crate) heap: crate::engine::policy::Links,

@@ -3,13 +3,12 @@
 //! Only writers poison: a reader that panics has changed nothing. The invariants are those of `mutex`.
 
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::marker::PhantomData;
-use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 use core::time::Duration;
+use core::{fmt, mem};
 use std::time::Instant;
 
 use super::poison::{

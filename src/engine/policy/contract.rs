@@ -1050,12 +1050,6 @@ impl Seat {
     pub fn index(&self) -> usize {
         (self.name & ((1 << INDEX_BITS) - 1)) as usize
     }
-
-    /// Returns a number other than 0 that only this processor's seat in this runtime has.
-    #[inline(always)]
-    pub(crate) fn name(&self) -> u64 {
-        self.name
-    }
 }
 
 impl fmt::Debug for Seat {
@@ -1156,10 +1150,7 @@ impl<T> Seats<T> {
     /// Panics if there is none, or if the entry belongs to another runtime.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
-        match self.known(seat) {
-            Some(entry) => entry,
-            None => self.claim(seat),
-        }
+        self.known(seat).unwrap_or_else(|| self.claim(seat))
     }
 
     /// Returns the entry of the caller if its seat has come before. (A caller that handles the other case last need
@@ -1167,7 +1158,7 @@ impl<T> Seats<T> {
     #[inline(always)]
     pub(crate) fn known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
         let entry = self.entries.find(seat.index())?;
-        (entry.seat.load(Ordering::Relaxed) == seat.name()).then_some(Held {
+        (entry.seat.load(Ordering::Relaxed) == seat.name).then_some(Held {
             entry: &entry.value,
             by: PhantomData,
         })
@@ -1184,7 +1175,7 @@ impl<T> Seats<T> {
                 self.entries.len()
             );
         };
-        let (name, relaxed) = (seat.name(), Ordering::Relaxed);
+        let (name, relaxed) = (seat.name, Ordering::Relaxed);
         let claimed = entry.seat.compare_exchange(0, name, relaxed, relaxed);
         assert!(
             claimed.is_ok() || claimed == Err(name),
@@ -1260,11 +1251,8 @@ impl Fifo {
     /// Takes out the last threads, all but `count`.
     pub(crate) fn split_off(&mut self, count: usize) -> Fifo {
         let mut others = core::mem::take(self);
-        for _ in 0..count {
-            match others.pop() {
-                Some(green) => self.push(green),
-                None => break,
-            }
+        for green in (0..count).map_while(|_| others.pop()) {
+            self.push(green);
         }
         others
     }

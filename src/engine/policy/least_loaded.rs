@@ -155,10 +155,8 @@ impl LeastLoaded {
             false => self.round.fetch_add(1, Ordering::Relaxed),
         };
         let batch = range(round, workers, self.batch);
-        match batch.min_by_key(|&index| self.workers.get(index).load()) {
-            Some(worker) => worker,
-            None => die("a policy has no queue"),
-        }
+        let worker = batch.min_by_key(|&index| self.workers.get(index).load());
+        worker.unwrap_or_else(|| die("a policy has no queue"))
     }
 }
 

@@ -39,8 +39,7 @@ use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::Fifo;
-use crate::engine::sched::Green;
+use crate::engine::sched::{Fifo, Green};
 use crate::engine::sys::shared::{Guard, Lock};
 
 /// Two levels for each priority: see [`level`].

@@ -31,8 +31,7 @@ use core::mem;
 use super::tuning::AGING;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use crate::engine::sched::Fifo;
-use crate::engine::sched::Green;
+use crate::engine::sched::{Fifo, Green};
 use crate::engine::sys::clock;
 use crate::engine::sys::shared::Lock;
 

@@ -381,7 +381,9 @@ impl WorkStealing {
         if !self.options.stealing || !turns.is_multiple_of(HELP_INTERVAL) {
             return None;
         }
-        local.neighbour(&self.locals)?.next.relieve()
+        // Always the same processor, whose lines are in the cache.
+        let neighbour = (local.index + 1) % self.locals.in_use();
+        self.locals.find(neighbour)?.next.relieve()
     }
 
     /// Takes the first thread of the overflow; or now and then threads of another processor, if more wait there than here.
@@ -1044,11 +1046,6 @@ impl Held<'_, Local> {
         }
         self.partner.set(partner);
         (partner != self.index).then(|| locals.find(partner))?
-    }
-
-    /// Returns the neighbour: always the same processor, whose lines are in the cache.
-    fn neighbour<'a>(&self, locals: &'a Seats<Local>) -> Option<&'a Local> {
-        locals.find((self.index + 1) % locals.in_use())
     }
 
     /// Counts a preemption, and says whether the thread joins the round: whether there is a round

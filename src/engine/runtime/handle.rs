@@ -408,7 +408,7 @@ fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
 }
 
 /// How the end of a thread becomes known.
-pub(super) struct End {
+pub(crate) struct End {
     token: Waiter,
     /// Made by the first future that polls. Boxed: few threads are awaited.
     waker: OnceLock<Box<AtomicWaker>>,
@@ -655,15 +655,9 @@ impl<T> JoinHandle<T> {
         self.thread.shared().is_finished.load(Ordering::Acquire)
     }
 
-    /// For a future: returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
-    /// [`JoinHandle::after_end`] does not wait.
-    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
-        self.thread.shared().end.poll(waker)
-    }
-
-    /// Takes back the waker that a future has left with `poll_end`.
-    pub(crate) fn forget_waker(&self) {
-        self.thread.shared().end.forget_waker();
+    /// For a future, which polls it. After that, [`JoinHandle::after_end`] does not wait.
+    pub(crate) fn end(&self) -> &End {
+        &self.thread.shared().end
     }
 
     /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
@@ -681,10 +675,7 @@ impl<T> JoinHandle<T> {
         }
         // SAFETY: `this` is used no more, and never dropped.
         drop(unsafe { ManuallyDrop::take(&mut this.thread) });
-        match result {
-            Some(result) => result,
-            None => die("a thread has ended without a result"),
-        }
+        result.unwrap_or_else(|| die("a thread has ended without a result"))
     }
 
     fn packet(&self) -> &Packet<T> {

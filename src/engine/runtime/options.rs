@@ -11,12 +11,11 @@
 //! one: whoever drops a ready thread ends the process.
 
 use std::any::Any;
-use std::fmt;
-use std::io;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use super::green;
 use crate::engine::policy::{
@@ -315,10 +314,9 @@ pub(crate) fn read<T>(
     let Some(value) = variable::read(name) else {
         return Ok(None);
     };
-    match value.to_str().and_then(parse) {
-        Some(result) => Ok(Some(result)),
-        None => Err(invalid(format!("{name}={value:?}: accepted is {accepted}"))),
-    }
+    let refused = || invalid(format!("{name}={value:?}: accepted is {accepted}"));
+    let result = value.to_str().and_then(parse).ok_or_else(refused)?;
+    Ok(Some(result))
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {

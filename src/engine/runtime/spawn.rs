@@ -609,10 +609,7 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
 /// Gives a new thread the signal mask of its creator, as std does.
 #[cfg(green)]
 fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
-    let may_differ = match current::green() {
-        Some(green) => green.flags.has(ThreadFlags::MASK),
-        None => true,
-    };
+    let may_differ = current::green().is_none_or(|green| green.flags.has(ThreadFlags::MASK));
     if may_differ {
         let mask = signal::mask() & !signal::bit(cluster.config.signal);
         if mask != cluster.base_mask {
