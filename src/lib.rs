@@ -34,6 +34,17 @@ macro_rules! without_details {
     )*};
 }
 
+/// Implements `Default` by `new`.
+macro_rules! defaults {
+    ($($Type:ident)*) => {$(
+        impl Default for $Type {
+            fn default() -> $Type {
+                $Type::new()
+            }
+        }
+    )*};
+}
+
 pub mod channel;
 pub mod coroutine;
 pub mod dataflow;

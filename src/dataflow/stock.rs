@@ -78,10 +78,7 @@ impl<H: Held, W: FnOnce(H) -> Told + Send + 'static> Dependent for Task<H, W> {
 }
 
 /// Makes a task that does `work` when `inputs` are resolved, on another thread.
-pub(super) fn when<H: Held, W>(inputs: H, work: W)
-where
-    W: FnOnce(H) -> Told + Send + 'static,
-{
+pub(super) fn when<H: Held, W: FnOnce(H) -> Told + Send + 'static>(inputs: H, work: W) {
     let work = std::sync::Mutex::new(work);
     let task = Arc::new(Task { inputs, work });
     task.inputs

@@ -73,7 +73,6 @@ pub(crate) mod current {
         f()
     }
 }
-#[allow(dead_code, reason = "records of the scheduler are in stacks")]
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
 /// For tests of policies, which do without records in kernel-thread mode.

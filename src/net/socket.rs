@@ -53,7 +53,7 @@ use crate::sys::calls::{AsStd, Std};
 use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Settings {
     read_timeout: Timeout,
     write_timeout: Timeout,
@@ -69,19 +69,6 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    fn new(nonblocking: bool, read: Option<Duration>, write: Option<Duration>) -> Settings {
-        Settings {
-            read_timeout: Timeout::new(read),
-            write_timeout: Timeout::new(write),
-            nonblocking: AtomicBool::new(nonblocking),
-            ended: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            late: AtomicI32::new(0),
-            handles: Mutex::default(),
-            accepting: Mutex::default(),
-        }
-    }
-
     fn handles(&self) -> MutexGuard<'_, Vec<Weak<Source>>> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,25 +93,19 @@ impl Settings {
     }
 }
 
-/// A length of time in nanoseconds; [`clock::NEVER`] for none.
-#[derive(Debug)]
+/// A length of time in nanoseconds; 0 for none.
+#[derive(Debug, Default)]
 struct Timeout(AtomicU64);
 
 impl Timeout {
-    fn new(timeout: Option<Duration>) -> Timeout {
-        let this = Timeout(AtomicU64::new(clock::NEVER));
-        this.set(timeout);
-        this
-    }
-
     fn set(&self, timeout: Option<Duration>) {
         let nanos = timeout.and_then(|timeout| u64::try_from(timeout.as_nanos()).ok());
-        self.0.store(nanos.unwrap_or(clock::NEVER), Relaxed);
+        self.0.store(nanos.unwrap_or(0), Relaxed);
     }
 
     fn limit(&self) -> Limit {
         match self.0.load(Relaxed) {
-            clock::NEVER => Limit::Forever,
+            0 => Limit::Forever,
             nanos => Limit::Until(clock::after(Duration::from_nanos(nanos))),
         }
     }
@@ -144,26 +125,22 @@ impl Socket {
     }
 
     pub(super) fn of_fresh(source: Source) -> Socket {
-        Socket::new(source, Settings::new(false, None, None))
+        Socket {
+            source: Arc::new(source),
+            settings: Arc::default(),
+        }
     }
 
     /// Makes a socket of any descriptor, and asks the kernel for its settings. If that fails
     /// (because the descriptor is not a socket), later calls report it.
     pub(crate) fn adopt(fd: OwnedFd) -> Socket {
-        let socket = SockRef::from(&fd);
-        let settings = Settings::new(
-            socket.nonblocking().unwrap_or(false),
-            socket.read_timeout().unwrap_or(None),
-            socket.write_timeout().unwrap_or(None),
-        );
-        Socket::new(Source::new(fd), settings)
-    }
-
-    fn new(source: Source, settings: Settings) -> Socket {
-        Socket {
-            source: Arc::new(source),
-            settings: Arc::new(settings),
-        }
+        let socket = Socket::fresh(fd);
+        let (kernels, settings) = (SockRef::from(&socket), &socket.settings);
+        let is_nonblocking = kernels.nonblocking().unwrap_or(false);
+        settings.nonblocking.store(is_nonblocking, Relaxed);
+        (settings.read_timeout).set(kernels.read_timeout().unwrap_or(None));
+        (settings.write_timeout).set(kernels.write_timeout().unwrap_or(None));
+        socket
     }
 
     pub(crate) fn into_fd(self) -> OwnedFd {

@@ -1,4 +1,4 @@
-//! [`TcpListener`], like std's type, built on a [`Listener`].
+//! [`TcpListener`], like std's type, built on a [`Socket`].
 
 use std::iter::FusedIterator;
 use std::net::{SocketAddr, ToSocketAddrs};

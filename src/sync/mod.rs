@@ -104,6 +104,8 @@ pub use self::wait_group::WaitGroup;
 #[allow(clippy::declare_interior_mutable_const, reason = "std's")]
 pub const ONCE_INIT: Once = Once::new();
 
+defaults!(Condvar WaitGroup);
+
 without_details! {
     [] Barrier, "Barrier";
     [] Condvar, "Condvar";

@@ -133,12 +133,6 @@ impl WaitGroup {
     }
 }
 
-impl Default for WaitGroup {
-    fn default() -> WaitGroup {
-        WaitGroup::new()
-    }
-}
-
 impl Clone for WaitGroup {
     fn clone(&self) -> WaitGroup {
         let before = self.0.count.fetch_add(1, Relaxed);

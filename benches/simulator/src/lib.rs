@@ -34,6 +34,17 @@ macro_rules! without_details {
     )*};
 }
 
+/// As in the library: implements `Default` by `new`.
+macro_rules! defaults {
+    ($($Type:ident)*) => {$(
+        impl Default for $Type {
+            fn default() -> $Type {
+                $Type::new()
+            }
+        }
+    )*};
+}
+
 #[path = "library/engine.rs"]
 mod engine;
 pub use engine::policy;

@@ -93,16 +93,6 @@ impl Ideas {
     };
 }
 
-macro_rules! defaults {
-    ($($policy:ident)*) => {$(
-        impl Default for $policy {
-            fn default() -> $policy {
-                $policy::new()
-            }
-        }
-    )*};
-}
-
 defaults!(LeastLoaded Priorities RelaxedFifo SharedQueue WorkStealing);
 
 without_details! {

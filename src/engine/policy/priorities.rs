@@ -92,6 +92,7 @@ struct Worker {
     len: AtomicUsize,
 }
 
+#[derive(Default)]
 struct Queues {
     levels: [Fifo; LEVELS],
     picks: u32,
@@ -137,10 +138,7 @@ impl Queues {
 impl Worker {
     fn new(index: usize) -> Worker {
         Worker {
-            queues: Lock::new(Queues {
-                levels: [const { Fifo::new() }; LEVELS],
-                picks: 0,
-            }),
+            queues: Lock::default(),
             rank: AtomicU64::new(NONE),
             dice: AtomicU64::new(index as u64),
             len: AtomicUsize::new(0),

@@ -762,19 +762,13 @@ impl NextSlot {
 
 // ==== the overflow ====
 
+#[derive(Default)]
 struct Overflow {
     threads: Lock<Fifo>,
     len: AtomicUsize,
 }
 
 impl Overflow {
-    fn new() -> Overflow {
-        Overflow {
-            threads: Lock::new(Fifo::new()),
-            len: AtomicUsize::new(0),
-        }
-    }
-
     /// Returns the number of threads; any thread may ask.
     #[inline(always)]
     fn len(&self) -> usize {
@@ -863,7 +857,7 @@ impl Local {
     fn new(index: usize) -> Local {
         Local {
             round_len: AtomicUsize::new(0),
-            overflow: Overflow::new(),
+            overflow: Overflow::default(),
             next: NextSlot::new(),
             queue: LocalQueue::new(),
             round: UnsafeCell::new(Fifo::new()),

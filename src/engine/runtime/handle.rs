@@ -131,7 +131,7 @@ impl Shared {
             identity,
             pthread: AtomicUsize::new(0),
             token: Waiter::new(),
-            end: End::new(),
+            end: End::default(),
             shares,
             is_finished: AtomicBool::new(false),
             act,
@@ -408,6 +408,7 @@ fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
 }
 
 /// How the end of a thread becomes known.
+#[derive(Default)]
 pub(crate) struct End {
     token: Waiter,
     /// Made by the first future that polls. Boxed: few threads are awaited.
@@ -424,13 +425,6 @@ static JOIN: WaitKind = WaitKind::inside("end of a thread").with(Locator::Target
 });
 
 impl End {
-    pub(crate) const fn new() -> End {
-        End {
-            token: Waiter::new(),
-            waker: OnceLock::new(),
-        }
-    }
-
     fn come(&self) -> bool {
         self.token.wake();
         perturb::point("end: said");

@@ -39,6 +39,7 @@ thread_local! {
 
 static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
 
+#[derive(Default)]
 pub(crate) struct KernelBackend {
     pub(super) stack_size: Option<usize>,
     /// The number of processors that was set; it has no effect.
@@ -58,10 +59,7 @@ impl KernelBackend {
         Box::leak(Box::new(KernelBackend {
             stack_size,
             processors: AtomicUsize::new(processors),
-            spawns: AtomicU64::new(0),
-            live: AtomicUsize::new(0),
-            closing: AtomicBool::new(false),
-            drained: Waiter::new(),
+            ..KernelBackend::default()
         }))
     }
 

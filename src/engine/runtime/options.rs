@@ -151,12 +151,11 @@ options! {
 impl RuntimeOptions {
     pub(super) fn time_slice(&self) -> io::Result<Duration> {
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
-        match TIME_SLICES.contains(&time_slice) {
+        let (least, most) = TIME_SLICES.into_inner();
+        match (least..=most).contains(&time_slice) {
             true => Ok(time_slice),
             false => Err(invalid(format!(
-                "a time slice of {time_slice:?}: accepted are {:?} to {:?}",
-                TIME_SLICES.start(),
-                TIME_SLICES.end()
+                "a time slice of {time_slice:?}: accepted are {least:?} to {most:?}"
             ))),
         }
     }
@@ -236,12 +235,9 @@ impl Choice {
     /// Takes the policy, and says whether it is a user's policy: a policy that is not this crate's.
     pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
-        match policy.take() {
-            Some(policy) => Ok((policy, self.name == CUSTOM)),
-            None => Err(invalid(
-                "a policy that another runtime has: accepted is one of its own".into(),
-            )),
-        }
+        let taken = "a policy that another runtime has: accepted is one of its own";
+        let policy = policy.take().ok_or_else(|| invalid(taken.into()))?;
+        Ok((policy, self.name == CUSTOM))
     }
 }
 

@@ -456,15 +456,11 @@ impl Builder {
     /// Starts a thread in a scope.
     #[inline]
     #[track_caller]
-    pub(crate) fn spawn_within<'scope, F, T>(
+    pub(crate) fn spawn_within<'scope, F: FnOnce() -> T + Send + 'scope, T: Send + 'scope>(
         self,
         scope: &'scope Scope<'scope, '_>,
         f: F,
-    ) -> io::Result<JoinHandle<T>>
-    where
-        F: FnOnce() -> T + Send + 'scope,
-        T: Send + 'scope,
-    {
+    ) -> io::Result<JoinHandle<T>> {
         // SAFETY: the scope ends only when its threads have dropped their closures and results.
         unsafe { self.start(Backend::here()?, Some(scope), f) }
     }
@@ -475,16 +471,12 @@ impl Builder {
     /// `f` and its result outlive the thread: they are `'static`, or the scope sees to it.
     #[inline]
     #[track_caller]
-    unsafe fn start<F, T>(
+    unsafe fn start<F: FnOnce() -> T + Send, T: Send>(
         mut self,
         backend: Backend,
         scope: Option<&Scope<'_, '_>>,
         f: F,
-    ) -> io::Result<JoinHandle<T>>
-    where
-        F: FnOnce() -> T + Send,
-        T: Send,
-    {
+    ) -> io::Result<JoinHandle<T>> {
         self.check()?;
         let identity = Identity::new(self.name.take(), Some(Location::caller()));
         let (shares, scope) = (Shares::new(), scope.map(Scope::enter));
@@ -552,11 +544,7 @@ impl Backend {
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
 #[track_caller]
-pub fn spawn<F, T>(f: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
+pub fn spawn<F: FnOnce() -> T + Send + 'static, T: Send + 'static>(f: F) -> JoinHandle<T> {
     match Builder::new().spawn(f) {
         Ok(handle) => handle,
         Err(error) => panic!("failed to spawn thread: {error}"),
