@@ -162,6 +162,10 @@ pub(crate) mod word {
     pub(crate) fn read(_: usize) -> Option<usize> {
         None
     }
+
+    pub(crate) fn look(_: usize) -> Result<u32, ()> {
+        Err(())
+    }
 }
 
 /// A flat machine: all processors are equally near.

@@ -130,6 +130,7 @@ use crate::engine::sys::topology::RINGS;
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[allow(unused_variables, reason = "defaults that do nothing")]
 pub trait Policy: Send + Sync + 'static {
     /// Enqueues a thread that has become ready, and returns whether another processor could run
     /// something now.
@@ -261,7 +262,6 @@ pub trait Policy: Send + Sync + 'static {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
-        let _ = (seat, victims);
         None
     }
 
@@ -288,9 +288,7 @@ pub trait Policy: Send + Sync + 'static {
     ///     }
     /// }
     /// ```
-    fn leave(&self, seat: &Seat) {
-        let _ = seat;
-    }
+    fn leave(&self, seat: &Seat) {}
 
     /// Sets the number of processors, which is at least one.
     ///
@@ -335,9 +333,7 @@ pub trait Policy: Send + Sync + 'static {
     /// policy.resize(2);
     /// assert_eq!(policy.0.lock().len(), 2);
     /// ```
-    fn resize(&self, processors: usize) {
-        let _ = processors;
-    }
+    fn resize(&self, processors: usize) {}
 
     /// Returns the number of threads that wait at `processor` or, for `None`, of those that wait at
     /// no processor.
@@ -373,7 +369,6 @@ pub trait Policy: Send + Sync + 'static {
     /// assert_eq!(policy.out_of_reach(0), policy.len(Some(0)));
     /// ```
     fn out_of_reach(&self, processor: usize) -> usize {
-        let _ = processor;
         0
     }
 

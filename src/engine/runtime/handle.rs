@@ -118,9 +118,6 @@ pub(super) struct Shared {
 static BEGUN: WaitKind = WaitKind::inside("beginning of a thread");
 
 impl Shared {
-    /// Where the end lies.
-    const END: usize = offset_of!(Shared, end);
-
     #[inline]
     pub(super) fn new(
         identity: Identity,
@@ -421,7 +418,7 @@ impl RefUnwindSafe for End {}
 
 /// For reports: a joiner waits.
 static JOIN: WaitKind = WaitKind::inside("end of a thread").with(Locator::Target {
-    at: Shared::END.wrapping_neg(),
+    at: offset_of!(Shared, end).wrapping_neg(),
 });
 
 impl End {

@@ -477,7 +477,13 @@ impl Builder {
         scope: Option<&Scope<'_, '_>>,
         f: F,
     ) -> io::Result<JoinHandle<T>> {
-        self.check()?;
+        // Inlined, a thread without options costs no look at them.
+        if let Some(name) = &self.name
+            && let Some(at) = name.find('\0')
+        {
+            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
+        }
+        self.stack_size.map_or(Ok(()), check_stack_size)?;
         let identity = Identity::new(self.name.take(), Some(Location::caller()));
         let (shares, scope) = (Shares::new(), scope.map(Scope::enter));
         let packet = if size_of::<F>() > LARGE {
@@ -498,18 +504,6 @@ impl Builder {
             Backend::Kernel(kernel) => joiner.kernel = Some(Box::new(kernel.spawn(&self, job)?)),
         }
         Ok(joiner)
-    }
-
-    // Inlined, a thread without options costs no look at them.
-    #[inline(always)]
-    #[track_caller]
-    fn check(&self) -> io::Result<()> {
-        if let Some(name) = &self.name
-            && let Some(at) = name.find('\0')
-        {
-            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
-        }
-        self.stack_size.map_or(Ok(()), check_stack_size)
     }
 }
 
