@@ -15,7 +15,6 @@
 //! assert_eq!(block_on(async { thread.await.unwrap() }), 42);
 //! ```
 
-use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -148,7 +147,7 @@ impl<T> Future for JoinFuture<T> {
     /// Panics if the future was ready in an earlier poll.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         assert!(self.0.is_some(), "polled after it was ready");
-        match self.0.take_if(|handle| handle.poll_end(context.waker())) {
+        match self.0.take_if(|handle| handle.end().poll(context.waker())) {
             Some(handle) => Poll::Ready(handle.after_end()),
             None => Poll::Pending,
         }
@@ -158,13 +157,9 @@ impl<T> Future for JoinFuture<T> {
 impl<T> Drop for JoinFuture<T> {
     fn drop(&mut self) {
         if let Some(handle) = &self.0 {
-            handle.forget_waker();
+            handle.end().forget_waker();
         }
     }
 }
 
-impl<T> fmt::Debug for JoinFuture<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinFuture").finish_non_exhaustive()
-    }
-}
+without_details!([T] JoinFuture<T>, "JoinFuture";);

@@ -23,6 +23,28 @@
     )
 )]
 
+/// Implements `Debug` for types that show nothing of their contents.
+macro_rules! without_details {
+    ($([$($T:ident),*] $Type:ty, $name:literal;)*) => {$(
+        impl<$($T),*> core::fmt::Debug for $Type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct($name).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+/// Implements `Default` by `new`.
+macro_rules! defaults {
+    ($($Type:ident)*) => {$(
+        impl Default for $Type {
+            fn default() -> $Type {
+                $Type::new()
+            }
+        }
+    )*};
+}
+
 pub mod channel;
 pub mod coroutine;
 pub mod dataflow;

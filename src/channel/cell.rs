@@ -164,9 +164,8 @@ impl<T> Queue<T> {
     /// Claims the first thread that [`Queue::has_peer`] looks for.
     pub(super) fn pop_peer(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Peer<T>> {
         let own = own.map_or(ptr::null(), Entry::wait);
-        self.list
-            .pop_where(|node| is_peer(node, own))
-            .map(Peer::new)
+        let peer = self.list.pop_where(|node| is_peer(node, own));
+        peer.map(Peer::new)
     }
 
     /// Claims all observers.
@@ -237,27 +236,21 @@ impl<T> Peer<T> {
     #[inline(always)]
     fn new(claimed: Claimed) -> Peer<T> {
         match Kind::of(claimed.node()) {
-            Kind::Plain => Peer::Plain(Plain {
-                claimed,
-                messages: PhantomData,
-            }),
+            Kind::Plain => Peer::Plain(Plain(claimed, PhantomData)),
             Kind::Select | Kind::Observer => Peer::Select(Chooser(claimed)),
         }
     }
 }
 
 /// A thread with a place for a message, which is empty if it receives.
-pub(super) struct Plain<T> {
-    claimed: Claimed,
-    messages: PhantomData<Cell<T>>,
-}
+pub(super) struct Plain<T>(Claimed, PhantomData<Cell<T>>);
 
 impl<T> Plain<T> {
     #[inline(always)]
     fn place(&self) -> &Place<T> {
         // SAFETY: the node is that of a plain wait for messages of this type (invariant 2), which
         // goes on as long as it is claimed (3).
-        unsafe { &*self.claimed.node().place.get().cast() }
+        unsafe { &*self.0.node().place.get().cast() }
     }
 
     /// Gives the message to a receiver.
@@ -265,8 +258,8 @@ impl<T> Plain<T> {
     pub(super) fn give(self, message: T) -> Claimed {
         // The place was empty: nothing is dropped under the lock.
         mem::forget(self.place().message.replace(Some(message)));
-        Outcome::Done.tell(self.claimed.node());
-        self.claimed
+        Outcome::Done.tell(self.0.node());
+        self.0
     }
 
     /// Takes the message of a sender.
@@ -275,13 +268,13 @@ impl<T> Plain<T> {
         let Some(message) = self.place().message.take() else {
             die("a sender waits without a message")
         };
-        Outcome::Done.tell(self.claimed.node());
-        (message, self.claimed)
+        Outcome::Done.tell(self.0.node());
+        (message, self.0)
     }
 
     /// Forgets the type, for code that does not know the type of the channel's messages.
     pub(super) fn any(self) -> AnyPlain {
-        AnyPlain(self.claimed)
+        AnyPlain(self.0)
     }
 }
 
@@ -298,10 +291,7 @@ impl AnyPlain {
             die("a right to another channel's message");
         }
         // The thread waits in this channel, which therefore is the channel that had the name then.
-        Plain {
-            claimed: self.0,
-            messages: PhantomData,
-        }
+        Plain(self.0, PhantomData)
     }
 
     /// Ends the wait without moving a message.
@@ -439,7 +429,7 @@ pub(super) fn wait_in_queue<T>(
 pub(super) fn wait_for<T>(
     channel: &Shared<T>,
     state: Locked<'_, T>,
-    sender: Chooser,
+    Chooser(sender): Chooser,
     mut woken: Chain,
 ) -> (Ended, Option<T>) {
     let wait = Wait::new(wait_reason(channel, Side::Receivers));
@@ -449,13 +439,10 @@ pub(super) fn wait_for<T>(
     };
     // The node is in no list, so no other thread sends here.
     let node = plain_node(&wait, &place);
-    sender
-        .0
-        .node()
-        .place
-        .set((&raw const node).cast_mut().cast());
-    Outcome::Paired.tell(sender.0.node());
-    woken.push(sender.0);
+    let place_of_sender = &sender.node().place;
+    place_of_sender.set((&raw const node).cast_mut().cast());
+    Outcome::Paired.tell(sender.node());
+    woken.push(sender);
     drop(state);
     woken.wake();
     // The wait needs no deadline: it is claimed.

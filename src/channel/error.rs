@@ -125,36 +125,6 @@ impl<T> TrySendError<T> {
             TrySendError::Full(msg) | TrySendError::Disconnected(msg) => msg,
         }
     }
-
-    /// Returns `true` if the send failed because the channel was full.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::bounded;
-    ///
-    /// let (s, _r) = bounded(1);
-    /// s.send(1).unwrap();
-    /// assert!(s.try_send(2).unwrap_err().is_full());
-    /// ```
-    pub fn is_full(&self) -> bool {
-        matches!(self, TrySendError::Full(_))
-    }
-
-    /// Returns `true` if the send failed because all receivers had been dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::bounded;
-    ///
-    /// let (s, r) = bounded(1);
-    /// drop(r);
-    /// assert!(s.try_send(1).unwrap_err().is_disconnected());
-    /// ```
-    pub fn is_disconnected(&self) -> bool {
-        matches!(self, TrySendError::Disconnected(_))
-    }
 }
 
 impl<T> SendTimeoutError<T> {
@@ -174,39 +144,6 @@ impl<T> SendTimeoutError<T> {
         match self {
             SendTimeoutError::Timeout(msg) | SendTimeoutError::Disconnected(msg) => msg,
         }
-    }
-
-    /// Returns `true` if the send failed because the time was up.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::bounded;
-    /// use std::time::Duration;
-    ///
-    /// let (s, _r) = bounded(0);
-    /// let error = s.send_timeout(1, Duration::from_millis(1)).unwrap_err();
-    /// assert!(error.is_timeout());
-    /// ```
-    pub fn is_timeout(&self) -> bool {
-        matches!(self, SendTimeoutError::Timeout(_))
-    }
-
-    /// Returns `true` if the send failed because all receivers had been dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::bounded;
-    /// use std::time::Duration;
-    ///
-    /// let (s, r) = bounded(0);
-    /// drop(r);
-    /// let error = s.send_timeout(1, Duration::from_secs(60)).unwrap_err();
-    /// assert!(error.is_disconnected());
-    /// ```
-    pub fn is_disconnected(&self) -> bool {
-        matches!(self, SendTimeoutError::Disconnected(_))
     }
 }
 
@@ -292,72 +229,6 @@ pub enum RecvTimeoutError {
     Disconnected,
 }
 
-impl TryRecvError {
-    /// Returns `true` if the channel was empty and a sender was left.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::unbounded;
-    ///
-    /// let (_s, r) = unbounded::<u8>();
-    /// assert!(r.try_recv().unwrap_err().is_empty());
-    /// ```
-    pub fn is_empty(&self) -> bool {
-        matches!(self, TryRecvError::Empty)
-    }
-
-    /// Returns `true` if the channel was empty and all senders had been dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::unbounded;
-    ///
-    /// let (s, r) = unbounded::<u8>();
-    /// drop(s);
-    /// assert!(r.try_recv().unwrap_err().is_disconnected());
-    /// ```
-    pub fn is_disconnected(&self) -> bool {
-        matches!(self, TryRecvError::Disconnected)
-    }
-}
-
-impl RecvTimeoutError {
-    /// Returns `true` if the time was up.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::unbounded;
-    /// use std::time::Duration;
-    ///
-    /// let (_s, r) = unbounded::<u8>();
-    /// let error = r.recv_timeout(Duration::from_millis(1)).unwrap_err();
-    /// assert!(error.is_timeout());
-    /// ```
-    pub fn is_timeout(&self) -> bool {
-        matches!(self, RecvTimeoutError::Timeout)
-    }
-
-    /// Returns `true` if the channel was empty and all senders had been dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::channel::unbounded;
-    /// use std::time::Duration;
-    ///
-    /// let (s, r) = unbounded::<u8>();
-    /// drop(s);
-    /// let error = r.recv_timeout(Duration::from_secs(60)).unwrap_err();
-    /// assert!(error.is_disconnected());
-    /// ```
-    pub fn is_disconnected(&self) -> bool {
-        matches!(self, RecvTimeoutError::Disconnected)
-    }
-}
-
 impl From<RecvError> for TryRecvError {
     fn from(RecvError: RecvError) -> TryRecvError {
         TryRecvError::Disconnected
@@ -439,9 +310,12 @@ pub struct TryReadyError;
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct ReadyTimeoutError;
 
-/// Implements `Display`, by a text for each value, and `Error`, for any type of messages.
-macro_rules! display {
-    ($($error:ident $(<$T:ident>)? { $($value:pat => $text:literal,)* })*) => {$(
+/// Implements `Display`, by a text for each value, and `Error`, for any type of messages; and for some values the method that
+/// asks whether the error is that value.
+macro_rules! errors {
+    ($($error:ident $(<$T:ident>)? {
+        $($($(#[$doc:meta])* fn $is:ident:)? $value:pat => $text:literal,)*
+    })*) => {$(
         impl$(<$T>)? fmt::Display for $error$(<$T>)? {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(match self {
@@ -451,31 +325,133 @@ macro_rules! display {
         }
 
         impl$(<$T>)? std::error::Error for $error$(<$T>)? {}
+
+        impl$(<$T>)? $error$(<$T>)? {
+            $($(
+                $(#[$doc])*
+                pub fn $is(&self) -> bool {
+                    matches!(self, $value)
+                }
+            )?)*
+        }
     )*};
 }
 
-display! {
+errors! {
     SendError<T> {
         SendError(_) => "sending on a disconnected channel",
     }
     TrySendError<T> {
-        TrySendError::Full(_) => "sending on a full channel",
-        TrySendError::Disconnected(_) => "sending on a disconnected channel",
+        /// Returns `true` if the send failed because the channel was full.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::bounded;
+        ///
+        /// let (s, _r) = bounded(1);
+        /// s.send(1).unwrap();
+        /// assert!(s.try_send(2).unwrap_err().is_full());
+        /// ```
+        fn is_full: TrySendError::Full(_) => "sending on a full channel",
+        /// Returns `true` if the send failed because all receivers had been dropped.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::bounded;
+        ///
+        /// let (s, r) = bounded(1);
+        /// drop(r);
+        /// assert!(s.try_send(1).unwrap_err().is_disconnected());
+        /// ```
+        fn is_disconnected: TrySendError::Disconnected(_) => "sending on a disconnected channel",
     }
     SendTimeoutError<T> {
-        SendTimeoutError::Timeout(_) => "timed out waiting on send operation",
-        SendTimeoutError::Disconnected(_) => "sending on a disconnected channel",
+        /// Returns `true` if the send failed because the time was up.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::bounded;
+        /// use std::time::Duration;
+        ///
+        /// let (s, _r) = bounded(0);
+        /// let error = s.send_timeout(1, Duration::from_millis(1)).unwrap_err();
+        /// assert!(error.is_timeout());
+        /// ```
+        fn is_timeout: SendTimeoutError::Timeout(_) => "timed out waiting on send operation",
+        /// Returns `true` if the send failed because all receivers had been dropped.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::bounded;
+        /// use std::time::Duration;
+        ///
+        /// let (s, r) = bounded(0);
+        /// drop(r);
+        /// let error = s.send_timeout(1, Duration::from_secs(60)).unwrap_err();
+        /// assert!(error.is_disconnected());
+        /// ```
+        fn is_disconnected: SendTimeoutError::Disconnected(_) => "sending on a disconnected channel",
     }
     RecvError {
         RecvError => "receiving on an empty and disconnected channel",
     }
     TryRecvError {
-        TryRecvError::Empty => "receiving on an empty channel",
-        TryRecvError::Disconnected => "receiving on an empty and disconnected channel",
+        /// Returns `true` if the channel was empty and a sender was left.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::unbounded;
+        ///
+        /// let (_s, r) = unbounded::<u8>();
+        /// assert!(r.try_recv().unwrap_err().is_empty());
+        /// ```
+        fn is_empty: TryRecvError::Empty => "receiving on an empty channel",
+        /// Returns `true` if the channel was empty and all senders had been dropped.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::unbounded;
+        ///
+        /// let (s, r) = unbounded::<u8>();
+        /// drop(s);
+        /// assert!(r.try_recv().unwrap_err().is_disconnected());
+        /// ```
+        fn is_disconnected: TryRecvError::Disconnected => "receiving on an empty and disconnected channel",
     }
     RecvTimeoutError {
-        RecvTimeoutError::Timeout => "timed out waiting on receive operation",
-        RecvTimeoutError::Disconnected => "channel is empty and disconnected",
+        /// Returns `true` if the time was up.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::unbounded;
+        /// use std::time::Duration;
+        ///
+        /// let (_s, r) = unbounded::<u8>();
+        /// let error = r.recv_timeout(Duration::from_millis(1)).unwrap_err();
+        /// assert!(error.is_timeout());
+        /// ```
+        fn is_timeout: RecvTimeoutError::Timeout => "timed out waiting on receive operation",
+        /// Returns `true` if the channel was empty and all senders had been dropped.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::channel::unbounded;
+        /// use std::time::Duration;
+        ///
+        /// let (s, r) = unbounded::<u8>();
+        /// drop(s);
+        /// let error = r.recv_timeout(Duration::from_secs(60)).unwrap_err();
+        /// assert!(error.is_disconnected());
+        /// ```
+        fn is_disconnected: RecvTimeoutError::Disconnected => "channel is empty and disconnected",
     }
     TrySelectError {
         TrySelectError => "all operations in select would block",

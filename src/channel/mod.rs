@@ -98,13 +98,14 @@ mod selecting;
 mod sender;
 mod shared;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::error::{
     ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError,
     SendTimeoutError, TryReadyError, TryRecvError, TrySelectError, TrySendError,
 };
-use self::receiver::Timer;
+use self::receiver::{Flavor, Timer};
 pub use self::receiver::{IntoIter, Iter, Receiver, TryIter};
 pub use self::select::Select;
 pub use self::selecting::SelectedOperation;
@@ -115,7 +116,6 @@ pub use crate::{select, select_biased};
 use self::cell::halves;
 use self::shared::Shared;
 
-/// The functions that `select!` expands to.
 /// Implements `Debug` for types that show nothing of their contents, with crossbeam's texts.
 macro_rules! opaque {
     ($([$($T:ident)?] $Type:ty, $text:literal;)*) => {$(
@@ -139,9 +139,11 @@ opaque! {
     [T] SendTimeoutError<T>, "SendTimeoutError(..)";
 }
 
+/// What `select!` expands to.
 #[doc(hidden)]
 pub mod __private {
-    pub use super::selecting::{Operation, select, select_timeout, try_select};
+    pub use super::selecting::{Operation, select};
+    pub use super::shared::Until;
 }
 
 /// Creates a channel that can hold any number of messages.
@@ -193,7 +195,7 @@ pub fn bounded<T>(cap: usize) -> (Sender<T>, Receiver<T>) {
 
 fn with_capacity<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let (to_send, to_receive) = halves(Shared::new(capacity));
-    (Sender::new(to_send), Receiver::new(to_receive))
+    (Sender(to_send), Receiver(Flavor::Shared(to_receive)))
 }
 
 /// Creates a receiver that gets one message, after `duration`.
@@ -215,10 +217,8 @@ fn with_capacity<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// assert!(timed_out);
 /// ```
 pub fn after(duration: Duration) -> Receiver<Instant> {
-    match Instant::now().checked_add(duration) {
-        Some(when) => at(when),
-        None => never(),
-    }
+    let when = Instant::now().checked_add(duration);
+    when.map_or_else(never, at)
 }
 
 /// Creates a receiver that gets one message, at the instant `when`.
@@ -237,7 +237,7 @@ pub fn after(duration: Duration) -> Receiver<Instant> {
 /// assert!(Instant::now() >= when);
 /// ```
 pub fn at(when: Instant) -> Receiver<Instant> {
-    Receiver::of_timer(Timer::new(when, None))
+    Receiver(Flavor::Timer(Arc::new(Timer::new(when, None))))
 }
 
 /// Creates a receiver that gets a message in every period of `duration`.
@@ -260,10 +260,9 @@ pub fn at(when: Instant) -> Receiver<Instant> {
 /// assert!(start.elapsed() >= Duration::from_millis(4));
 /// ```
 pub fn tick(duration: Duration) -> Receiver<Instant> {
-    match Instant::now().checked_add(duration) {
-        Some(first) => Receiver::of_timer(Timer::new(first, Some(duration))),
-        None => never(),
-    }
+    let ticker = |first| Receiver(Flavor::Timer(Arc::new(Timer::new(first, Some(duration)))));
+    let first = Instant::now().checked_add(duration);
+    first.map_or_else(never, ticker)
 }
 
 /// Creates a receiver that never gets a message and is never disconnected.
@@ -285,5 +284,5 @@ pub fn tick(duration: Duration) -> Receiver<Instant> {
 /// }
 /// ```
 pub const fn never<T>() -> Receiver<T> {
-    Receiver::of_never()
+    Receiver(Flavor::Never)
 }

@@ -68,11 +68,9 @@ use crate::wait::{WaitKind, WaitReason};
 /// assert_eq!(r.recv(), Ok("world"));
 /// assert!(r.recv().is_err());
 /// ```
-pub struct Receiver<T> {
-    flavor: Flavor<T>,
-}
+pub struct Receiver<T>(pub(super) Flavor<T>);
 
-enum Flavor<T> {
+pub(super) enum Flavor<T> {
     Shared(Half<T, false>),
     Timer(Arc<Timer<T>>),
     Never,
@@ -82,37 +80,18 @@ enum Flavor<T> {
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
-impl Receiver<Instant> {
-    pub(super) fn of_timer(timer: Timer<Instant>) -> Receiver<Instant> {
-        Receiver {
-            flavor: Flavor::Timer(Arc::new(timer)),
-        }
-    }
-}
-
 impl<T> Receiver<T> {
     /// Makes the receiver that owns this reference.
-    pub(super) fn new(shared: Half<T, false>) -> Receiver<T> {
-        Receiver {
-            flavor: Flavor::Shared(shared),
-        }
-    }
-
-    pub(super) const fn of_never() -> Receiver<T> {
-        Receiver {
-            flavor: Flavor::Never,
-        }
-    }
-
     #[inline]
     fn receive(&self, until: Until) -> Result<T, Failed> {
-        match &self.flavor {
+        match &self.0 {
             Flavor::Shared(shared) => shared.receive(until),
-            Flavor::Timer(timer) => receive_from(timer, until),
+            Flavor::Timer(timer) => {
+                let due = timer.take(until.instant()).ok_or(Failed::TimedOut);
+                due.map(|when| timer.message(when))
+            }
             Flavor::Never => {
-                if !matches!(until, Until::Now) {
-                    sleep_until(Deadline::new(until).get());
-                }
+                sleep_until(Deadline::new(until).get());
                 Err(Failed::TimedOut)
             }
         }
@@ -242,7 +221,7 @@ impl<T> Receiver<T> {
     /// assert!(r.is_full());
     /// ```
     pub fn is_full(&self) -> bool {
-        match &self.flavor {
+        match &self.0 {
             Flavor::Shared(shared) => shared.look(|state| !state.has_place()),
             Flavor::Timer(timer) => timer.is_due(),
             Flavor::Never => true,
@@ -260,7 +239,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(r.len(), 2);
     /// ```
     pub fn len(&self) -> usize {
-        match &self.flavor {
+        match &self.0 {
             Flavor::Shared(shared) => shared.look(State::len),
             Flavor::Timer(timer) => timer.is_due().into(),
             Flavor::Never => 0,
@@ -278,7 +257,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(bounded::<u8>(5).1.capacity(), Some(5));
     /// ```
     pub fn capacity(&self) -> Option<usize> {
-        match &self.flavor {
+        match &self.0 {
             Flavor::Shared(shared) => shared.look(State::capacity),
             Flavor::Timer(_) => Some(1),
             Flavor::Never => Some(0),
@@ -325,7 +304,7 @@ impl<T> Receiver<T> {
     /// assert!(!r.same_channel(&unbounded().1));
     /// ```
     pub fn same_channel(&self, other: &Receiver<T>) -> bool {
-        match (&self.flavor, &other.flavor) {
+        match (&self.0, &other.0) {
             (Flavor::Shared(a), Flavor::Shared(b)) => a.is_of_same(b),
             (Flavor::Timer(a), Flavor::Timer(b)) => Arc::ptr_eq(a, b),
             (Flavor::Never, Flavor::Never) => true,
@@ -335,7 +314,7 @@ impl<T> Receiver<T> {
 
     /// Completes a receive that a select has selected.
     pub(super) fn complete(&self, right: Right) -> Result<T, RecvError> {
-        match (&self.flavor, right) {
+        match (&self.0, right) {
             (Flavor::Shared(shared), right) => {
                 shared.complete_receive(right).map_err(|_| RecvError)
             }
@@ -347,7 +326,7 @@ impl<T> Receiver<T> {
 
 impl<T> Handle for Receiver<T> {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
-        match &self.flavor {
+        match &self.0 {
             Flavor::Shared(shared) => shared.attempt(Side::Receivers, entry),
             Flavor::Timer(timer) => attempt_timer(timer, entry),
             Flavor::Never => Attempt::Blocked,
@@ -355,19 +334,19 @@ impl<T> Handle for Receiver<T> {
     }
 
     fn leave(&self, entry: &Entry<'_, '_>) {
-        if let Flavor::Shared(shared) = &self.flavor {
+        if let Flavor::Shared(shared) = &self.0 {
             shared.lock().receivers.remove(entry);
         }
     }
 
     fn give_back(&self, right: Right) {
-        if let Flavor::Shared(shared) = &self.flavor {
+        if let Flavor::Shared(shared) = &self.0 {
             shared.give_back(Side::Receivers, right);
         }
     }
 
     fn is_ready(&self) -> bool {
-        match &self.flavor {
+        match &self.0 {
             Flavor::Shared(shared) => shared.look(|state| state.can(Side::Receivers, None)),
             Flavor::Timer(timer) => timer.is_due(),
             Flavor::Never => false,
@@ -375,30 +354,20 @@ impl<T> Handle for Receiver<T> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match &self.flavor {
+        match &self.0 {
             Flavor::Timer(timer) => timer.next(),
             Flavor::Shared(_) | Flavor::Never => None,
         }
     }
 }
 
-fn receive_from<T>(timer: &Timer<T>, until: Until) -> Result<T, Failed> {
-    match until {
-        Until::Now => timer.take().ok_or(Failed::TimedOut),
-        _ => timer.receive(until.instant()),
-    }
-    .map(|when| timer.message(when))
-}
-
 /// Tries to receive from a timer, which has no queue: it is ready or has a deadline.
 fn attempt_timer<T>(timer: &Timer<T>, entry: Option<&Entry<'_, '_>>) -> Attempt {
+    let take = || timer.take(Some(Instant::now())).map(Right::Made);
     match entry {
         Some(_) if !timer.is_due() => Attempt::Blocked,
-        Some(entry) => end(entry, || timer.take().map(Right::Made)),
-        None => match timer.take() {
-            Some(when) => Attempt::Selected(Some(Right::Made(when))),
-            None => Attempt::Blocked,
-        },
+        Some(entry) => end(entry, take),
+        None => take().map_or(Attempt::Blocked, |right| Attempt::Selected(Some(right))),
     }
 }
 
@@ -411,13 +380,11 @@ fn timeout_error(failed: Failed) -> RecvTimeoutError {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Receiver<T> {
-        Receiver {
-            flavor: match &self.flavor {
-                Flavor::Shared(shared) => Flavor::Shared(shared.clone()),
-                Flavor::Timer(timer) => Flavor::Timer(timer.clone()),
-                Flavor::Never => Flavor::Never,
-            },
-        }
+        Receiver(match &self.0 {
+            Flavor::Shared(shared) => Flavor::Shared(shared.clone()),
+            Flavor::Timer(timer) => Flavor::Timer(timer.clone()),
+            Flavor::Never => Flavor::Never,
+        })
     }
 }
 
@@ -550,9 +517,7 @@ impl<T> Timer<T> {
     }
 
     fn due(&self, next: u64) -> Option<Instant> {
-        (next != NEVER)
-            .then(|| self.start.checked_add(Duration::from_nanos(next)))
-            .flatten()
+        (next != NEVER).then(|| self.start.checked_add(Duration::from_nanos(next)))?
     }
 
     /// Returns the instant at which the next message is due.
@@ -564,43 +529,22 @@ impl<T> Timer<T> {
         self.next().is_some_and(|due| due <= Instant::now())
     }
 
-    /// Claims the message after `next`, if that is still the next.
-    fn claim(&self, next: u64, due: Instant, now: Instant) -> bool {
-        let after = nanos(due.max(now) - self.start).saturating_add(self.period);
-        self.next
-            .compare_exchange(next, after, Relaxed, Relaxed)
-            .is_ok()
-    }
-
-    /// Takes the message, if it is due.
-    pub(super) fn take(&self) -> Option<Instant> {
+    /// Takes the message, waiting for it until `deadline`. The message belongs to the thread that claims it, which may do so
+    /// before the message is due.
+    pub(super) fn take(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let in_time = |due: &Instant| deadline.is_none_or(|deadline| *due <= deadline);
         loop {
             let next = self.next.load(Relaxed);
-            let due = self.due(next)?;
-            let now = Instant::now();
-            if now < due {
-                return None;
-            }
-            if self.claim(next, due, now) {
-                return Some(due);
-            }
-        }
-    }
-
-    /// Takes the message, waiting for it until `deadline`.
-    pub(super) fn receive(&self, deadline: Option<Instant>) -> Result<Instant, Failed> {
-        loop {
-            let next = self.next.load(Relaxed);
-            let due = self
-                .due(next)
-                .filter(|&due| deadline.is_none_or(|deadline| due <= deadline));
-            let Some(due) = due else {
+            let Some(due) = self.due(next).filter(in_time) else {
                 sleep_until(deadline.map_or(NEVER, clock::at));
-                return Err(Failed::TimedOut);
+                return None;
             };
-            if self.claim(next, due, Instant::now()) {
+            let elapsed = nanos(due.max(Instant::now()) - self.start);
+            let after = elapsed.saturating_add(self.period);
+            let claimed = (self.next).compare_exchange(next, after, Relaxed, Relaxed);
+            if claimed.is_ok() {
                 sleep_until(clock::at(due));
-                return Ok(due);
+                return Some(due);
             }
         }
     }

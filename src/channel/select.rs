@@ -177,12 +177,9 @@ impl<'a> Select<'a> {
             index,
             self.next_index
         );
-        let position = self
-            .operations()
-            .iter()
-            .position(|operation| operation.index == index)
-            .expect("no operation with this index");
-        self.operations().remove(position);
+        let operations = self.operations();
+        let position = operations.iter().position(|one| one.index == index);
+        operations.remove(position.expect("no operation with this index"));
     }
 
     /// Selects an operation that does not block, if there is one.
@@ -230,10 +227,8 @@ impl<'a> Select<'a> {
     /// assert_eq!(select.select().recv(&r), Ok(1));
     /// ```
     pub fn select(&mut self) -> SelectedOperation<'a> {
-        match self.select_until(Until::Never) {
-            Some(operation) => operation,
-            None => selecting::without_operations(),
-        }
+        let selected = self.select_until(Until::Never);
+        selected.unwrap_or_else(|| selecting::without_operations())
     }
 
     /// Selects an operation that does not block, blocking for no longer than `timeout`.
@@ -340,10 +335,8 @@ impl<'a> Select<'a> {
     /// assert_eq!(r.try_recv(), Ok(1));
     /// ```
     pub fn ready(&mut self) -> usize {
-        match self.ready_until(Until::Never) {
-            Some(index) => index,
-            None => selecting::without_operations(),
-        }
+        let index = self.ready_until(Until::Never);
+        index.unwrap_or_else(|| selecting::without_operations())
     }
 
     /// Waits as [`ready`](Select::ready) does, for no longer than `timeout`.

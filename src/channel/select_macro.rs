@@ -187,8 +187,8 @@ macro_rules! select_biased {
 }
 
 /// The common part of `select!` and `select_biased!`. The state is: biased, `[operations]`,
-/// `[default]`, `[index of the next operation]`. A `[default]` is the function to wait with, the
-/// function that makes an `Option` of its result, and the body.
+/// `[default]`, `[index of the next operation]`. A `[default]` is how long
+/// to wait, an `Until`, and the body.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select {
@@ -212,15 +212,13 @@ macro_rules! __select {
         default() => $body:expr, $($rest:tt)*
     ) => {
         $crate::__select!(@arms $biased $operations
-            [try_select() ::core::result::Result::ok => $body]
-            $index $($rest)*)
+            [Now => $body] $index $($rest)*)
     };
     (@arms $biased:tt $operations:tt [] $index:tt
         default($timeout:expr $(,)?) => $body:expr, $($rest:tt)*
     ) => {
         $crate::__select!(@arms $biased $operations
-            [select_timeout($timeout) ::core::result::Result::ok => $body]
-            $index $($rest)*)
+            [After($timeout) => $body] $index $($rest)*)
     };
 
     // Optional parts: the parentheses of `default`, the comma after a block.
@@ -239,7 +237,7 @@ macro_rules! __select {
         $crate::__select!(@error)
     };
     (@arms $biased:tt $operations:tt [] $index:tt $(,)?) => {
-        $crate::__select!(@match $biased $operations [select() ::core::option::Option::Some])
+        $crate::__select!(@match $biased $operations [Never])
     };
     (@arms $biased:tt $operations:tt $default:tt $index:tt $(,)?) => {
         $crate::__select!(@match $biased $operations $default)
@@ -249,16 +247,15 @@ macro_rules! __select {
             $operation:ident $type:ident $name:ident ($handle:expr) [$($index:tt)*]
             ($($message:expr)?) $result:pat => $body:expr
         })*]
-        [$select:ident($($timeout:expr)?) $option:path $(=> $default:expr)?]
+        [$until:ident $(($timeout:expr))? $(=> $default:expr)?]
     ) => {
         match ($(&$handle,)*) {
             ($($name,)*) => {
                 $(let $name: &$crate::channel::$type<_> = $name;)*
                 let operations: &mut [$crate::channel::__private::Operation<'_>] =
                     &mut [$($crate::channel::__private::Operation::$operation($name)),*];
-                let selected = $option($crate::channel::__private::$select(
-                    operations, $biased $(, $timeout)?
-                ));
+                let until = $crate::channel::__private::Until::$until $(($timeout))?;
+                let selected = $crate::channel::__private::select(operations, $biased, until);
                 match selected.as_ref().map(|selected| selected.index()) {
                     $(::core::option::Option::Some(index) if index == $($index)* => {
                         let result = selected.unwrap().$operation($name $(, $message)?);

@@ -54,15 +54,15 @@
 use core::cell::Cell;
 use core::ptr;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fastrand::Rng;
 
 use super::buffer::Block;
 use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Taken, Waiting};
 use super::receiver::sleep_until;
-use super::shared::{Deadline, Failed, Refused, Shared, Spare, State, Take, Until};
-use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
+use super::shared::{Deadline, Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
+use super::{Receiver, RecvError, SendError, Sender};
 use crate::sys::{clock, perturb};
 use crate::wait::queue::Chain;
 
@@ -72,8 +72,7 @@ use crate::wait::queue::Chain;
 pub(super) enum Right {
     /// The right to find the channel disconnected.
     Disconnected,
-    /// The right to the promised message with this ticket, or to one of the `reserved` places; in
-    /// the second case the number means nothing.
+    /// The right to the promised message with this ticket, or to one of the `reserved` places: then the number is [`PLACE`].
     Counted(usize),
     /// The right to the peer.
     Plain(AnyPlain),
@@ -104,13 +103,6 @@ pub(super) trait Handle {
 
     /// Gives the right to a selected operation back without completing it.
     fn give_back(&self, right: Right);
-
-    /// Returns whether giving the right back leaves no trace. A place in a buffer leaves none. A
-    /// promised message leaves one if its sender has seen it received, and so does a peer, which
-    /// waits.
-    fn leaves_no_trace(&self, _: &Right) -> bool {
-        false
-    }
 
     /// Returns whether the operation would not block.
     fn is_ready(&self) -> bool;
@@ -147,7 +139,7 @@ impl<T> State<T> {
         let (peers, is_disconnected) = match side {
             Side::Senders if self.has_place() && !self.receivers_gone => {
                 self.reserved += 1;
-                return Some(Right::Counted(0));
+                return Some(Right::Counted(PLACE));
             }
             Side::Receivers if self.has_message() => return Some(Right::Counted(self.promise())),
             Side::Senders => (&mut self.receivers, self.receivers_gone),
@@ -179,20 +171,6 @@ impl<T> State<T> {
             self.settle(spare, woken);
         }
         Ok(())
-    }
-
-    /// Takes the promised message with that ticket, a [`Right::Counted`] to receive.
-    pub(super) fn take_promised(
-        &mut self,
-        ticket: usize,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> T {
-        let message = self.pop_promised(ticket, spare);
-        if !self.senders.is_empty() {
-            self.settle(spare, woken);
-        }
-        message
     }
 
     /// Takes back a [`Right::Counted`] that is not used, and serves the threads that wait.
@@ -264,7 +242,10 @@ impl<T> Shared<T> {
             Right::Disconnected | Right::Made(_) => Err(Failed::Disconnected),
             Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                let message = self.lock().take_promised(ticket, &mut spare, &mut woken);
+                let mut state = self.lock();
+                let message = state.pop_promised(ticket, &mut spare);
+                state.settle(&mut spare, &mut woken);
+                drop(state);
                 woken.wake();
                 Ok(message)
             }
@@ -352,39 +333,17 @@ impl<'a> Clone for Operation<'a> {
     }
 }
 
-/// Selects as [`Select::select`](super::Select::select) does, for the macro: operations are
-/// numbered as they stand.
-pub fn select<'a>(operations: &mut [Operation<'a>], biased: bool) -> SelectedOperation<'a> {
-    number(operations);
-    match select_until(operations, Until::Never, biased) {
-        Some(operation) => operation,
-        None => without_operations(),
-    }
-}
-
-/// Selects as [`Select::try_select`](super::Select::try_select) does, for the macro.
-pub fn try_select<'a>(
+/// Selects an operation as [`Select`](super::Select) does, for the macro: operations are numbered as they stand. `None` if the
+/// time is up.
+pub fn select<'a>(
     operations: &mut [Operation<'a>],
     biased: bool,
-) -> Result<SelectedOperation<'a>, TrySelectError> {
-    number(operations);
-    select_until(operations, Until::Now, biased).ok_or(TrySelectError)
-}
-
-/// Selects as [`Select::select_timeout`](super::Select::select_timeout) does, for the macro.
-pub fn select_timeout<'a>(
-    operations: &mut [Operation<'a>],
-    biased: bool,
-    timeout: Duration,
-) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
-    number(operations);
-    select_until(operations, Until::After(timeout), biased).ok_or(SelectTimeoutError)
-}
-
-fn number(operations: &mut [Operation<'_>]) {
+    until: Until,
+) -> Option<SelectedOperation<'a>> {
     for (index, operation) in operations.iter_mut().enumerate() {
         operation.index = index;
     }
+    select_until(operations, until, biased)
 }
 
 /// Panics, since a select without operations would block for ever.
@@ -399,48 +358,12 @@ pub(super) fn select_until<'a>(
     until: Until,
     biased: bool,
 ) -> Option<SelectedOperation<'a>> {
-    let mut limit = Deadline::new(until);
-    let operations = in_turn(operations, biased);
-    loop {
-        for operation in operations.clone() {
-            if let Attempt::Selected(Some(right)) = operation.handle().attempt(None) {
-                return Some(operation.selected(right));
-            }
-        }
-        if operations.len() == 0 {
-            pass(&mut limit);
-            return None;
-        }
-        match round(&operations, Kind::Select, &mut limit) {
-            Round::Ready(operation, Some(right)) => {
-                return Some(reconsider(operations, operation.selected(right)));
-            }
-            Round::Over => return None,
-            Round::Ready(..) | Round::Again => {}
-        }
-    }
-}
-
-/// Does step 5.
-fn reconsider<'o, 'a: 'o>(
-    operations: impl InTurn<'o, 'a>,
-    mut served: SelectedOperation<'a>,
-) -> SelectedOperation<'a> {
-    let can_be_exchanged = |right: &Right| served.handle.leaves_no_trace(right);
-    if !served.right.as_ref().is_some_and(can_be_exchanged) {
-        return served;
-    }
-    for operation in operations {
-        if operation.index == served.index {
-            break;
-        }
-        if let Attempt::Selected(Some(right)) = operation.handle().attempt(None) {
-            let other = operation.selected(right);
-            served.give_back();
-            return other;
-        }
-    }
-    served
+    let (operation, right) = search(operations, until, biased, Kind::Select)?;
+    Some(SelectedOperation {
+        handle: operation.handle(),
+        right,
+        index: operation.index,
+    })
 }
 
 /// Returns the index of an operation that does not block. `None` if the time is up, or if there is
@@ -450,23 +373,54 @@ pub(super) fn ready_until(
     until: Until,
     biased: bool,
 ) -> Option<usize> {
+    let found = search(operations, until, biased, Kind::Observer);
+    found.map(|(operation, _)| operation.index)
+}
+
+/// An operation that does not block, and the right to it. An observer has no right.
+type Found<'o, 'a> = (&'o Operation<'a>, Option<Right>);
+
+fn search<'o, 'a>(
+    operations: &'o mut [Operation<'a>],
+    until: Until,
+    biased: bool,
+    kind: Kind,
+) -> Option<Found<'o, 'a>> {
     let mut limit = Deadline::new(until);
     let operations = in_turn(operations, biased);
     loop {
-        let ready = |operation: &&Operation<'_>| operation.handle().is_ready();
-        if let Some(operation) = operations.clone().find(ready) {
-            return Some(operation.index);
+        let found = operations.clone().find_map(|one| one.look(kind));
+        if found.is_some() {
+            return found;
         }
         if operations.len() == 0 {
             pass(&mut limit);
             return None;
         }
-        match round(&operations, Kind::Observer, &mut limit) {
-            Round::Ready(operation, _) => return Some(operation.index),
+        match round(&operations, kind, &mut limit) {
+            Round::Ready(found) => return Some(reconsider(operations, found)),
             Round::Over => return None,
             Round::Again => {}
         }
     }
+}
+
+/// Does step 5. A place that is given back leaves no trace. A promised message leaves one if its sender has seen it received,
+/// and so does a peer, which waits.
+fn reconsider<'o, 'a: 'o>(
+    operations: impl InTurn<'o, 'a>,
+    (served, right): Found<'o, 'a>,
+) -> Found<'o, 'a> {
+    let mut earlier = operations.take_while(|operation| operation.index != served.index);
+    if let Some(Right::Counted(PLACE)) = right
+        && let Some(other) = earlier.find_map(|operation| operation.look(Kind::Select))
+    {
+        right
+            .into_iter()
+            .for_each(|place| served.handle().give_back(place));
+        return other;
+    }
+    (served, right)
 }
 
 /// Waits until the time is up, since there is no operation. Without a limit it returns at once; `select`
@@ -482,11 +436,14 @@ impl<'a> Operation<'a> {
         self.handle.get()
     }
 
-    fn selected(&self, right: Right) -> SelectedOperation<'a> {
-        SelectedOperation {
-            handle: self.handle(),
-            right: Some(right),
-            index: self.index,
+    /// Does step 1 for this operation.
+    fn look(&self, kind: Kind) -> Option<Found<'_, 'a>> {
+        match kind {
+            Kind::Observer => self.handle().is_ready().then_some((self, None)),
+            _ => match self.handle().attempt(None) {
+                Attempt::Selected(right) => Some((self, right)),
+                _ => None,
+            },
         }
     }
 }
@@ -530,8 +487,8 @@ fn random(limit: usize) -> usize {
 
 /// The outcome of a round.
 enum Round<'o, 'a> {
-    /// This operation is the result. An observer has no right to it.
-    Ready(&'o Operation<'a>, Option<Right>),
+    /// This operation is the result.
+    Ready(Found<'o, 'a>),
     /// The time is up. At one moment, when all were queued, all of them would have blocked.
     Over,
     Again,
@@ -585,7 +542,7 @@ fn round<'o, 'a>(
         }
         match (ended, selected) {
             (Some(Some(taken)), _) => outcome_of(taken, operations, kind),
-            (None, Some((operation, right))) => Round::Ready(operation, right),
+            (None, Some(selected)) => Round::Ready(selected),
             (Some(None), _) if is_over => Round::Over,
             _ => Round::Again,
         }
@@ -603,7 +560,7 @@ fn outcome_of<'o, 'a>(
     let operation = all.find(|operation| taken.is_at(&operation.spot));
     match operation {
         Some(operation) if kind == Kind::Observer || taken.granted.is_some() => {
-            Round::Ready(operation, taken.granted)
+            Round::Ready((operation, taken.granted))
         }
         _ => Round::Again,
     }
@@ -714,20 +671,14 @@ impl SelectedOperation<'_> {
     /// ```
     pub fn recv<T>(mut self, r: &Receiver<T>) -> Result<T, RecvError> {
         assert!(self.is_of(r), "passed a receiver that wasn't selected");
-        match self.right.take() {
-            Some(right) => r.complete(right),
-            None => Err(RecvError),
-        }
+        let right = self.right.take();
+        right.map_or(Err(RecvError), |right| r.complete(right))
     }
 
     /// Gives the right back. Returns false if there was none.
     fn give_back(&mut self) -> bool {
         let right = self.right.take();
-        let was_given = right.is_some();
-        right
-            .into_iter()
-            .for_each(|right| self.handle.give_back(right));
-        was_given
+        right.map(|right| self.handle.give_back(right)).is_some()
     }
 
     /// Two handles that live at one address are one, of one type.

@@ -26,9 +26,7 @@ use super::{SendError, SendTimeoutError, TrySendError};
 /// greenthread::spawn(move || s2.send(2).unwrap());
 /// assert_eq!(r.recv().unwrap() + r.recv().unwrap(), 3);
 /// ```
-pub struct Sender<T> {
-    shared: Half<T, true>,
-}
+pub struct Sender<T>(pub(super) Half<T, true>);
 
 // A panic leaves the channel as it was: no user code runs while it changes.
 impl<T> UnwindSafe for Sender<T> {}
@@ -36,10 +34,6 @@ impl<T> RefUnwindSafe for Sender<T> {}
 
 impl<T> Sender<T> {
     /// Makes the sender that owns this reference.
-    pub(super) fn new(shared: Half<T, true>) -> Sender<T> {
-        Sender { shared }
-    }
-
     /// Sends a message, blocking while the channel is full.
     ///
     /// On a channel of capacity 0 the call blocks until a receiver takes the message.
@@ -60,9 +54,8 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn send(&self, msg: T) -> Result<(), SendError<T>> {
-        self.shared
-            .send(msg, Until::Never)
-            .map_err(|(msg, _)| SendError(msg))
+        let sent = self.0.send(msg, Until::Never);
+        sent.map_err(|(msg, _)| SendError(msg))
     }
 
     /// Sends a message if that is possible without blocking.
@@ -87,12 +80,11 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn try_send(&self, msg: T) -> Result<(), TrySendError<T>> {
-        self.shared
-            .send(msg, Until::Now)
-            .map_err(|(msg, failed)| match failed {
-                Failed::TimedOut => TrySendError::Full(msg),
-                Failed::Disconnected => TrySendError::Disconnected(msg),
-            })
+        let sent = self.0.send(msg, Until::Now);
+        sent.map_err(|(msg, failed)| match failed {
+            Failed::TimedOut => TrySendError::Full(msg),
+            Failed::Disconnected => TrySendError::Disconnected(msg),
+        })
     }
 
     /// Sends a message, blocking for no longer than `timeout` while the channel is full.
@@ -140,12 +132,11 @@ impl<T> Sender<T> {
     }
 
     fn send_until(&self, msg: T, until: Until) -> Result<(), SendTimeoutError<T>> {
-        self.shared
-            .send(msg, until)
-            .map_err(|(msg, failed)| match failed {
-                Failed::TimedOut => SendTimeoutError::Timeout(msg),
-                Failed::Disconnected => SendTimeoutError::Disconnected(msg),
-            })
+        let sent = self.0.send(msg, until);
+        sent.map_err(|(msg, failed)| match failed {
+            Failed::TimedOut => SendTimeoutError::Timeout(msg),
+            Failed::Disconnected => SendTimeoutError::Disconnected(msg),
+        })
     }
 
     /// Returns `true` if the channel holds no message.
@@ -177,7 +168,7 @@ impl<T> Sender<T> {
     /// assert!(s.is_full());
     /// ```
     pub fn is_full(&self) -> bool {
-        self.shared.look(|state| !state.has_place())
+        self.0.look(|state| !state.has_place())
     }
 
     /// Returns the number of messages in the channel.
@@ -191,7 +182,7 @@ impl<T> Sender<T> {
     /// assert_eq!(s.len(), 2);
     /// ```
     pub fn len(&self) -> usize {
-        self.shared.look(State::len)
+        self.0.look(State::len)
     }
 
     /// Returns the number of messages that the channel can hold, or `None` if it has no bound.
@@ -205,7 +196,7 @@ impl<T> Sender<T> {
     /// assert_eq!(bounded::<u8>(5).0.capacity(), Some(5));
     /// ```
     pub fn capacity(&self) -> Option<usize> {
-        self.shared.look(State::capacity)
+        self.0.look(State::capacity)
     }
 
     /// Returns `true` if both senders belong to the same channel.
@@ -220,47 +211,41 @@ impl<T> Sender<T> {
     /// assert!(!s.same_channel(&unbounded().0));
     /// ```
     pub fn same_channel(&self, other: &Sender<T>) -> bool {
-        self.shared.is_of_same(&other.shared)
+        self.0.is_of_same(&other.0)
     }
 
     /// Returns whether all receivers are gone.
     #[cfg(not(greenthread_model))]
     pub(crate) fn is_disconnected(&self) -> bool {
-        self.shared.look(|state| state.receivers_gone)
+        self.0.look(|state| state.receivers_gone)
     }
 
     /// Completes a send that a select has selected.
     pub(super) fn complete(&self, right: Right, msg: T) -> Result<(), SendError<T>> {
-        self.shared.complete_send(right, msg).map_err(SendError)
+        self.0.complete_send(right, msg).map_err(SendError)
     }
 }
 
 impl<T> Handle for Sender<T> {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
-        self.shared.attempt(Side::Senders, entry)
+        self.0.attempt(Side::Senders, entry)
     }
 
     fn leave(&self, entry: &Entry<'_, '_>) {
-        self.shared.lock().senders.remove(entry);
+        self.0.lock().senders.remove(entry);
     }
 
     fn give_back(&self, right: Right) {
-        self.shared.give_back(Side::Senders, right);
-    }
-
-    fn leaves_no_trace(&self, right: &Right) -> bool {
-        matches!(right, Right::Counted(_))
+        self.0.give_back(Side::Senders, right);
     }
 
     fn is_ready(&self) -> bool {
-        self.shared.look(|state| state.can(Side::Senders, None))
+        self.0.look(|state| state.can(Side::Senders, None))
     }
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        Sender {
-            shared: self.shared.clone(),
-        }
+        Sender(self.0.clone())
     }
 }

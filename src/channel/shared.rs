@@ -129,6 +129,9 @@ pub(super) enum Take<T> {
     Paired(Chooser),
 }
 
+/// Stands for the ticket where a place is granted and no message: tickets begin with 1.
+pub(super) const PLACE: usize = 0;
+
 /// A block to be used or to be freed, both outside of the lock.
 pub(super) type Spare<T> = Option<Box<Block<T>>>;
 
@@ -260,10 +263,8 @@ impl<T> State<T> {
     }
 
     fn find(&mut self, ticket: usize) -> usize {
-        match self.buffer.find(ticket, self.promised) {
-            Some(before) => before,
-            None => crate::sys::die("a promised message is not in its channel"),
-        }
+        let before = self.buffer.find(ticket, self.promised);
+        before.unwrap_or_else(|| crate::sys::die("a promised message is not in its channel"))
     }
 
     /// Receives a message. There must be one: [`State::has_message`].
@@ -318,7 +319,7 @@ impl<T> State<T> {
                     }
                     Peer::Select(sender) => {
                         self.reserved += 1;
-                        sender.grant(0)
+                        sender.grant(PLACE)
                     }
                 });
             }
@@ -386,8 +387,9 @@ pub(super) struct Shared<T> {
 }
 
 /// How long an operation may wait.
+#[allow(missing_docs, reason = "for the macro")]
 #[derive(Clone, Copy)]
-pub(super) enum Until {
+pub enum Until {
     Now,
     Never,
     After(Duration),

@@ -186,11 +186,8 @@ enum Stage<Input, Yield, Return> {
 /// The payload that unwinds the stack of a coroutine that is dropped.
 struct Dropped;
 
-impl<Input, Yield, Return> Coroutine<Input, Yield, Return>
-where
-    Input: Send + 'static,
-    Yield: Send + 'static,
-    Return: Send + 'static,
+impl<Input: Send + 'static, Yield: Send + 'static, Return: Send + 'static>
+    Coroutine<Input, Yield, Return>
 {
     /// Creates a coroutine that runs `body`.
     ///
@@ -284,9 +281,8 @@ where
         let Stage::Begun { thread, .. } = core::mem::replace(&mut self.stage, Stage::Done) else {
             unreachable!("a coroutine ends once");
         };
-        thread
-            .join()
-            .unwrap_or_else(|payload| resume_unwind(payload))
+        let result = thread.join();
+        result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 }
 
@@ -311,11 +307,7 @@ impl<Input, Yield, Return> Coroutine<Input, Yield, Return> {
 
 /// Iterates over the yielded values. The final value is dropped; to get it, call
 /// [`Coroutine::resume`] in a loop.
-impl<Yield, Return> Iterator for Coroutine<(), Yield, Return>
-where
-    Yield: Send + 'static,
-    Return: Send + 'static,
-{
+impl<Yield: Send + 'static, Return: Send + 'static> Iterator for Coroutine<(), Yield, Return> {
     type Item = Yield;
 
     #[inline]
@@ -327,12 +319,7 @@ where
     }
 }
 
-impl<Yield, Return> FusedIterator for Coroutine<(), Yield, Return>
-where
-    Yield: Send + 'static,
-    Return: Send + 'static,
-{
-}
+impl<Yield: Send + 'static, Return: Send + 'static> FusedIterator for Coroutine<(), Yield, Return> {}
 
 impl<Input, Yield, Return> Drop for Coroutine<Input, Yield, Return> {
     fn drop(&mut self) {
@@ -427,8 +414,4 @@ impl<Input, Yield> Yielder<Input, Yield> {
     }
 }
 
-impl<Input, Yield> fmt::Debug for Yielder<Input, Yield> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Yielder").finish_non_exhaustive()
-    }
-}
+without_details!([Input, Yield] Yielder<Input, Yield>, "Yielder";);

@@ -90,10 +90,8 @@ impl<Input, Yield> Caller<Input, Yield> {
 
     #[inline(always)]
     fn news(&mut self) -> News<Yield> {
-        match self.0.news.take() {
-            Some(news) => news,
-            None => die("a coroutine has given its turn back without a word"),
-        }
+        let news = self.0.news.take();
+        news.unwrap_or_else(|| die("a coroutine has given its turn back without a word"))
     }
 }
 
@@ -110,10 +108,8 @@ impl<Input, Yield> Called<Input, Yield> {
     pub(crate) fn suspend(&self, news: News<Yield>) -> Order<Input> {
         self.0.news.set(Some(news));
         self.0.coroutine.hand_over_to(&self.0.caller);
-        match self.0.order.take() {
-            Some(order) => order,
-            None => die("a coroutine was resumed without a word"),
-        }
+        let order = self.0.order.take();
+        order.unwrap_or_else(|| die("a coroutine was resumed without a word"))
     }
 }
 

@@ -38,10 +38,9 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, mem};
 
 use super::value::Held;
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
@@ -79,10 +78,7 @@ impl<H: Held, W: FnOnce(H) -> Told + Send + 'static> Dependent for Task<H, W> {
 }
 
 /// Makes a task that does `work` when `inputs` are resolved, on another thread.
-pub(super) fn when<H: Held, W>(inputs: H, work: W)
-where
-    W: FnOnce(H) -> Told + Send + 'static,
-{
+pub(super) fn when<H: Held, W: FnOnce(H) -> Told + Send + 'static>(inputs: H, work: W) {
     let work = std::sync::Mutex::new(work);
     let task = Arc::new(Task { inputs, work });
     task.inputs
@@ -207,9 +203,8 @@ impl Stock {
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
         while let Some(ready) = next.take().or_else(|| self.pop()) {
-            let mut readied = ready()
-                .into_iter()
-                .filter_map(|dependent| dependent.arrive());
+            let told = ready().into_iter();
+            let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();
             // A few at a time: others begin with the first while the last are told.
             loop {
@@ -220,7 +215,9 @@ impl Stock {
                 // If no thread can be spawned, this one runs them itself, later.
                 let _ = self.add(few);
             }
-            turn.has_run_one();
+            if let Turn::Kernel(_) = turn {
+                RUN.fetch_add(1, Relaxed);
+            }
         }
     }
 }
@@ -253,12 +250,6 @@ impl Turn {
             if permit.is_some() || RUN.load(Relaxed) == before {
                 return Turn::Kernel(permit);
             }
-        }
-    }
-
-    pub(super) fn has_run_one(&self) {
-        if let Turn::Kernel(_) = self {
-            RUN.fetch_add(1, Relaxed);
         }
     }
 }

@@ -301,9 +301,8 @@ impl Failure {
     /// assert!(failure.take_payload().is_none());
     /// ```
     pub fn take_payload(&self) -> Option<Box<dyn Any + Send>> {
-        (self.0.payload.lock())
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        let payload = self.0.payload.lock();
+        payload.unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -400,20 +399,24 @@ pub trait Held: Send + Sync + 'static {
     fn values(&self) -> Result<Self::Values<'_>, Failure>;
 }
 
-impl<T: Send + Sync + 'static> Inputs for Value<T> {
-    type Held = Value<T>;
+/// Implements `Inputs`: for each type, the type of its handles, and the function that makes them.
+macro_rules! inputs {
+    ($($Type:ty => $Held:ty, $hold:expr;)*) => {$(
+        impl<T: Send + Sync + 'static> Inputs for $Type {
+            type Held = $Held;
 
-    fn hold(self) -> Value<T> {
-        self
-    }
+            fn hold(self) -> $Held {
+                $hold(self)
+            }
+        }
+    )*};
 }
 
-impl<T: Send + Sync + 'static> Inputs for &Value<T> {
-    type Held = Value<T>;
-
-    fn hold(self) -> Value<T> {
-        self.clone()
-    }
+inputs! {
+    Value<T> => Value<T>, core::convert::identity;
+    &Value<T> => Value<T>, Value::clone;
+    &[Value<T>] => Vec<Value<T>>, <[_]>::to_vec;
+    &Vec<Value<T>> => Vec<Value<T>>, Vec::clone;
 }
 
 impl<I: Inputs> Inputs for Vec<I> {
@@ -421,22 +424,6 @@ impl<I: Inputs> Inputs for Vec<I> {
 
     fn hold(self) -> Vec<I::Held> {
         self.into_iter().map(I::hold).collect()
-    }
-}
-
-impl<T: Send + Sync + 'static> Inputs for &[Value<T>] {
-    type Held = Vec<Value<T>>;
-
-    fn hold(self) -> Vec<Value<T>> {
-        self.to_vec()
-    }
-}
-
-impl<T: Send + Sync + 'static> Inputs for &Vec<Value<T>> {
-    type Held = Vec<Value<T>>;
-
-    fn hold(self) -> Vec<Value<T>> {
-        self.clone()
     }
 }
 
@@ -469,10 +456,8 @@ impl<H: Held, const N: usize> Held for [H; N] {
 
     fn values(&self) -> Result<[H::Values<'_>; N], Failure> {
         let values = self.iter().map(H::values).collect::<Result<Vec<_>, _>>()?;
-        let Ok(values) = values.try_into() else {
-            unreachable!("an array is as long as itself")
-        };
-        Ok(values)
+        let values = values.try_into();
+        values.map_err(|_| unreachable!("an array is as long as itself"))
     }
 }
 
@@ -483,29 +468,28 @@ macro_rules! tuples {
         tuples!($($name)*);
     };
     ($($name:ident)*) => {
+        #[allow(non_snake_case, reason = "named as their types are")]
         impl<$($name: Inputs),*> Inputs for ($($name,)*) {
             type Held = ($($name::Held,)*);
 
             #[allow(clippy::unused_unit, reason = "the empty one")]
             fn hold(self) -> Self::Held {
-                #[allow(non_snake_case, reason = "named as their types are")]
                 let ($($name,)*) = self;
                 ($($name.hold(),)*)
             }
         }
 
+        #[allow(non_snake_case, reason = "named as their types are")]
         impl<$($name: Held),*> Held for ($($name,)*) {
             type Values<'a> = ($($name::Values<'a>,)*);
 
             #[allow(unused_variables, reason = "the empty one")]
             fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
-                #[allow(non_snake_case, reason = "named as their types are")]
                 let ($($name,)*) = self;
                 $($name.register(make);)*
             }
 
             fn values(&self) -> Result<Self::Values<'_>, Failure> {
-                #[allow(non_snake_case, reason = "named as their types are")]
                 let ($($name,)*) = self;
                 Ok(($($name.values()?,)*))
             }

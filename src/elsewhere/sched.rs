@@ -73,7 +73,6 @@ pub(crate) mod current {
         f()
     }
 }
-#[allow(dead_code, reason = "records of the scheduler are in stacks")]
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
 /// For tests of policies, which do without records in kernel-thread mode.
@@ -110,7 +109,6 @@ macro_rules! never {
 /// A record that no code can make.
 pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
-    pub(crate) unhooked: Cell<bool>,
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) priority: AtomicU64,
     pub(crate) heap: crate::engine::policy::Links,

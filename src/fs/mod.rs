@@ -39,8 +39,8 @@
 mod dir;
 mod file;
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs as standard, io};
 
 #[doc(no_inline)]
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
@@ -49,24 +49,25 @@ pub use self::dir::{DirBuilder, DirEntry, ReadDir};
 pub use self::file::{File, OpenOptions};
 use crate::engine::facade::may_block;
 
-/// Functions that call std's function with the same name and arguments, and link to it.
+/// Functions that call std's function with the same name and arguments, and link to it; `standard` is std's module.
 macro_rules! functions {
-    ($(
+    ($standard:literal: $(
         $(#[$attribute:meta])*
-        fn $name:ident($($path:ident: $P:ident),+ $(; $argument:ident: $Type:ty)?) -> $Result:ty;
+        fn $name:ident($($path:ident: $P:ident),+ $(; $($argument:ident: $Type:ty),+)?) -> $Result:ty;
     )*) => {$(
         $(#[$attribute])*
-        #[doc = concat!("\nAs [`std::fs::", stringify!($name), "`]; blocks only the green thread.")]
+        #[doc = concat!("\nAs [`", $standard, "::", stringify!($name), "`]; blocks only the green thread.")]
         pub fn $name<$($P: AsRef<Path>),+>(
-            $($path: $P),+ $(, $argument: $Type)?
+            $($path: $P),+ $(, $($argument: $Type),+)?
         ) -> io::Result<$Result> {
             $(let $path = $path.as_ref();)+
-            may_block(|| std::fs::$name($($path),+ $(, $argument)?))
+            may_block(|| standard::$name($($path),+ $(, $($argument),+)?))
         }
     )*};
 }
+pub(crate) use functions;
 
-functions! {
+functions! { "std::fs":
     /// Returns the absolute path, with all symbolic links resolved and without `.` and `..`.
     fn canonicalize(path: P) -> PathBuf;
 
@@ -127,7 +128,7 @@ functions! {
 /// As [`std::fs::write`]; blocks only the green thread.
 pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result<()> {
     let (path, contents) = (path.as_ref(), contents.as_ref());
-    may_block(|| std::fs::write(path, contents))
+    may_block(|| standard::write(path, contents))
 }
 
 /// Returns an iterator over the entries of a directory.
@@ -135,5 +136,5 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
 /// As [`std::fs::read_dir`]; blocks only the green thread.
 pub fn read_dir<P: AsRef<Path>>(path: P) -> io::Result<ReadDir> {
     let path = path.as_ref();
-    may_block(|| std::fs::read_dir(path)).map(ReadDir)
+    may_block(|| standard::read_dir(path)).map(ReadDir)
 }

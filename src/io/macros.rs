@@ -1,4 +1,4 @@
-//! Implementations of `Read` that use others, and of the conversions of what owns a descriptor.
+//! Implementations of `Read` and `Write` that use others, and of the conversions of what owns a descriptor.
 
 /// Implements `Read` for `$Type` by that of `$reader`, each call within `$within` if that is given.
 macro_rules! read_through {
@@ -74,4 +74,78 @@ macro_rules! descriptor {
     };
 }
 
-pub(crate) use {descriptor, read_through};
+/// The conversions of a type that wraps what owns the descriptor, which `$adopt` makes.
+macro_rules! wraps_descriptor {
+    ($Type:ident, like $Std:ty, by $adopt:path) => {
+        impl From<std::os::fd::OwnedFd> for $Type {
+            fn from(fd: std::os::fd::OwnedFd) -> $Type {
+                $Type($adopt(fd))
+            }
+        }
+
+        impl From<$Type> for std::os::fd::OwnedFd {
+            fn from(this: $Type) -> std::os::fd::OwnedFd {
+                this.0.into_fd()
+            }
+        }
+
+        impl std::os::fd::AsFd for $Type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
+        $crate::io::macros::descriptor!($Type, like $Std);
+    };
+}
+
+/// Implements `Read` for a type, and for references to it, by the methods of what it wraps.
+macro_rules! reads {
+    ($Type:ident) => {
+        $crate::io::macros::reads!(@ $Type);
+        $crate::io::macros::reads!(@ &$Type);
+    };
+    (@ $($Type:tt)+) => {
+        impl std::io::Read for $($Type)+ {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                self.0.read(buffer)
+            }
+
+            fn read_vectored(
+                &mut self,
+                buffers: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                self.0.read_vectored(buffers)
+            }
+        }
+    };
+}
+
+/// As `reads`, for `Write`.
+macro_rules! writes {
+    ($Type:ident) => {
+        $crate::io::macros::writes!(@ $Type);
+        $crate::io::macros::writes!(@ &$Type);
+    };
+    (@ $($Type:tt)+) => {
+        impl std::io::Write for $($Type)+ {
+            fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+                self.0.write(buffer)
+            }
+
+            fn write_vectored(
+                &mut self,
+                buffers: &[std::io::IoSlice<'_>],
+            ) -> std::io::Result<usize> {
+                self.0.write_vectored(buffers)
+            }
+
+            /// Does nothing, since nothing is buffered.
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(crate) use {descriptor, read_through, reads, wraps_descriptor, writes};

@@ -58,7 +58,15 @@ impl End {
         self.as_fd().try_clone_to_owned().map(End::new)
     }
 
-    pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_vectored(&mut [IoSliceMut::new(buffer)])
+    }
+
+    pub(crate) fn write(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(buffer)])
+    }
+
+    pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // For no bytes the kernel does not wait; `poll(2)` would.
         let mut known = buffers.iter().take(MOST_BUFFERS);
         if !Thread::is_green() || known.all(|buffer| buffer.is_empty()) {
@@ -70,7 +78,7 @@ impl End {
         })
     }
 
-    pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         if !Thread::is_green() {
             return calls::write(self.as_fd(), buffers);
         }
@@ -167,78 +175,17 @@ impl AsFd for End {
     }
 }
 
-/// Implements a public type that wraps an [`End`]: conversions, handles, and `Read` or `Write`,
-/// through `&Type` too.
+/// Implements a public type that wraps an [`End`]: conversions, handles, and `Read` or `Write`, as `$way` says.
 macro_rules! pipe_end {
-    (@conversions $Type:ident, $Std:ty) => {
-        impl From<std::os::fd::OwnedFd> for $Type {
-            fn from(fd: std::os::fd::OwnedFd) -> $Type {
-                $Type($crate::io::pipe::End::new(fd))
-            }
-        }
-
-        impl From<$Type> for std::os::fd::OwnedFd {
-            fn from(end: $Type) -> std::os::fd::OwnedFd {
-                end.0.into_fd()
-            }
-        }
-
+    ($Type:ident, like $Std:ty, $way:ident) => {
         impl From<$Type> for std::process::Stdio {
             fn from(end: $Type) -> std::process::Stdio {
                 std::os::fd::OwnedFd::from(end).into()
             }
         }
 
-        impl std::os::fd::AsFd for $Type {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.0.as_fd()
-            }
-        }
-
-        $crate::io::macros::descriptor!($Type, like $Std);
-    };
-    (@reads $($Type:tt)+) => {
-        impl std::io::Read for $($Type)+ {
-            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-                self.0.read(&mut [std::io::IoSliceMut::new(buffer)])
-            }
-
-            fn read_vectored(
-                &mut self,
-                buffers: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                self.0.read(buffers)
-            }
-        }
-    };
-    (@writes $($Type:tt)+) => {
-        impl std::io::Write for $($Type)+ {
-            fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-                self.0.write(&[std::io::IoSlice::new(buffer)])
-            }
-
-            fn write_vectored(
-                &mut self,
-                buffers: &[std::io::IoSlice<'_>],
-            ) -> std::io::Result<usize> {
-                self.0.write(buffers)
-            }
-
-            /// Does nothing, since nothing is buffered.
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-    };
-    ($Type:ident, like $Std:ty, reads) => {
-        $crate::io::pipe::pipe_end!(@conversions $Type, $Std);
-        $crate::io::pipe::pipe_end!(@reads $Type);
-        $crate::io::pipe::pipe_end!(@reads &$Type);
-    };
-    ($Type:ident, like $Std:ty, writes) => {
-        $crate::io::pipe::pipe_end!(@conversions $Type, $Std);
-        $crate::io::pipe::pipe_end!(@writes $Type);
-        $crate::io::pipe::pipe_end!(@writes &$Type);
+        $crate::io::macros::wraps_descriptor!($Type, like $Std, by $crate::io::pipe::End::new);
+        $crate::io::macros::$way!($Type);
     };
 }
 pub(crate) use pipe_end;

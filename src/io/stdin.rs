@@ -178,26 +178,20 @@ impl BufRead for StdinLock<'_> {
     }
 }
 
-impl AsFd for Stdin {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+macro_rules! descriptors {
+    ($($Type:ty),*) => {$(
+        impl AsFd for $Type {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
+        impl AsRawFd for $Type {
+            fn as_raw_fd(&self) -> RawFd {
+                self.0.as_raw_fd()
+            }
+        }
+    )*};
 }
 
-impl AsRawFd for Stdin {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-impl AsFd for StdinLock<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl AsRawFd for StdinLock<'_> {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
+descriptors!(Stdin, StdinLock<'_>);

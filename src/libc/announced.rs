@@ -293,11 +293,12 @@ hooked! {
         let Some(descriptor) = descriptor(thread) else {
             return blocking(real);
         };
-        let attempt = |_| match attempt() {
+        let attempt = |_, _| match attempt() {
             libc::EBUSY => not_ready(),
             answer => answer as isize,
         };
-        run(descriptor.as_raw_fd(), Direction::Read, attempt, |_| real() as isize) as c_int
+        let block = |_, _| real() as isize;
+        run(descriptor.as_raw_fd(), Direction::Read, None, &attempt, &block) as c_int
     }
 }
 

@@ -97,10 +97,6 @@ impl Nature {
             place.store(0, Relaxed);
         }
     }
-
-    pub(super) fn forget_all(first: u32, last: u32) {
-        (first..=last.min(KNOWN as u32 - 1)).for_each(|fd| Nature::forget(fd as c_int));
-    }
 }
 
 /// The flags with which `fd` is open. `None`: it is not open.
@@ -213,31 +209,18 @@ pub(super) fn until<T, E>(
 /// then it waits for something that only it knows.
 const IN_VAIN: u32 = 3;
 
-/// A call of one part: makes `attempt` until it no longer would block. If the thread cannot wait, makes the call `block`,
-/// which blocks the kernel thread.
+/// A call that transfers `wanted` bytes in several parts, and returns their sum; `None`: it has one part. If a part fails after
+/// another, the sum is the result, as the kernel does it.
 ///
-/// Both get the descriptor, and return a negative number with `errno` set if they fail.
+/// For each part it makes `attempt` until that no longer would block. If the thread cannot wait, it makes the call `block`,
+/// which blocks the kernel thread. Both get the descriptor and the number of bytes that are done, and return a negative number
+/// with `errno` set if they fail.
+// Not generic: some thirty functions of libc's have one instance of this code.
 pub(super) fn run(
     fd: c_int,
     direction: Direction,
-    mut attempt: impl FnMut(c_int) -> isize,
-    block: impl Fn(c_int) -> isize,
-) -> isize {
-    run_all(fd, direction, None, &mut |fd, _| attempt(fd), &|fd, _| {
-        block(fd)
-    })
-}
-
-/// A call that transfers `wanted` bytes in several parts, and returns their sum; `None`: in one part. If a part fails after
-/// another, the sum is the result, as the kernel does it.
-///
-/// `attempt` and `block` get the descriptor and the number of bytes that are done.
-// Not generic: some thirty functions of libc's have one instance of this code.
-pub(super) fn run_all(
-    fd: c_int,
-    direction: Direction,
     wanted: Option<usize>,
-    attempt: &mut dyn FnMut(c_int, usize) -> isize,
+    attempt: &dyn Fn(c_int, usize) -> isize,
     block: &dyn Fn(c_int, usize) -> isize,
 ) -> isize {
     let call = pin!(Call::new(fd));
@@ -467,7 +450,7 @@ interposed! {
         if watches {
             watch::watched_from(first, last).for_each(watch::closing);
         }
-        Nature::forget_all(first, last);
+        (first..=last.min(KNOWN as u32 - 1)).for_each(|fd| Nature::forget(fd as c_int));
         let answer = real();
         if watches {
             watch::watched_from(first, last).for_each(watch::look_again);

@@ -204,10 +204,7 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
         compare(number)?; // the common refusal needs no lock
     }
     forget_in_children();
-    let how = match is_hooked() {
-        true => How::Park,
-        false => How::Block,
-    };
+    let how = if is_hooked() { How::Park } else { How::Block };
     if how == How::Park {
         count_parked();
     }

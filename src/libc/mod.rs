@@ -88,14 +88,6 @@ impl Real {
         }
     }
 
-    /// libc's function, of which no sanitizer learns.
-    const fn of_libc(name: &'static str) -> Real {
-        Real {
-            is_libcs: true,
-            ..Real::new(name, "\0")
-        }
-    }
-
     #[inline]
     fn address(&self) -> usize {
         match self.address.load(Relaxed) {

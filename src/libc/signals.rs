@@ -17,15 +17,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use libc::{SIG_ERR, sighandler_t, sigset_t};
 
-use super::Real;
-use super::fail;
+use super::{Real, fail};
 use crate::engine::hooks::mask_changed;
 use crate::engine::hooks::signals::{is_reserved, set_action};
 use crate::sys::libraries::jump_where;
 use crate::sys::signal::{bit, is_own};
 
-/// For the crate's own handlers, which a sanitizer must not delay.
-static SIGACTION_OF_LIBC: Real = Real::of_libc("sigaction\0");
+/// libc's function, of which no sanitizer learns: for the crate's own handlers, which a sanitizer must not delay.
+static SIGACTION_OF_LIBC: Real = Real {
+    is_libcs: true,
+    ..Real::new("sigaction\0", "\0")
+};
 when_loaded!(SIGACTION_OF_LIBC.find());
 
 /// The signals for which `siginterrupt` was told that they interrupt. Relaxed: the set guards nothing.

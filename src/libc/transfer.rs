@@ -36,7 +36,7 @@ use libc::{iovec, msghdr, off_t, off64_t, sa_family_t, sockaddr, socklen_t};
 use super::announced::by_ring;
 use super::descriptor::{
     Buffers, Nature, can_be_written, flags_of, is_nonblocking, is_ready, is_stream, not_ready,
-    option, own_time_out, queued, ready_then, run, run_all, value_at,
+    option, own_time_out, queued, ready_then, run, value_at,
 };
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{blocking, may_block};
@@ -103,7 +103,7 @@ unsafe fn transfer(
             writev::real(fd, at, count as c_int)
         }),
     };
-    let mut attempt = |fd, done| match nature {
+    let attempt = |fd, done| match nature {
         Nature::Socket => message(fd, done, NOW),
         Nature::Pipe => match at_once(fd, done) {
             ..0 if is_unknown(errno()) => {
@@ -126,7 +126,7 @@ unsafe fn transfer(
     };
     let is_one_part = is_read || nature == Nature::Device;
     let wanted = (!is_one_part).then_some(buffers.length);
-    let result = run_all(fd, way, wanted, &mut attempt, &block);
+    let result = run(fd, way, wanted, &attempt, &block);
     let is_other = result == -1 && nature == Nature::Socket && errno() == libc::ENOTSOCK;
     // The number is another file's now.
     match is_other && Nature::ask(fd).is_some_and(|nature| nature != Nature::Socket) {
@@ -192,10 +192,9 @@ fn received(
         return in_kernel(|| part(fd, 0, flags));
     }
     let wanted = is_for_all.then_some(length);
-    let mut attempt = |fd, done| part(fd, done, flags | NOW);
-    run_all(fd, Direction::Read, wanted, &mut attempt, &|fd, done| {
-        part(fd, done, flags)
-    })
+    let attempt = |fd, done| part(fd, done, flags | NOW);
+    let block = |fd, done| part(fd, done, flags);
+    run(fd, Direction::Read, wanted, &attempt, &block)
 }
 
 hooked! {
@@ -264,14 +263,9 @@ fn sent(
         return in_kernel(|| part(fd, 0, flags));
     }
     let part = |fd, done, flags| part(fd, done, part_flags(flags, done));
-    let mut attempt = |fd, done| part(fd, done, flags | NOW);
-    run_all(
-        fd,
-        Direction::Write,
-        Some(length),
-        &mut attempt,
-        &|fd, done| part(fd, done, flags),
-    )
+    let attempt = |fd, done| part(fd, done, flags | NOW);
+    let block = |fd, done| part(fd, done, flags);
+    run(fd, Direction::Write, Some(length), &attempt, &block)
 }
 
 hooked! {
@@ -358,13 +352,13 @@ fn send_file(to: c_int, from: c_int, count: usize, real: &dyn Fn(c_int, usize) -
     if count == 0 || is_file(to) || !can(from, Direction::Read) || is_nonblocking(to) {
         return may_block(|| real(to, count));
     }
-    let mut attempt = |to: c_int, done: usize| {
+    let attempt = |to: c_int, done: usize| {
         ready_then(to, Direction::Write, || {
             real(to, (count - done).min(space_of(to)))
         })
     };
     let block = |to, done| real(to, count - done);
-    run_all(to, Direction::Write, Some(count), &mut attempt, &block)
+    run(to, Direction::Write, Some(count), &attempt, &block)
 }
 
 hooked! {
@@ -411,8 +405,8 @@ hooked! {
                     return blocking(|| real(flags));
                 }
             };
-            let attempt = |fd| if is_ready(fd, way) { 0 } else { not_ready() };
-            match run(fd, way, attempt, |_| real(flags)) {
+            let attempt = |fd, _| if is_ready(fd, way) { 0 } else { not_ready() };
+            match run(fd, way, None, &attempt, &|_, _| real(flags)) {
                 0 => set_errno(before),
                 result => return result,
             }
@@ -434,13 +428,14 @@ fn directly(real: impl FnOnce() -> c_int) -> Option<c_int> {
 
 /// `accept` or `accept4`; `real` makes libc's call.
 fn accepted(fd: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
-    let attempt = |fd| match is_ready(fd, Direction::Read) {
+    let attempt = |fd, _| match is_ready(fd, Direction::Read) {
         true => may_block(|| real(fd)) as isize,
         // A socket that does not listen is an error at once.
         false if option::<c_int>(fd, libc::SO_ACCEPTCONN) != Some(1) => real(fd) as isize,
         false => not_ready(),
     };
-    run(fd, Direction::Read, attempt, |fd| real(fd) as isize) as c_int
+    let block = |fd, _| real(fd) as isize;
+    run(fd, Direction::Read, None, &attempt, &block) as c_int
 }
 
 hooked! {

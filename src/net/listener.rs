@@ -1,4 +1,4 @@
-//! A listening socket.
+//! A listening socket: how it accepts, and the iterator over its connections.
 //!
 //! `accept4(2)` has no flag for a single call that does not block. The descriptor's mode belongs to
 //! the open file description, which others may share: a child process that inherited it, or a
@@ -14,69 +14,35 @@
 //!    exist there may hold `accepting`, and its threads are kernel threads, which may block.
 
 use std::io;
-use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError};
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
 
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
 use crate::engine::facade::{Source, is_forked_child};
-use crate::sync::Mutex;
 use crate::sys::calls;
 
-#[derive(Debug)]
-pub(crate) struct Listener {
-    socket: Socket,
-    accepting: Arc<Mutex<()>>,
-}
-
-impl Listener {
-    pub(crate) fn adopt(fd: OwnedFd) -> Listener {
-        Listener {
-            socket: Socket::adopt(fd),
-            accepting: Arc::default(),
-        }
-    }
-
-    pub(crate) fn into_fd(self) -> OwnedFd {
-        self.socket.into_fd()
-    }
-
-    pub(crate) fn try_clone(&self) -> io::Result<Listener> {
-        Ok(Listener {
-            socket: self.socket.try_clone()?,
-            accepting: self.accepting.clone(),
-        })
-    }
-
-    /// Returns the next item of the iterator over connections: `None` once the listener is closed,
-    /// instead of an error each time.
-    pub(crate) fn unless_ended<T>(&self, answer: io::Result<T>) -> Option<io::Result<T>> {
-        (answer.is_ok() || !self.socket.is_closed()).then_some(answer)
-    }
-
+impl Socket {
     /// Waits for the next connection, and returns it with the peer's address.
     pub(crate) fn accept(&self) -> io::Result<(Socket, SockAddr)> {
         let accept = || SockRef::from(self).accept();
-        let (fd, address) = self.socket.read_with(|| {
-            if self.socket.is_nonblocking() || is_forked_child() {
+        let (fd, address) = self.read_with(|| {
+            if self.is_nonblocking() || is_forked_child() {
                 return accept();
             }
-            let _no_other = self
-                .accepting
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let accepting = self.settings.accepting.lock();
+            let _no_other = accepting.unwrap_or_else(PoisonError::into_inner);
             match self.has_connection() {
                 true => crate::thread::blocking(accept),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
         })?;
-        let socket = match address.as_socket() {
-            Some(_) => Socket::fresh_tcp_stream(fd.into()),
-            None => Socket::fresh(fd.into()),
+        let source = match address.as_socket() {
+            Some(_) => Source::of_tcp_stream(fd.into()),
+            None => Source::new(fd.into()),
         };
-        Ok((socket, address))
+        Ok((Socket::of_fresh(source), address))
     }
 
     /// Returns whether a call of accept would return at once, with a connection or an error.
@@ -86,16 +52,25 @@ impl Listener {
     }
 }
 
-impl Deref for Listener {
-    type Target = Socket;
+/// Declares `Incoming`, the iterator over the connections of a listener. It ends once the listener is closed: it returns `None`
+/// then, instead of an error each time.
+macro_rules! incoming {
+    ($(#[$doc:meta])* $Listener:ident, $Stream:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[must_use = "iterators are lazy and do nothing unless consumed"]
+        pub struct Incoming<'a> {
+            listener: &'a $Listener,
+        }
 
-    fn deref(&self) -> &Socket {
-        &self.socket
-    }
-}
+        impl Iterator for Incoming<'_> {
+            type Item = io::Result<$Stream>;
 
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+            fn next(&mut self) -> Option<io::Result<$Stream>> {
+                let answer = self.listener.accept().map(|(stream, _)| stream);
+                (answer.is_ok() || !self.listener.0.is_closed()).then_some(answer)
+            }
+        }
+    };
 }
+pub(crate) use incoming;

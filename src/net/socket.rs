@@ -18,7 +18,7 @@
 //!    becomes std's, or a plain one, behaves the same. [`Socket::adopt`] reads the values of a
 //!    descriptor; if they are changed behind our back later, through `AsFd`, we do not notice.
 //! 2. A description is blocking unless the user has set another mode, since others may share it:
-//!    our calls say `MSG_DONTWAIT`, or ask first ([`Listener`](super::listener::Listener)). While
+//!    our calls say `MSG_DONTWAIT`, or ask first (`Socket::accept`). While
 //!    it connects it is not blocking, and no other handle or process shares it yet.
 //! 3. Closing concerns all handles. `closed` is set first: a call that ended because the
 //!    description was shut down finds it set, and the error says what happened. Then each handle's
@@ -34,9 +34,8 @@
 //! rest.
 //!
 //! # The public types
-//! Each is `struct Type(Inner)`, where the inner type is a [`Socket`] or a [`Listener`](super::listener::Listener). The macros
-//! at the end write what they have in common: conversions, handles, closing; time-outs; streams. `$setup` is the code in
-//! the examples that makes a `socket`.
+//! Each is `struct Type(Socket)`. The macros at the end write what they have in common: handles, closing; time-outs. `$setup`
+//! is the code in the examples that makes a `socket`.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
@@ -54,8 +53,8 @@ use crate::sys::calls::{AsStd, Std};
 use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
-#[derive(Debug)]
-struct Settings {
+#[derive(Debug, Default)]
+pub(super) struct Settings {
     read_timeout: Timeout,
     write_timeout: Timeout,
     nonblocking: AtomicBool,
@@ -65,21 +64,11 @@ struct Settings {
     /// The number of the error that the next call returns, or 0.
     late: AtomicI32,
     handles: Mutex<Vec<Weak<Source>>>,
+    /// The thread that holds this takes the next connection of a listener.
+    pub(super) accepting: Mutex<()>,
 }
 
 impl Settings {
-    fn new(nonblocking: bool, read: Option<Duration>, write: Option<Duration>) -> Settings {
-        Settings {
-            read_timeout: Timeout::new(read),
-            write_timeout: Timeout::new(write),
-            nonblocking: AtomicBool::new(nonblocking),
-            ended: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            late: AtomicI32::new(0),
-            handles: Mutex::new(Vec::new()),
-        }
-    }
-
     fn handles(&self) -> MutexGuard<'_, Vec<Weak<Source>>> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,25 +93,19 @@ impl Settings {
     }
 }
 
-/// A length of time in nanoseconds; [`clock::NEVER`] for none.
-#[derive(Debug)]
+/// A length of time in nanoseconds; 0 for none.
+#[derive(Debug, Default)]
 struct Timeout(AtomicU64);
 
 impl Timeout {
-    fn new(timeout: Option<Duration>) -> Timeout {
-        let this = Timeout(AtomicU64::new(clock::NEVER));
-        this.set(timeout);
-        this
-    }
-
     fn set(&self, timeout: Option<Duration>) {
         let nanos = timeout.and_then(|timeout| u64::try_from(timeout.as_nanos()).ok());
-        self.0.store(nanos.unwrap_or(clock::NEVER), Relaxed);
+        self.0.store(nanos.unwrap_or(0), Relaxed);
     }
 
     fn limit(&self) -> Limit {
         match self.0.load(Relaxed) {
-            clock::NEVER => Limit::Forever,
+            0 => Limit::Forever,
             nanos => Limit::Until(clock::after(Duration::from_nanos(nanos))),
         }
     }
@@ -132,7 +115,7 @@ impl Timeout {
 #[derive(Debug)]
 pub(crate) struct Socket {
     source: Arc<Source>,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
 }
 
 impl Socket {
@@ -141,32 +124,23 @@ impl Socket {
         Socket::of_fresh(Source::new(fd))
     }
 
-    /// Makes a socket of a new descriptor of a TCP stream.
-    pub(crate) fn fresh_tcp_stream(fd: OwnedFd) -> Socket {
-        Socket::of_fresh(Source::of_tcp_stream(fd))
-    }
-
-    fn of_fresh(source: Source) -> Socket {
-        Socket::new(source, Settings::new(false, None, None))
+    pub(super) fn of_fresh(source: Source) -> Socket {
+        Socket {
+            source: Arc::new(source),
+            settings: Arc::default(),
+        }
     }
 
     /// Makes a socket of any descriptor, and asks the kernel for its settings. If that fails
     /// (because the descriptor is not a socket), later calls report it.
     pub(crate) fn adopt(fd: OwnedFd) -> Socket {
-        let socket = SockRef::from(&fd);
-        let settings = Settings::new(
-            socket.nonblocking().unwrap_or(false),
-            socket.read_timeout().unwrap_or(None),
-            socket.write_timeout().unwrap_or(None),
-        );
-        Socket::new(Source::new(fd), settings)
-    }
-
-    fn new(source: Source, settings: Settings) -> Socket {
-        Socket {
-            source: Arc::new(source),
-            settings: Arc::new(settings),
-        }
+        let socket = Socket::fresh(fd);
+        let (kernels, settings) = (SockRef::from(&socket), &socket.settings);
+        let is_nonblocking = kernels.nonblocking().unwrap_or(false);
+        settings.nonblocking.store(is_nonblocking, Relaxed);
+        (settings.read_timeout).set(kernels.read_timeout().unwrap_or(None));
+        (settings.write_timeout).set(kernels.write_timeout().unwrap_or(None));
+        socket
     }
 
     pub(crate) fn into_fd(self) -> OwnedFd {
@@ -294,7 +268,11 @@ impl Socket {
         self.unless_late(count)
     }
 
-    pub(crate) fn recv_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv(buffer, 0)
+    }
+
+    pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.read_timeout);
         let count = self.unless_closed(|| self.source.recv_vectored(buffers, limit))?;
         self.unless_late(count)
@@ -322,14 +300,14 @@ impl Socket {
     }
 
     /// Writes to a stream, by way of [`Socket::send_all`].
-    pub(crate) fn send_stream(&self, buffer: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&self, buffer: &[u8]) -> io::Result<usize> {
         self.send_all(buffer.len(), |sent, limit| {
             self.source.send(&buffer[sent..], 0, limit)
         })
     }
 
     /// Writes to a stream from several buffers, of which the kernel takes a limited number at once.
-    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let buffers = &buffers[..buffers.len().min(libc::UIO_MAXIOV as usize)];
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
         self.send_all(length, |sent, limit| {
@@ -395,7 +373,7 @@ impl Socket {
     pub(crate) fn connect(address: &SocketAddr, limit: Limit) -> io::Result<Socket> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = socket2::Socket::new_raw(Domain::for_address(*address), kind, None)?;
-        let socket = Socket::fresh_tcp_stream(socket.into());
+        let socket = Socket::of_fresh(Source::of_tcp_stream(socket.into()));
         let address = SockAddr::from(*address);
         // Calls made while the connection is being made tell its state.
         let connect = || match SockRef::from(&socket).connect(&address) {
@@ -422,7 +400,7 @@ impl AsFd for Socket {
 
 /// Conversions, `Debug`, and the methods that every type has.
 macro_rules! socket_type {
-    ($Type:ident($Inner:ident), like $Std:ty, example $setup:expr) => {
+    ($Type:ident, like $Std:ty, example $setup:expr) => {
         impl $Type {
             /// Returns std's type with the same descriptor, for its methods that do not block.
             fn std(&self) -> $crate::sys::calls::AsStd<'_, $Std> {
@@ -531,38 +509,21 @@ macro_rules! socket_type {
             }
         }
 
-        impl AsFd for $Type {
-            fn as_fd(&self) -> BorrowedFd<'_> {
-                self.0.as_fd()
-            }
-        }
-
-        $crate::io::macros::descriptor!($Type, like $Std);
-
-        impl From<OwnedFd> for $Type {
-            fn from(fd: OwnedFd) -> $Type {
-                $Type($Inner::adopt(fd))
-            }
-        }
-
-        impl From<$Type> for OwnedFd {
-            fn from(socket: $Type) -> OwnedFd {
-                socket.0.into_fd()
-            }
+        $crate::io::macros::wraps_descriptor! {
+            $Type, like $Std, by $crate::net::socket::Socket::adopt
         }
 
         impl From<socket2::Socket> for $Type {
             fn from(socket: socket2::Socket) -> $Type {
-                OwnedFd::from(socket).into()
+                std::os::fd::OwnedFd::from(socket).into()
             }
         }
 
         impl From<$Type> for socket2::Socket {
             fn from(socket: $Type) -> socket2::Socket {
-                OwnedFd::from(socket).into()
+                std::os::fd::OwnedFd::from(socket).into()
             }
         }
-
     };
 }
 
@@ -739,38 +700,4 @@ macro_rules! shutdown {
     };
 }
 
-/// Implements `Read` and `Write` for the type and for references to it.
-macro_rules! stream {
-    ($Type:ident) => {
-        stream!(@ $Type);
-        stream!(@ &$Type);
-    };
-    (@ $($Type:tt)+) => {
-        impl Read for $($Type)+ {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                self.0.recv(buffer, 0)
-            }
-
-            fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                self.0.recv_vectored(buffers)
-            }
-        }
-
-        impl Write for $($Type)+ {
-            fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-                self.0.send_stream(buffer)
-            }
-
-            fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-                self.0.send_vectored(buffers)
-            }
-
-            /// Does nothing, since nothing is buffered.
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-    };
-}
-
-pub(crate) use {options, shutdown, socket_type, stream, timeouts};
+pub(crate) use {options, shutdown, socket_type, timeouts};

@@ -1,15 +1,13 @@
-//! [`TcpListener`], like std's type, built on a [`Listener`].
+//! [`TcpListener`], like std's type, built on a [`Socket`].
 
-use std::fmt;
-use std::io;
 use std::iter::FusedIterator;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{fmt, io};
 
 use socket2::SockRef;
 
-use super::listener::Listener;
-use super::socket::{options, socket_type};
+use super::listener::incoming;
+use super::socket::{Socket, options, socket_type};
 use super::{TcpStream, internet_address};
 
 /// A overflow that the kernel reduces to its limit.
@@ -39,7 +37,7 @@ const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
 /// server.join().unwrap()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct TcpListener(Listener);
+pub struct TcpListener(Socket);
 
 impl TcpListener {
     /// Creates a listener bound to the first of the addresses that is available.
@@ -143,49 +141,38 @@ macro_rules! setup {
         r#"let socket = greenthread::net::TcpListener::bind("127.0.0.1:0")?;"#
     };
 }
-socket_type!(TcpListener(Listener), like std::net::TcpListener, example setup!());
+socket_type!(TcpListener, like std::net::TcpListener, example setup!());
 options! {
     TcpListener, example setup!();
     /// Sets the time to live of packets from this socket (`IP_TTL`).
     ttl, set_ttl: u32 = 100;
 }
 
-/// An iterator over the connections of a [`TcpListener`], like [`std::net::Incoming`].
-///
-/// It is created by [`TcpListener::incoming`], and ends only when the listener is
-/// [closed](TcpListener::close).
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::net::{Incoming, TcpListener, TcpStream};
-///
-/// fn ports(connections: Incoming<'_>) -> Vec<u16> {
-///     connections.take(2).map(|stream| stream.unwrap().peer_addr().unwrap().port()).collect()
-/// }
-///
-/// let listener = TcpListener::bind("127.0.0.1:0")?;
-/// let one = TcpStream::connect(listener.local_addr()?)?;
-/// let other = TcpStream::connect(listener.local_addr()?)?;
-/// let ports = ports(listener.incoming());
-/// for stream in [one, other] {
-///     assert!(ports.contains(&stream.local_addr()?.port()));
-/// }
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "iterators are lazy and do nothing unless consumed"]
-pub struct Incoming<'a> {
-    listener: &'a TcpListener,
-}
-
-impl Iterator for Incoming<'_> {
-    type Item = io::Result<TcpStream>;
-
-    fn next(&mut self) -> Option<io::Result<TcpStream>> {
-        let answer = self.listener.accept().map(|(stream, _)| stream);
-        self.listener.0.unless_ended(answer)
-    }
+incoming! {
+    /// An iterator over the connections of a [`TcpListener`], like [`std::net::Incoming`].
+    ///
+    /// It is created by [`TcpListener::incoming`], and ends only when the listener is
+    /// [closed](TcpListener::close).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::net::{Incoming, TcpListener, TcpStream};
+    ///
+    /// fn ports(connections: Incoming<'_>) -> Vec<u16> {
+    ///     connections.take(2).map(|stream| stream.unwrap().peer_addr().unwrap().port()).collect()
+    /// }
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let one = TcpStream::connect(listener.local_addr()?)?;
+    /// let other = TcpStream::connect(listener.local_addr()?)?;
+    /// let ports = ports(listener.incoming());
+    /// for stream in [one, other] {
+    ///     assert!(ports.contains(&stream.local_addr()?.port()));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    TcpListener, TcpStream
 }
 
 impl FusedIterator for Incoming<'_> {}

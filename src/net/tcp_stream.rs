@@ -1,13 +1,12 @@
 //! [`TcpStream`], like std's type, built on a [`Socket`].
 
-use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use std::{fmt, io};
 
-use super::socket::{Socket, options, shutdown, socket_type, stream, timeouts};
+use super::socket::{Socket, options, shutdown, socket_type, timeouts};
 use crate::engine::facade::Limit;
+use crate::io::macros::{reads, writes};
 use crate::sys::clock;
 
 /// A TCP connection, like [`std::net::TcpStream`]; it blocks only the calling thread.
@@ -151,10 +150,11 @@ macro_rules! setup {
 let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#
     };
 }
-socket_type!(TcpStream(Socket), like std::net::TcpStream, example setup!());
+socket_type!(TcpStream, like std::net::TcpStream, example setup!());
 timeouts!(TcpStream, example setup!());
 shutdown!(TcpStream, example setup!());
-stream!(TcpStream);
+reads!(TcpStream);
+writes!(TcpStream);
 options! {
     TcpStream, example setup!();
     /// Sets whether small writes are sent at once, instead of being gathered while an earlier one

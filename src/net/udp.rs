@@ -1,10 +1,8 @@
 //! [`UdpSocket`], like std's type, built on a [`Socket`].
 
-use std::fmt;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use std::{fmt, io};
 
 use super::internet_address;
 use super::socket::{Socket, options, socket_type, timeouts};
@@ -323,7 +321,7 @@ macro_rules! setup {
         )
     };
 }
-socket_type!(UdpSocket(Socket), like std::net::UdpSocket, example setup!("127.0.0.1:0"));
+socket_type!(UdpSocket, like std::net::UdpSocket, example setup!("127.0.0.1:0"));
 timeouts!(UdpSocket, example setup!("127.0.0.1:0"));
 options! {
     UdpSocket, example setup!("127.0.0.1:0");

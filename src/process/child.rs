@@ -183,9 +183,8 @@ impl Child {
             return blocking(|| self.std.wait()); // an old kernel, or no more descriptors
         };
         Source::new(process).run(Direction::Read, Limit::Forever, || {
-            self.std
-                .try_wait()?
-                .ok_or_else(|| io::ErrorKind::WouldBlock.into())
+            let status = self.std.try_wait()?;
+            status.ok_or_else(|| io::ErrorKind::WouldBlock.into())
         })
     }
 

@@ -95,6 +95,31 @@ impl Command {
         /// # Ok::<(), std::io::Error>(())
         /// ```
         fn arg<S: AsRef<OsStr>>(&mut self, argument: S);
+        /// Adds several arguments, each of which is passed as it is.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::Command;
+        ///
+        /// let output = Command::new("echo").args(["one", "two"]).output()?;
+        /// assert_eq!(output.stdout, b"one two\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&mut self, arguments: I);
+        /// Sets several variables in the environment of the new process.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::Command;
+        ///
+        /// let mut command = Command::new("sh");
+        /// command.args(["-c", "echo $FIRST $SECOND"]).envs([("FIRST", "1"), ("SECOND", "2")]);
+        /// assert_eq!(command.output()?.stdout, b"1 2\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn envs<I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, variables: I);
         /// Sets a variable in the environment of the new process.
         ///
         /// # Examples
@@ -196,48 +221,6 @@ impl Command {
         /// # Ok::<(), std::io::Error>(())
         /// ```
         stderr
-    }
-
-    /// Adds several arguments, each of which is passed as it is.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::process::Command;
-    ///
-    /// let output = Command::new("echo").args(["one", "two"]).output()?;
-    /// assert_eq!(output.stdout, b"one two\n");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn args<I, S>(&mut self, arguments: I) -> &mut Command
-    where
-        I: IntoIterator<Item = S>,
-        S: AsRef<OsStr>,
-    {
-        self.std.args(arguments);
-        self
-    }
-
-    /// Sets several variables in the environment of the new process.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::process::Command;
-    ///
-    /// let mut command = Command::new("sh");
-    /// command.args(["-c", "echo $FIRST $SECOND"]).envs([("FIRST", "1"), ("SECOND", "2")]);
-    /// assert_eq!(command.output()?.stdout, b"1 2\n");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn envs<I, K, V>(&mut self, variables: I) -> &mut Command
-    where
-        I: IntoIterator<Item = (K, V)>,
-        K: AsRef<OsStr>,
-        V: AsRef<OsStr>,
-    {
-        self.std.envs(variables);
-        self
     }
 
     /// Starts the process and returns a handle to it.

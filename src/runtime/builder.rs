@@ -33,6 +33,17 @@ pub struct Builder {
     options: RuntimeOptions,
 }
 
+/// Declares the methods that set one option each, which has the same name in `RuntimeOptions`.
+macro_rules! setters {
+    ($($(#[$attribute:meta])* fn $option:ident($value:ident: $Type:ty);)*) => {$(
+        $(#[$attribute])*
+        pub fn $option(mut self, $value: $Type) -> Builder {
+            self.options.$option = Some($value);
+            self
+        }
+    )*};
+}
+
 impl Builder {
     /// Creates a builder with nothing set.
     ///
@@ -49,149 +60,130 @@ impl Builder {
         Builder::default()
     }
 
-    /// Sets the number of threads that run at once: 1 to 4096.
-    ///
-    /// Default: the number of CPUs that this process may use, by affinity and cgroup quota. When
-    /// affinity or quota change while the runtime is at work, the number follows within about a
-    /// second. [`Runtime::set_processors`] changes it later.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().processors(2).build()?;
-    /// assert_eq!(runtime.processors(), 2);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn processors(mut self, count: usize) -> Builder {
-        self.options.processors = Some(count);
-        self
-    }
+    setters! {
+        /// Sets the number of threads that run at once: 1 to 4096.
+        ///
+        /// Default: the number of CPUs that this process may use, by affinity and cgroup quota. When
+        /// affinity or quota change while the runtime is at work, the number follows within about a
+        /// second. [`Runtime::set_processors`] changes it later.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        ///
+        /// let runtime = Builder::new().processors(2).build()?;
+        /// assert_eq!(runtime.processors(), 2);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn processors(count: usize);
 
-    /// Sets the stack size of threads that do not ask for another one, in bytes.
-    ///
-    /// The greatest size is 64 GiB, and a size below 16 KiB counts as 16 KiB. Default: the same as
-    /// std's, which is 2 MiB or the value of `RUST_MIN_STACK`.
-    ///
-    /// A stack takes memory only as far as it is used. A thread that has run also takes page
-    /// tables: 4 KiB if stacks have 2 MiB or more, and less if they are smaller.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().stack_size(256 << 10).build()?; // 256 KiB
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn stack_size(mut self, size: usize) -> Builder {
-        self.options.stack_size = Some(size);
-        self
-    }
+        /// Sets the stack size of threads that do not ask for another one, in bytes.
+        ///
+        /// The greatest size is 64 GiB, and a size below 16 KiB counts as 16 KiB. Default: the same as
+        /// std's, which is 2 MiB or the value of `RUST_MIN_STACK`.
+        ///
+        /// A stack takes memory only as far as it is used. A thread that has run also takes page
+        /// tables: 4 KiB if stacks have 2 MiB or more, and less if they are smaller.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        ///
+        /// let runtime = Builder::new().stack_size(256 << 10).build()?; // 256 KiB
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn stack_size(size: usize);
 
-    /// Sets how long a thread runs before it must give way to others: 20 µs to an hour.
-    ///
-    /// Default: 10 ms. A thread's slice is only a twentieth of this while threads that have yielded
-    /// wait at its processor, where no other processor can take them.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    /// use std::time::Duration;
-    ///
-    /// let runtime = Builder::new().time_slice(Duration::from_millis(1)).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    ///
-    /// let error = Builder::new().time_slice(Duration::ZERO).build().unwrap_err();
-    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn time_slice(mut self, slice: Duration) -> Builder {
-        self.options.time_slice = Some(slice);
-        self
-    }
+        /// Sets how long a thread runs before it must give way to others: 20 µs to an hour.
+        ///
+        /// Default: 10 ms. A thread's slice is only a twentieth of this while threads that have yielded
+        /// wait at its processor, where no other processor can take them.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        /// use std::time::Duration;
+        ///
+        /// let runtime = Builder::new().time_slice(Duration::from_millis(1)).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        ///
+        /// let error = Builder::new().time_slice(Duration::ZERO).build().unwrap_err();
+        /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn time_slice(slice: Duration);
 
-    /// Sets the signal that ends a time slice: the number of a real-time signal that the program
-    /// does not use.
-    ///
-    /// Default: a real-time signal that is free. In [`Mode::Kernel`] no signal is sent.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().preempt_signal(40).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn preempt_signal(mut self, signal: i32) -> Builder {
-        self.options.preempt_signal = Some(signal);
-        self
-    }
+        /// Sets the signal that ends a time slice: the number of a real-time signal that the program
+        /// does not use.
+        ///
+        /// Default: a real-time signal that is free. In [`Mode::Kernel`] no signal is sent.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        ///
+        /// let runtime = Builder::new().preempt_signal(40).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn preempt_signal(signal: i32);
 
-    /// Sets the greatest number of kernel threads, blocked ones included. It must be greater than
-    /// the number of processors.
-    ///
-    /// Default: 10,000. Kernel threads that wait for a thread that is locked to them
-    /// ([`lock_kernel_thread`](crate::lock_kernel_thread)) are not counted.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().processors(2).max_kernel_threads(16).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// assert!(Builder::new().processors(2).max_kernel_threads(2).build().is_err());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn max_kernel_threads(mut self, count: usize) -> Builder {
-        self.options.max_kernel_threads = Some(count);
-        self
-    }
+        /// Sets the greatest number of kernel threads, blocked ones included. It must be greater than
+        /// the number of processors.
+        ///
+        /// Default: 10,000. Kernel threads that wait for a thread that is locked to them
+        /// ([`lock_kernel_thread`](crate::lock_kernel_thread)) are not counted.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        ///
+        /// let runtime = Builder::new().processors(2).max_kernel_threads(16).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// assert!(Builder::new().processors(2).max_kernel_threads(2).build().is_err());
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn max_kernel_threads(count: usize);
 
-    /// Sets whether threads are green threads or kernel threads.
-    ///
-    /// Default: green threads where they are possible. Where they are not, a line on standard error
-    /// says why, and threads are kernel threads.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::{Builder, Mode};
-    ///
-    /// let runtime = Builder::new().mode(Mode::Kernel).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn mode(mut self, mode: Mode) -> Builder {
-        self.options.mode = Some(mode);
-        self
-    }
+        /// Sets whether threads are green threads or kernel threads.
+        ///
+        /// Default: green threads where they are possible. Where they are not, a line on standard error
+        /// says why, and threads are kernel threads.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::{Builder, Mode};
+        ///
+        /// let runtime = Builder::new().mode(Mode::Kernel).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn mode(mode: Mode);
 
-    /// Sets how threads wait for sockets, pipes and files.
-    ///
-    /// Default: the fastest way in measurements, which is epoll for sockets and pipes and, where it
-    /// is available, io_uring for calls that wait for a disk.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::{Builder, Driver, Mode};
-    ///
-    /// let runtime = Builder::new().driver(Driver::Epoll).build()?;
-    /// if runtime.mode() == Mode::Green {
-    ///     assert_eq!(runtime.driver(), Some(Driver::Epoll));
-    /// }
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn driver(mut self, driver: Driver) -> Builder {
-        self.options.driver = Some(driver);
-        self
+        /// Sets how threads wait for sockets, pipes and files.
+        ///
+        /// Default: the fastest way in measurements, which is epoll for sockets and pipes and, where it
+        /// is available, io_uring for calls that wait for a disk.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::{Builder, Driver, Mode};
+        ///
+        /// let runtime = Builder::new().driver(Driver::Epoll).build()?;
+        /// if runtime.mode() == Mode::Green {
+        ///     assert_eq!(runtime.driver(), Some(Driver::Epoll));
+        /// }
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn driver(driver: Driver);
     }
 
     /// Sets the policy, which decides which ready thread runs next, and where; see
@@ -250,88 +242,78 @@ impl Builder {
         self
     }
 
-    /// Sets whether a processor that finds nothing to do looks around a little longer before it
-    /// sleeps.
-    ///
-    /// Default: yes. This knob exists to measure what the mechanism is worth.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().spinning(false).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[doc(hidden)]
-    pub fn spinning(mut self, on: bool) -> Builder {
-        self.options.spinning = Some(on);
-        self
-    }
+    setters! {
+        /// Sets whether a processor that finds nothing to do looks around a little longer before it
+        /// sleeps.
+        ///
+        /// Default: yes. This knob exists to measure what the mechanism is worth.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        ///
+        /// let runtime = Builder::new().spinning(false).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        #[doc(hidden)]
+        fn spinning(on: bool);
 
-    /// Sets whether a processor whose kernel thread blocks in the kernel is handed to another
-    /// kernel thread.
-    ///
-    /// Default: yes. This knob exists to measure what the mechanism is worth: without hand-off a thread that
-    /// is blocked in the kernel keeps its processor, and if it waits for a thread that waits for that
-    /// processor, both wait for ever.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().hand_off(false).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[doc(hidden)]
-    pub fn hand_off(mut self, on: bool) -> Builder {
-        self.options.hand_off = Some(on);
-        self
-    }
+        /// Sets whether a processor whose kernel thread blocks in the kernel is handed to another
+        /// kernel thread.
+        ///
+        /// Default: yes. This knob exists to measure what the mechanism is worth: without hand-off a thread that
+        /// is blocked in the kernel keeps its processor, and if it waits for a thread that waits for that
+        /// processor, both wait for ever.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        ///
+        /// let runtime = Builder::new().hand_off(false).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        #[doc(hidden)]
+        fn hand_off(on: bool);
 
-    /// Sets whether a thread that has used up its time slice is made to give way.
-    ///
-    /// Default: yes. Without preemption a thread that never waits keeps its processor.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().preemption(false).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn preemption(mut self, on: bool) -> Builder {
-        self.options.preemption = Some(on);
-        self
-    }
+        /// Sets whether a thread that has used up its time slice is made to give way.
+        ///
+        /// Default: yes. Without preemption a thread that never waits keeps its processor.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::Builder;
+        ///
+        /// let runtime = Builder::new().preemption(false).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn preemption(on: bool);
 
-    /// Sets what the process does when every thread waits for another, and nothing outside can wake one.
-    ///
-    /// It holds for the whole process, also for threads of other runtimes. If several runtimes ask for something,
-    /// the last one that was built decides. `GREENTHREAD_DEADLOCK` (`report`, `abort` or `off`) decides if none
-    /// does. Default: [`OnDeadlock::Report`]. Where there are no green threads at all nothing is looked for; in
-    /// [`Mode::Kernel`] on Linux it is. Without the feature `observe` nothing is looked for either, and [`build`] refuses
-    /// any other action than [`OnDeadlock::Ignore`].
-    ///
-    /// [`build`]: Builder::build
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::{Builder, OnDeadlock};
-    ///
-    /// let runtime = Builder::new().on_deadlock(OnDeadlock::Ignore).build()?;
-    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn on_deadlock(mut self, action: OnDeadlock) -> Builder {
-        self.options.on_deadlock = Some(action);
-        self
+        /// Sets what the process does when every thread waits for another, and nothing outside can wake one.
+        ///
+        /// It holds for the whole process, also for threads of other runtimes. If several runtimes ask for something,
+        /// the last one that was built decides. `GREENTHREAD_DEADLOCK` (`report`, `abort` or `off`) decides if none
+        /// does. Default: [`OnDeadlock::Report`]. Where there are no green threads at all nothing is looked for; in
+        /// [`Mode::Kernel`] on Linux it is. Without the feature `observe` nothing is looked for either, and [`build`] refuses
+        /// any other action than [`OnDeadlock::Ignore`].
+        ///
+        /// [`build`]: Builder::build
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::runtime::{Builder, OnDeadlock};
+        ///
+        /// let runtime = Builder::new().on_deadlock(OnDeadlock::Ignore).build()?;
+        /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn on_deadlock(action: OnDeadlock);
     }
 
     /// Starts the runtime.

@@ -24,9 +24,8 @@
 
 mod builder;
 
-use std::fmt;
-use std::io;
 use std::sync::OnceLock;
+use std::{fmt, io};
 
 pub use self::builder::Builder;
 use crate::engine::facade::Backend;

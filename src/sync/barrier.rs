@@ -7,7 +7,6 @@
 //! Orderings: each thread passes the queue's lock before the last one does, and the last one's
 //! wake-ups publish. So what any thread did before the barrier is seen by all after it.
 
-use core::fmt;
 use core::mem::offset_of;
 
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -57,7 +56,10 @@ pub struct Barrier {
 /// let result = barrier.wait();
 /// assert!(result.is_leader());
 /// ```
-pub struct BarrierWaitResult(bool);
+#[derive(Debug)]
+pub struct BarrierWaitResult {
+    is_leader: bool,
+}
 
 /// For reports.
 static BARRIER: WaitKind = WaitKind::inside("barrier").with_numbers(|address, facts| {
@@ -122,19 +124,13 @@ impl Barrier {
         let arrived = self.arrived.load(Relaxed) + 1;
         if arrived < self.size {
             self.arrived.store(arrived, Relaxed);
-            let _woken = locked.wait(
-                WaitReason::new(&BARRIER, self),
-                Position::Back,
-                0,
-                None,
-                Some,
-                || (),
-            );
-            return BarrierWaitResult(false);
+            let reason = WaitReason::new(&BARRIER, self);
+            let _woken = locked.wait(reason, Position::Back, 0, None, Some, || ());
+            return BarrierWaitResult { is_leader: false };
         }
         self.arrived.store(0, Relaxed);
         locked.wake_all(|flags| flags);
-        BarrierWaitResult(true)
+        BarrierWaitResult { is_leader: true }
     }
 }
 
@@ -155,14 +151,6 @@ impl BarrierWaitResult {
     /// ```
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        self.0
-    }
-}
-
-impl fmt::Debug for BarrierWaitResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BarrierWaitResult")
-            .field("is_leader", &self.is_leader())
-            .finish()
+        self.is_leader
     }
 }

@@ -184,14 +184,11 @@ impl Condvar {
     ///     assert_eq!(*guard, 0);
     /// });
     /// ```
-    pub fn wait_while<'a, T, F>(
+    pub fn wait_while<'a, T, F: FnMut(&mut T) -> bool>(
         &self,
         mut guard: MutexGuard<'a, T>,
         mut condition: F,
-    ) -> LockResult<MutexGuard<'a, T>>
-    where
-        F: FnMut(&mut T) -> bool,
-    {
+    ) -> LockResult<MutexGuard<'a, T>> {
         while condition(&mut *guard) {
             guard = self.wait(guard)?;
         }
@@ -256,15 +253,12 @@ impl Condvar {
     ///     assert!(*guard && !result.timed_out());
     /// });
     /// ```
-    pub fn wait_timeout_while<'a, T, F>(
+    pub fn wait_timeout_while<'a, T, F: FnMut(&mut T) -> bool>(
         &self,
         mut guard: MutexGuard<'a, T>,
         dur: Duration,
         mut condition: F,
-    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
-    where
-        F: FnMut(&mut T) -> bool,
-    {
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
         let deadline = clock::after(dur);
         while condition(&mut *guard) {
             if clock::now() >= deadline {
@@ -379,21 +373,9 @@ impl Condvar {
         let waited = guard.unlocked(|mutex| {
             let locked = self.queue.lock();
             let unlock = || mutex.unlock();
-            locked.wait(
-                WaitReason::new(&CONDVAR, self),
-                Position::Back,
-                0,
-                deadline,
-                Some,
-                unlock,
-            )
+            let reason = WaitReason::new(&CONDVAR, self);
+            locked.wait(reason, Position::Back, 0, deadline, Some, unlock)
         });
         waited == Waited::TimedOut
-    }
-}
-
-impl Default for Condvar {
-    fn default() -> Condvar {
-        Condvar::new()
     }
 }

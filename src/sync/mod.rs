@@ -104,18 +104,9 @@ pub use self::wait_group::WaitGroup;
 #[allow(clippy::declare_interior_mutable_const, reason = "std's")]
 pub const ONCE_INIT: Once = Once::new();
 
-/// Implements `Debug` for types that show nothing of their contents.
-macro_rules! opaque {
-    ($([$($T:ident)?] $Type:ty, $name:literal;)*) => {$(
-        impl<$($T)?> core::fmt::Debug for $Type {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.debug_struct($name).finish_non_exhaustive()
-            }
-        }
-    )*};
-}
+defaults!(Condvar WaitGroup);
 
-opaque! {
+without_details! {
     [] Barrier, "Barrier";
     [] Condvar, "Condvar";
     [] Once, "Once";

@@ -50,7 +50,7 @@ use crate::channel;
 /// ```
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = channel::unbounded();
-    (Sender { inner: sender }, Receiver::new(receiver))
+    (Sender(sender), Receiver(receiver, PhantomData))
 }
 
 /// Creates a channel that holds at most `bound` messages and returns its two halves.
@@ -79,7 +79,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 /// ```
 pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
     let (sender, receiver) = channel::bounded(bound);
-    (SyncSender { inner: sender }, Receiver::new(receiver))
+    (SyncSender(sender), Receiver(receiver, PhantomData))
 }
 
 /// The sending half of a channel made by [`channel()`].
@@ -97,9 +97,7 @@ pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
 /// greenthread::spawn(move || other.send(2).unwrap());
 /// assert_eq!(receiver.recv().unwrap() + receiver.recv().unwrap(), 3);
 /// ```
-pub struct Sender<T> {
-    inner: channel::Sender<T>,
-}
+pub struct Sender<T>(channel::Sender<T>);
 
 /// The sending half of a channel made by [`sync_channel`].
 ///
@@ -116,9 +114,7 @@ pub struct Sender<T> {
 /// greenthread::spawn(move || other.send(2).unwrap());
 /// assert_eq!(receiver.recv().unwrap() + receiver.recv().unwrap(), 3);
 /// ```
-pub struct SyncSender<T> {
-    inner: channel::Sender<T>,
-}
+pub struct SyncSender<T>(channel::Sender<T>);
 
 /// The receiving half of a channel made by [`channel()`] or [`sync_channel`].
 ///
@@ -134,10 +130,7 @@ pub struct SyncSender<T> {
 /// sender.send("hello").unwrap();
 /// assert_eq!(consumer.join().unwrap(), "hello");
 /// ```
-pub struct Receiver<T> {
-    inner: channel::Receiver<T>,
-    not_sync: PhantomData<Cell<()>>,
-}
+pub struct Receiver<T>(channel::Receiver<T>, PhantomData<Cell<()>>);
 
 impl<T> RefUnwindSafe for Receiver<T> {}
 
@@ -163,7 +156,7 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        send(&self.inner, message)
+        send(&self.0, message)
     }
 }
 
@@ -189,7 +182,7 @@ impl<T> SyncSender<T> {
     /// ```
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        send(&self.inner, message)
+        send(&self.0, message)
     }
 
     /// Sends a message on this channel if that is possible without blocking.
@@ -213,7 +206,7 @@ impl<T> SyncSender<T> {
     /// assert_eq!(sender.try_send(3), Err(TrySendError::Disconnected(3)));
     /// ```
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        self.inner.try_send(message).map_err(|error| match error {
+        self.0.try_send(message).map_err(|error| match error {
             channel::TrySendError::Full(message) => TrySendError::Full(message),
             channel::TrySendError::Disconnected(message) => TrySendError::Disconnected(message),
         })
@@ -222,19 +215,11 @@ impl<T> SyncSender<T> {
 
 #[inline]
 fn send<T>(sender: &channel::Sender<T>, message: T) -> Result<(), SendError<T>> {
-    sender
-        .send(message)
-        .map_err(|error| SendError(error.into_inner()))
+    let sent = sender.send(message);
+    sent.map_err(|error| SendError(error.into_inner()))
 }
 
 impl<T> Receiver<T> {
-    fn new(inner: channel::Receiver<T>) -> Receiver<T> {
-        Receiver {
-            inner,
-            not_sync: PhantomData,
-        }
-    }
-
     /// Receives the next message, blocking the current thread until there is one.
     ///
     /// # Errors
@@ -253,7 +238,7 @@ impl<T> Receiver<T> {
     /// ```
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.inner.recv().map_err(|_| RecvError)
+        self.0.recv().map_err(|_| RecvError)
     }
 
     /// Receives the next message if there is one, without ever blocking.
@@ -276,7 +261,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
     /// ```
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        self.inner.try_recv().map_err(|error| match error {
+        self.0.try_recv().map_err(|error| match error {
             channel::TryRecvError::Empty => TryRecvError::Empty,
             channel::TryRecvError::Disconnected => TryRecvError::Disconnected,
         })
@@ -302,7 +287,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
     /// ```
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.inner.recv_timeout(timeout).map_err(of_channel)
+        self.0.recv_timeout(timeout).map_err(of_channel)
     }
 
     /// Receives the next message, blocking the current thread until `deadline` at the latest.
@@ -323,7 +308,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(receiver.recv_deadline(deadline), Err(RecvTimeoutError::Timeout));
     /// ```
     pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        self.inner.recv_deadline(deadline).map_err(of_channel)
+        self.0.recv_deadline(deadline).map_err(of_channel)
     }
 
     /// Returns an iterator that blocks for each message and ends when all senders are gone.
@@ -431,16 +416,12 @@ crate::channel::receiver::iterate!();
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        Sender {
-            inner: self.inner.clone(),
-        }
+        Sender(self.0.clone())
     }
 }
 
 impl<T> Clone for SyncSender<T> {
     fn clone(&self) -> SyncSender<T> {
-        SyncSender {
-            inner: self.inner.clone(),
-        }
+        SyncSender(self.0.clone())
     }
 }

@@ -15,9 +15,11 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
-use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness, shown};
+use super::poison::{
+    self, LockResult, POISONED, TryLockError, TryLockResult, Witness, exclusive, shown,
+};
 use super::raw_mutex::RawMutex;
-use crate::atomic::const_fn;
+use crate::atomic::{Ordering::Relaxed, const_fn};
 use crate::sys::clock;
 
 /// A lock that lets one thread at a time use the data inside it.
@@ -94,9 +96,6 @@ pub struct MutexGuard<'a, T: ?Sized> {
     witness: Witness,
     not_send: PhantomData<*mut ()>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     const_fn! {
@@ -278,7 +277,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.raw.is_poisoned()
+        self.raw.queue.state(Relaxed).has(POISONED)
     }
 
     /// Clears the poison, so that later locks succeed without an error.
@@ -306,7 +305,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn clear_poison(&self) {
-        self.raw.clear_poison();
+        self.raw.queue.clear(POISONED, Relaxed);
     }
 
     /// Returns a mutable reference to the data, without locking.
@@ -334,7 +333,7 @@ impl<T: ?Sized> Mutex<T> {
 impl<T: ?Sized> MutexGuard<'_, T> {
     #[inline]
     pub(super) fn is_poisoned(&self) -> bool {
-        self.lock.raw.is_poisoned()
+        self.lock.is_poisoned()
     }
 
     /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
@@ -359,32 +358,5 @@ impl Unlock<'_> {
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that the mutex is locked.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed uniquely.
-        unsafe { &mut *self.lock.data.get() }
-    }
-}
-
-impl<T: ?Sized> Drop for MutexGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.witness.has_seen_a_panic() {
-            self.lock.raw.poison();
-        }
-        self.lock.raw.unlock();
-    }
-}
-
+exclusive!(MutexGuard, unlock);
 shown!(Mutex, try_lock, &"<locked>"; MutexGuard);

@@ -265,9 +265,8 @@ impl Once {
         while unfinished(self.queue.state(Acquire)) {
             let waits = |state| unfinished(state).then_some(state);
             // Whatever ended the wait, the loop looks again.
-            let _ = self
-                .queue
-                .wait(WaitReason::new(&ONCE, self), Position::Back, 0, None, waits);
+            let reason = WaitReason::new(&ONCE, self);
+            let _ = self.queue.wait(reason, Position::Back, 0, None, waits);
         }
     }
 

@@ -1,99 +1,19 @@
-//! [`OnceLock`]: a [`Once`] and the value that its closure made. [`LazyLock`]: a [`Once`], and a closure that is replaced by
-//! the value that it returns.
+//! [`OnceLock`]: a [`Once`] and the value that its closure made. [`LazyLock`]: a `OnceLock`, and the closure that makes its
+//! value.
 //!
-//! | | the `Once` | the stage |
+//! | the `Once` | the value | the closure of a `LazyLock` |
 //! |---|---|---|
-//! | both | a closure runs | belongs to the thread that runs it |
-//! | both | completed | `Value`, and shared by all |
-//! | `OnceLock` | else | `Nothing`, and owned by no thread: a closure that panics leaves nothing |
-//! | `LazyLock` | no thread has asked yet | `Closure` |
-//! | `LazyLock` | poisoned | `Nothing`: the closure has been used up |
-//!
-//! Both are in an [`OnceCell`].
+//! | no thread has asked yet | `None`, owned by no thread | `Some` |
+//! | a closure runs | belongs to the thread that runs it | belongs to the same thread |
+//! | completed | `Some`, and shared by all | `None` |
+//! | poisoned: the closure has panicked | `None`, owned by no thread | `None`: it has been used up |
 
-use core::cell::UnsafeCell;
-use core::convert::Infallible;
+use core::cell::{Cell, UnsafeCell};
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
-use core::{fmt, mem};
 
 use super::Once;
-
-/// Data that is made once, by a closure `F` if there is one.
-///
-/// The content is an enum and not a `MaybeUninit`: it drops itself, so that no `Drop` has to be
-/// written, and a cell may hold a reference to a value that is dropped before it, as std's cell
-/// may.
-struct OnceCell<T, F> {
-    once: Once,
-    stage: UnsafeCell<Stage<T, F>>,
-}
-
-/// The content of a [`OnceCell`].
-enum Stage<T, F> {
-    Closure(F),
-    Value(T),
-    Nothing,
-}
-
-// SAFETY: any thread may run and drop the closure, hence `F: Send`; one thread may make the value
-// and another drop it, hence `T: Send`; all get shared references to it, hence `T: Sync`.
-unsafe impl<T: Send + Sync, F: Send> Sync for OnceCell<T, F> {}
-
-impl<T, F> OnceCell<T, F> {
-    #[inline]
-    const fn new(stage: Stage<T, F>) -> OnceCell<T, F> {
-        OnceCell {
-            once: Once::new(),
-            stage: UnsafeCell::new(stage),
-        }
-    }
-
-    /// Returns the value, if it has been made.
-    #[inline]
-    fn get(&self) -> Option<&T> {
-        if !self.once.is_completed() {
-            return None;
-        }
-        // SAFETY: the value is complete, so no thread writes to it while `self` is shared.
-        match unsafe { &*self.stage.get() } {
-            Stage::Value(value) => Some(value),
-            Stage::Closure(_) | Stage::Nothing => None,
-        }
-    }
-
-    /// Waits until the value is made.
-    fn wait(&self) {
-        self.once.wait_force();
-    }
-
-    /// Calls `make` to make the value, unless there is one. If `make` panics, the next caller may
-    /// try.
-    #[track_caller]
-    fn make(&self, make: impl FnOnce(&mut Stage<T, F>)) {
-        self.once.call_once_force(|_| {
-            // SAFETY: this is the closure of a `Once` that has not completed: no other thread
-            // looks.
-            make(unsafe { &mut *self.stage.get() });
-        });
-    }
-
-    #[inline]
-    fn get_mut(&mut self) -> Option<&mut T> {
-        match self.stage.get_mut() {
-            Stage::Value(value) => Some(value),
-            Stage::Closure(_) | Stage::Nothing => None,
-        }
-    }
-
-    #[inline]
-    fn into_inner(self) -> Option<T> {
-        match self.stage.into_inner() {
-            Stage::Value(value) => Some(value),
-            Stage::Closure(_) | Stage::Nothing => None,
-        }
-    }
-}
 
 /// A cell that is written once and then read by any number of threads.
 ///
@@ -112,9 +32,14 @@ impl<T, F> OnceCell<T, F> {
 /// assert_eq!(reader.join().unwrap(), 5);
 /// ```
 pub struct OnceLock<T> {
-    cell: OnceCell<T, Infallible>,
+    once: Once,
+    // It is no `MaybeUninit`: an `Option` drops itself, so that no `Drop` has to be written, and the cell may hold a reference
+    // to a value that is dropped before it, as std's cell may.
+    value: UnsafeCell<Option<T>>,
 }
 
+// SAFETY: one thread may make the value and another drop it, hence `T: Send`; all get shared references to it, hence `T: Sync`.
+unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
@@ -133,7 +58,8 @@ impl<T> OnceLock<T> {
     #[must_use]
     pub const fn new() -> OnceLock<T> {
         OnceLock {
-            cell: OnceCell::new(Stage::Nothing),
+            once: Once::new(),
+            value: UnsafeCell::new(None),
         }
     }
 
@@ -153,7 +79,11 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        self.cell.get()
+        if !self.once.is_completed() {
+            return None;
+        }
+        // SAFETY: the value is complete, so no thread writes to it while `self` is shared.
+        unsafe { &*self.value.get() }.as_ref()
     }
 
     /// Returns a mutable reference to the value, or `None` if the cell is empty.
@@ -169,7 +99,7 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        self.cell.get_mut()
+        self.value.get_mut().as_mut()
     }
 
     /// Blocks the current thread until the cell has a value, and returns a reference to it.
@@ -186,7 +116,7 @@ impl<T> OnceLock<T> {
     /// });
     /// ```
     pub fn wait(&self) -> &T {
-        self.cell.wait();
+        self.once.wait_force();
         self.completed()
     }
 
@@ -242,13 +172,13 @@ impl<T> OnceLock<T> {
         self.completed()
     }
 
-    /// Runs `f` and writes the value that it makes, unless there is one already.
+    /// Runs `f` and writes the value that it makes, unless there is one already. If `f` panics, the next caller may try.
     #[cold]
     fn make(&self, f: impl FnOnce() -> Option<T>) {
-        self.cell.make(|stage| {
-            if let Some(value) = f() {
-                *stage = Stage::Value(value);
-            }
+        self.once.call_once_force(|_| {
+            let value = f();
+            // SAFETY: this is the closure of a `Once` that has not completed: no other thread looks.
+            unsafe { *self.value.get() = value };
         });
     }
 
@@ -270,7 +200,7 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn into_inner(self) -> Option<T> {
-        self.cell.into_inner()
+        self.value.into_inner()
     }
 
     /// Takes the value out and leaves the cell empty.
@@ -321,13 +251,17 @@ impl<T: Eq> Eq for OnceLock<T> {}
 
 impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut d = f.debug_tuple("OnceLock");
-        match self.get() {
-            Some(value) => d.field(value),
-            None => d.field(&format_args!("<uninit>")),
-        };
-        d.finish()
+        show(f, "OnceLock", self.get())
     }
+}
+
+fn show(f: &mut fmt::Formatter<'_>, name: &str, value: Option<&impl fmt::Debug>) -> fmt::Result {
+    let mut d = f.debug_tuple(name);
+    match value {
+        Some(value) => d.field(value),
+        None => d.field(&format_args!("<uninit>")),
+    };
+    d.finish()
 }
 
 // ==== a value that is computed when it is first used ====
@@ -356,8 +290,12 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
 /// assert_eq!(last.join().unwrap(), Some(29));
 /// ```
 pub struct LazyLock<T, F = fn() -> T> {
-    cell: OnceCell<T, F>,
+    cell: OnceLock<T>,
+    closure: Cell<Option<F>>,
 }
+
+// SAFETY: only the thread that makes the value reaches the closure; any thread may do so, and any may drop it: hence `F: Send`.
+unsafe impl<T, F: Send> Sync for LazyLock<T, F> where OnceLock<T>: Sync {}
 
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
@@ -377,7 +315,8 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[inline]
     pub const fn new(f: F) -> LazyLock<T, F> {
         LazyLock {
-            cell: OnceCell::new(Stage::Closure(f)),
+            cell: OnceLock::new(),
+            closure: Cell::new(Some(f)),
         }
     }
 
@@ -400,13 +339,11 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// assert_eq!(&*lazy, &92);
     /// ```
     #[inline]
-    #[track_caller]
     pub fn force(this: &LazyLock<T, F>) -> &T {
-        if let Some(value) = LazyLock::get(this) {
-            return value;
-        }
-        this.make();
-        LazyLock::get(this).expect("a value once completed")
+        this.cell.get_or_init(|| match this.closure.take() {
+            Some(f) => f(),
+            None => panic!("LazyLock instance has previously been poisoned"),
+        })
     }
 
     /// Computes the value if that has not happened yet, and returns a mutable reference to it.
@@ -425,20 +362,9 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// assert_eq!(*lazy, 93);
     /// ```
     #[inline]
-    #[track_caller]
     pub fn force_mut(this: &mut LazyLock<T, F>) -> &mut T {
         LazyLock::force(this);
         LazyLock::get_mut(this).expect("a value once completed")
-    }
-
-    #[cold]
-    #[track_caller]
-    fn make(&self) {
-        self.cell
-            .make(|stage| match mem::replace(stage, Stage::Nothing) {
-                Stage::Closure(f) => *stage = Stage::Value(f()),
-                _ => panic!("LazyLock instance has previously been poisoned"),
-            });
     }
 }
 
@@ -485,7 +411,6 @@ impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
     type Target = T;
 
     #[inline]
-    #[track_caller]
     fn deref(&self) -> &T {
         LazyLock::force(self)
     }
@@ -493,7 +418,6 @@ impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
 
 impl<T, F: FnOnce() -> T> DerefMut for LazyLock<T, F> {
     #[inline]
-    #[track_caller]
     fn deref_mut(&mut self) -> &mut T {
         LazyLock::force_mut(self)
     }
@@ -507,11 +431,6 @@ impl<T: Default> Default for LazyLock<T> {
 
 impl<T: fmt::Debug, F> fmt::Debug for LazyLock<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut d = f.debug_tuple("LazyLock");
-        match LazyLock::get(self) {
-            Some(value) => d.field(value),
-            None => d.field(&format_args!("<uninit>")),
-        };
-        d.finish()
+        show(f, "LazyLock", LazyLock::get(self))
     }
 }

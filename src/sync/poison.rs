@@ -4,24 +4,25 @@
 
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
+use crate::wait::queue::WaitQueue;
+
+/// A flag of a lock's queue: a thread has panicked while it held the lock.
+pub(super) const POISONED: usize = WaitQueue::flag(3);
+
 /// Whether the thread was panicking already when it took a lock. A panic that begins later, while
 /// it holds the lock, poisons it.
-pub(super) struct Witness {
-    panicking: bool,
-}
+pub(super) struct Witness(bool);
 
 impl Witness {
     #[inline]
     pub(super) fn new() -> Witness {
-        Witness {
-            panicking: std::thread::panicking(),
-        }
+        Witness(std::thread::panicking())
     }
 
     /// Returns whether a panic has begun since this was made.
     #[inline]
     pub(super) fn has_seen_a_panic(&self) -> bool {
-        !self.panicking && std::thread::panicking()
+        !self.0 && std::thread::panicking()
     }
 }
 
@@ -86,3 +87,41 @@ macro_rules! shown {
     };
 }
 pub(super) use shown;
+
+/// Declares that a guard of a `lock` gives access to its data, which no other guard has, and unlocks it.
+macro_rules! exclusive {
+    ($Guard:ident, $unlock:ident) => {
+        // SAFETY: a shared guard gives out shared references to the data only.
+        unsafe impl<T: ?Sized + Sync> Sync for $Guard<'_, T> {}
+
+        impl<T: ?Sized> Deref for $Guard<'_, T> {
+            type Target = T;
+
+            #[inline]
+            fn deref(&self) -> &T {
+                // SAFETY: the guard is the proof that no other thread holds the lock.
+                unsafe { &*self.lock.data.get() }
+            }
+        }
+
+        impl<T: ?Sized> DerefMut for $Guard<'_, T> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut T {
+                // SAFETY: as above, and the guard is borrowed uniquely.
+                unsafe { &mut *self.lock.data.get() }
+            }
+        }
+
+        impl<T: ?Sized> Drop for $Guard<'_, T> {
+            #[inline]
+            fn drop(&mut self) {
+                if self.witness.has_seen_a_panic() {
+                    // The unlocking publishes the flag.
+                    self.lock.raw.queue.set(POISONED, Relaxed);
+                }
+                self.lock.raw.$unlock();
+            }
+        }
+    };
+}
+pub(super) use exclusive;

@@ -5,7 +5,7 @@
 //! | `HELD` | a thread holds the mutex |
 //! | `WOKEN` | a waiter was woken and will try again: no need to wake another |
 //! | `STARVING` | a waiter waited too long: no thread barges, each unlock hands the lock over |
-//! | `POISONED` | a holder panicked; the protocol ignores it |
+//! | `poison::POISONED` | a holder panicked; the protocol ignores it |
 //!
 //! As in Go's `sync.Mutex`, a thread that comes by takes a free mutex at once ("barging"), though
 //! others wait: it is running, they are not. The first waiter, once woken, must try again like any
@@ -45,7 +45,6 @@ use crate::wait::{Locator, WaitKind, WaitReason};
 const HELD: usize = WaitQueue::flag(0);
 const WOKEN: usize = WaitQueue::flag(1);
 const STARVING: usize = WaitQueue::flag(2);
-const POISONED: usize = WaitQueue::flag(3);
 
 /// Nanoseconds after which a waiter is handed the mutex: Go's figure.
 const PATIENCE: u64 = 1_000_000;
@@ -57,7 +56,7 @@ const HANDED: usize = 1;
 
 #[repr(C)]
 pub(crate) struct RawMutex {
-    queue: WaitQueue,
+    pub(super) queue: WaitQueue,
     /// For reports: the mark of the thread that took the mutex last; it holds it if `HELD` is set.
     holder: AtomicUsize,
 }
@@ -137,14 +136,10 @@ impl RawMutex {
                 continue;
             }
             let since = *since.get_or_insert_with(clock::now);
-            let waited = self.queue.wait(
-                WaitReason::new(&MUTEX, self),
-                position,
-                0,
-                deadline,
-                |state| (!is_free(state)).then(|| state.without(woken).with(starving)),
-            );
-            match waited {
+            let reason = WaitReason::new(&MUTEX, self);
+            let waits =
+                |state: State| (!is_free(state)).then(|| state.without(woken).with(starving));
+            match self.queue.wait(reason, position, 0, deadline, waits) {
                 Waited::Refused => continue,
                 Waited::TimedOut => return false,
                 Waited::Woken(outcome) => {
@@ -204,20 +199,6 @@ impl RawMutex {
     #[cfg(greenthread_model)]
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queue.is_at_rest(0)
-    }
-
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.queue.state(Relaxed).has(POISONED)
-    }
-
-    /// Poisons the mutex, because its holder has panicked. The holder's `unlock` publishes the
-    /// flag.
-    pub(crate) fn poison(&self) {
-        self.queue.set(POISONED, Relaxed);
-    }
-
-    pub(crate) fn clear_poison(&self) {
-        self.queue.clear(POISONED, Relaxed);
     }
 }
 

@@ -148,9 +148,6 @@ fn is_late(since: u32, now: u32) -> bool {
 /// counted against it, so the state has room for more.
 const MAX_READERS: u64 = (1 << 30) - 2;
 
-/// A flag of the queue: a writer has panicked. The protocol ignores it.
-const POISONED: usize = WaitQueue::flag(0);
-
 /// A waiter's wait ended because it should try again.
 const TRY_AGAIN: usize = 0;
 /// A waiter's wait ended because it holds the lock now.
@@ -159,7 +156,8 @@ const HANDED: usize = 1;
 #[repr(C)]
 pub(crate) struct RawRwLock {
     state: AtomicU64,
-    queue: WaitQueue,
+    /// Its only flag is `poison::POISONED`: a writer has panicked. The protocol ignores it.
+    pub(super) queue: WaitQueue,
     /// For reports: the mark of the thread that took the lock for writing last.
     writer: AtomicUsize,
 }
@@ -236,9 +234,8 @@ impl RawRwLock {
     #[inline(always)]
     fn change(&self, from: State, to: State, order: Ordering) -> Result<(), State> {
         perturb::point("rwlock: changing");
-        self.state
-            .compare_exchange_weak(from.0, to.0, order, Relaxed)
-            .map_or_else(|now| Err(State(now)), |_| Ok(()))
+        let changed = (self.state).compare_exchange_weak(from.0, to.0, order, Relaxed);
+        changed.map_or_else(|now| Err(State(now)), |_| Ok(()))
     }
 
     /// Changes the state to what `change` says; returns whether it said anything.
@@ -368,32 +365,27 @@ impl RawRwLock {
         deadline: Option<u64>,
         woken: &mut u64,
     ) -> Waited {
-        let waited = self.queue.wait(
-            WaitReason::new(wish.kind(), self),
-            position,
-            wish.tag(),
-            deadline,
-            |flags| {
-                let queued = self.update(Relaxed, |state| {
-                    let may_take = match wish.to_write {
-                        false => state.may_read(),
-                        true => state.may_write() || *woken != 0 && state.is_free(),
-                    };
-                    let queued = State(state.0 & !*woken | QUEUED);
-                    let is_first = position == Position::Front || !state.has(QUEUED);
-                    let queued = match is_first {
-                        true => queued.queued(wish.since),
-                        false => queued,
-                    };
-                    (!may_take).then_some(queued.0)
-                });
-                if !queued {
-                    return None;
-                }
+        let reason = WaitReason::new(wish.kind(), self);
+        let waits = |flags| {
+            let queued = self.update(Relaxed, |state| {
+                let may_take = match wish.to_write {
+                    false => state.may_read(),
+                    true => state.may_write() || *woken != 0 && state.is_free(),
+                };
+                let queued = State(state.0 & !*woken | QUEUED);
+                let is_first = position == Position::Front || !state.has(QUEUED);
+                let queued = match is_first {
+                    true => queued.queued(wish.since),
+                    false => queued,
+                };
+                (!may_take).then_some(queued.0)
+            });
+            queued.then(|| {
                 *woken = 0;
-                Some(flags)
-            },
-        );
+                flags
+            })
+        };
+        let waited = (self.queue).wait(reason, position, wish.tag(), deadline, waits);
         if waited == Waited::TimedOut {
             // Threads that had to let this one go first need not any more.
             self.pass_on();
@@ -496,20 +488,6 @@ impl RawRwLock {
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
         state.is_free() && !state.has(QUEUED | WOKEN) && self.queue.is_at_rest(0)
-    }
-
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.queue.state(Relaxed).has(POISONED)
-    }
-
-    /// Poisons the lock, because the writer has panicked. The writer's `unlock_write` publishes the
-    /// flag.
-    pub(crate) fn poison(&self) {
-        self.queue.set(POISONED, Relaxed);
-    }
-
-    pub(crate) fn clear_poison(&self) {
-        self.queue.clear(POISONED, Relaxed);
     }
 }
 

@@ -3,17 +3,19 @@
 //! Only writers poison: a reader that panics has changed nothing. The invariants are those of `mutex`.
 
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::marker::PhantomData;
-use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 use core::time::Duration;
+use core::{fmt, mem};
 use std::time::Instant;
 
-use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness, shown};
+use super::poison::{
+    self, LockResult, POISONED, TryLockError, TryLockResult, Witness, exclusive, shown,
+};
 use super::raw_rwlock::RawRwLock;
+use crate::atomic::Ordering::Relaxed;
 use crate::sys::clock;
 
 /// A lock that lets many threads read the data inside it at once, or one thread write it.
@@ -118,9 +120,6 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
     witness: Witness,
     not_send: PhantomData<*mut ()>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     /// Creates an unlocked reader-writer lock that contains `t`.
@@ -432,7 +431,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.raw.is_poisoned()
+        self.raw.queue.state(Relaxed).has(POISONED)
     }
 
     /// Clears the poison, so that later calls return the guard without an error.
@@ -460,7 +459,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn clear_poison(&self) {
-        self.raw.clear_poison();
+        self.raw.queue.clear(POISONED, Relaxed);
     }
 
     /// Returns a mutable reference to the data, without locking.
@@ -522,24 +521,6 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that no other thread holds the lock.
-        unsafe { &*self.lock.data.get() }
-    }
-}
-
-impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed uniquely.
-        unsafe { &mut *self.lock.data.get() }
-    }
-}
-
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
@@ -547,14 +528,5 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.witness.has_seen_a_panic() {
-            self.lock.raw.poison();
-        }
-        self.lock.raw.unlock_write();
-    }
-}
-
+exclusive!(RwLockWriteGuard, unlock_write);
 shown!(RwLock, try_read, &format_args!("<locked>"); RwLockReadGuard, RwLockWriteGuard);

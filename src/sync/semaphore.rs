@@ -1,4 +1,4 @@
-//! [`Semaphore`]: the ways to take permits, the guards that hold them, and the [`Count`] that both are made on.
+//! [`Semaphore`]: the ways to take permits, the guards that hold them, and the protocol below both.
 //!
 //! # The protocol
 //!
@@ -71,8 +71,19 @@ use crate::wait::{WaitKind, WaitReason};
 /// assert_eq!(CONNECTIONS.available_permits(), 3);
 /// ```
 pub struct Semaphore {
-    count: Count,
+    state: AtomicUsize,
+    queue: WaitQueue,
 }
+
+const QUEUED: usize = 1;
+const PERMIT: usize = 2;
+
+/// For reports.
+static SEMAPHORE: WaitKind = WaitKind::inside("semaphore").with_numbers(|address, facts| {
+    if let Some(state) = word::read(address + offset_of!(Semaphore, state)) {
+        facts.number("permits", (state / PERMIT) as u64);
+    }
+});
 
 impl Semaphore {
     /// The largest number of permits that a semaphore can have.
@@ -85,7 +96,7 @@ impl Semaphore {
     /// let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
     /// assert_eq!(semaphore.available_permits(), Semaphore::MAX_PERMITS);
     /// ```
-    pub const MAX_PERMITS: usize = Count::MAX;
+    pub const MAX_PERMITS: usize = usize::MAX / PERMIT;
 
     /// Creates a semaphore with `permits` permits.
     ///
@@ -103,8 +114,13 @@ impl Semaphore {
     /// ```
     #[must_use]
     pub const fn new(permits: usize) -> Semaphore {
+        assert!(
+            permits <= Semaphore::MAX_PERMITS,
+            "a Semaphore cannot have more than usize::MAX / 2 permits"
+        );
         Semaphore {
-            count: Count::new(permits),
+            state: AtomicUsize::new(permits * PERMIT),
+            queue: WaitQueue::new(0),
         }
     }
 
@@ -122,7 +138,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 2);
     /// ```
     pub fn available_permits(&self) -> usize {
-        self.count.permits()
+        self.state.load(Relaxed) / PERMIT
     }
 
     /// Adds `n` new permits to the semaphore.
@@ -146,7 +162,18 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 0);
     /// ```
     pub fn add_permits(&self, n: usize) {
-        self.count.give(n);
+        // Release: pairs with the Acquire in `try_take` and `pass_on`.
+        let before = self.state.fetch_update(Release, Relaxed, |state| {
+            let (permits, most) = (state / PERMIT, Semaphore::MAX_PERMITS);
+            assert!(
+                n <= most - permits,
+                "a Semaphore with {permits} permits cannot get {n} more: {most} are the most"
+            );
+            Some(state + n * PERMIT)
+        });
+        if before.is_ok_and(|state| state & QUEUED != 0) {
+            self.pass_on();
+        }
     }
 
     /// Takes one permit, blocking the current thread until there is one.
@@ -179,7 +206,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 1);
     /// ```
     pub fn acquire_many(&self, n: usize) -> SemaphorePermit<'_> {
-        self.count.take(n, None);
+        self.take(n, None);
         SemaphorePermit::new(self, n)
     }
 
@@ -212,9 +239,7 @@ impl Semaphore {
     /// assert!(semaphore.try_acquire_many(2).is_none());
     /// ```
     pub fn try_acquire_many(&self, n: usize) -> Option<SemaphorePermit<'_>> {
-        self.count
-            .try_take(n)
-            .then(|| SemaphorePermit::new(self, n))
+        self.try_take(n).then(|| SemaphorePermit::new(self, n))
     }
 
     /// Takes one permit, blocking the current thread for no longer than `timeout`.
@@ -271,7 +296,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 2);
     /// ```
     pub fn acquire_many_timeout(&self, n: usize, timeout: Duration) -> Option<SemaphorePermit<'_>> {
-        let taken = self.count.try_take(n) || self.count.take(n, Some(clock::after(timeout)));
+        let taken = self.try_take(n) || self.take(n, Some(clock::after(timeout)));
         taken.then(|| SemaphorePermit::new(self, n))
     }
 
@@ -295,7 +320,7 @@ impl Semaphore {
         n: usize,
         deadline: Instant,
     ) -> Option<SemaphorePermit<'_>> {
-        let taken = self.count.try_take(n) || self.count.take(n, Some(clock::at(deadline)));
+        let taken = self.try_take(n) || self.take(n, Some(clock::at(deadline)));
         taken.then(|| SemaphorePermit::new(self, n))
     }
 
@@ -329,7 +354,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 3);
     /// ```
     pub fn acquire_many_owned(self: Arc<Self>, n: usize) -> OwnedSemaphorePermit {
-        self.count.take(n, None);
+        self.take(n, None);
         OwnedSemaphorePermit::new(self, n)
     }
 
@@ -347,9 +372,7 @@ impl Semaphore {
     /// assert!(semaphore.clone().try_acquire_many_owned(2).is_none());
     /// ```
     pub fn try_acquire_many_owned(self: Arc<Self>, n: usize) -> Option<OwnedSemaphorePermit> {
-        self.count
-            .try_take(n)
-            .then(|| OwnedSemaphorePermit::new(self, n))
+        self.try_take(n).then(|| OwnedSemaphorePermit::new(self, n))
     }
 }
 
@@ -515,65 +538,12 @@ impl Drop for OwnedSemaphorePermit {
     }
 }
 
-const QUEUED: usize = 1;
-const PERMIT: usize = 2;
-
-/// The permits of a semaphore that no thread has taken, and the threads that wait for them.
-struct Count {
-    state: AtomicUsize,
-    queue: WaitQueue,
-}
-
-/// For reports.
-static SEMAPHORE: WaitKind = WaitKind::inside("semaphore").with_numbers(|address, facts| {
-    if let Some(state) = word::read(address + offset_of!(Count, state)) {
-        facts.number("permits", (state / PERMIT) as u64);
-    }
-});
-
-impl Count {
-    /// The largest number of permits that the word can hold.
-    const MAX: usize = usize::MAX / PERMIT;
-
-    const fn new(permits: usize) -> Count {
-        assert!(
-            permits <= Count::MAX,
-            "a Semaphore cannot have more than usize::MAX / 2 permits"
-        );
-        Count {
-            state: AtomicUsize::new(permits * PERMIT),
-            queue: WaitQueue::new(0),
-        }
-    }
-
-    /// Returns the number of permits that are there now.
-    #[inline]
-    fn permits(&self) -> usize {
-        self.state.load(Relaxed) / PERMIT
-    }
-
-    /// Adds `n` permits, and serves the queue if a thread may be in it.
-    #[inline]
-    fn give(&self, n: usize) {
-        // Release: pairs with the Acquire in `try_take` and `pass_on`.
-        let before = self.state.fetch_update(Release, Relaxed, |state| {
-            let (permits, most) = (state / PERMIT, Count::MAX);
-            assert!(
-                n <= most - permits,
-                "a Semaphore with {permits} permits cannot get {n} more: {most} are the most"
-            );
-            Some(state + n * PERMIT)
-        });
-        if before.is_ok_and(|state| state & QUEUED != 0) {
-            self.pass_on();
-        }
-    }
-
+impl Semaphore {
     /// Takes `n` permits if there are enough and no thread waits.
     #[inline]
     fn try_take(&self, n: usize) -> bool {
         let less = |state| suffices(state, n).then(|| state - n * PERMIT);
-        // Acquire: pairs with the Release in `give`.
+        // Acquire: pairs with the Release in `add_permits`.
         self.state.fetch_update(Acquire, Relaxed, less).is_ok()
     }
 
@@ -581,21 +551,16 @@ impl Count {
     /// `false` if the time is up.
     fn take(&self, n: usize, deadline: Option<u64>) -> bool {
         while !self.try_take(n) {
-            let waited = self.queue.wait(
-                WaitReason::new(&SEMAPHORE, self),
-                Position::Back,
-                n,
-                deadline,
-                |flags| {
-                    let queued = |state| {
-                        perturb::point("semaphore: queueing");
-                        (!suffices(state, n)).then_some(state | QUEUED)
-                    };
-                    let queued = self.state.fetch_update(Relaxed, Relaxed, queued);
-                    queued.is_ok().then_some(flags)
-                },
-            );
-            match waited {
+            let reason = WaitReason::new(&SEMAPHORE, self);
+            let queued = |state| {
+                perturb::point("semaphore: queueing");
+                (!suffices(state, n)).then_some(state | QUEUED)
+            };
+            let waits = |flags| {
+                let queued = self.state.fetch_update(Relaxed, Relaxed, queued);
+                queued.is_ok().then_some(flags)
+            };
+            match self.queue.wait(reason, Position::Back, n, deadline, waits) {
                 Waited::Woken(_) => return true,
                 Waited::Refused => {}
                 Waited::TimedOut => {
@@ -632,11 +597,8 @@ impl Count {
                 Some(_) => state | QUEUED,
                 None => state & !QUEUED,
             };
-            if self
-                .state
-                .compare_exchange_weak(state, to, Relaxed, Relaxed)
-                .is_ok()
-            {
+            let changed = (self.state).compare_exchange_weak(state, to, Relaxed, Relaxed);
+            if changed.is_ok() {
                 break;
             }
         }

@@ -45,9 +45,7 @@ use crate::wait::{WaitKind, WaitReason};
 /// group.wait();
 /// assert_eq!(DONE.load(Relaxed), 4);
 /// ```
-pub struct WaitGroup {
-    inner: Arc<Inner>,
-}
+pub struct WaitGroup(Arc<Inner>);
 
 struct Inner {
     queue: WaitQueue,
@@ -64,17 +62,10 @@ static WAIT_GROUP: WaitKind = WaitKind::inside("wait group").with_numbers(|addre
 impl Inner {
     /// Waits until the count is zero. Returns false if the time is up before that.
     fn wait(&self, deadline: Option<u64>) -> bool {
-        let waited = self.queue.wait(
-            WaitReason::new(&WAIT_GROUP, self),
-            Position::Back,
-            0,
-            deadline,
-            |state| {
-                // Acquire: pairs with the Release in `drop`.
-                (self.count.load(Acquire) != 0).then_some(state)
-            },
-        );
-        waited != Waited::TimedOut
+        let reason = WaitReason::new(&WAIT_GROUP, self);
+        // Acquire: pairs with the Release in `drop`.
+        let waits = |state| (self.count.load(Acquire) != 0).then_some(state);
+        self.queue.wait(reason, Position::Back, 0, deadline, waits) != Waited::TimedOut
     }
 }
 
@@ -91,12 +82,10 @@ impl WaitGroup {
     /// ```
     #[must_use]
     pub fn new() -> WaitGroup {
-        WaitGroup {
-            inner: Arc::new(Inner {
-                queue: WaitQueue::new(0),
-                count: AtomicUsize::new(1),
-            }),
-        }
+        WaitGroup(Arc::new(Inner {
+            queue: WaitQueue::new(0),
+            count: AtomicUsize::new(1),
+        }))
     }
 
     /// Drops this handle and blocks the current thread until all handles have been dropped.
@@ -140,23 +129,15 @@ impl WaitGroup {
     }
 
     fn leave(self) -> Arc<Inner> {
-        self.inner.clone()
-    }
-}
-
-impl Default for WaitGroup {
-    fn default() -> WaitGroup {
-        WaitGroup::new()
+        self.0.clone()
     }
 }
 
 impl Clone for WaitGroup {
     fn clone(&self) -> WaitGroup {
-        let before = self.inner.count.fetch_add(1, Relaxed);
+        let before = self.0.count.fetch_add(1, Relaxed);
         assert!(before < usize::MAX / 2, "a WaitGroup of {before} handles");
-        WaitGroup {
-            inner: self.inner.clone(),
-        }
+        WaitGroup(self.0.clone())
     }
 }
 
@@ -164,8 +145,8 @@ impl Drop for WaitGroup {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `Inner::wait`. Acquire: pairs with this same Release
         // in threads that left before, on behalf of the threads that are woken here.
-        if self.inner.count.fetch_sub(1, AcqRel) == 1 {
-            self.inner.queue.lock().wake_all(|flags| flags);
+        if self.0.count.fetch_sub(1, AcqRel) == 1 {
+            self.0.queue.lock().wake_all(|flags| flags);
         }
     }
 }
@@ -173,7 +154,7 @@ impl Drop for WaitGroup {
 impl fmt::Debug for WaitGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitGroup")
-            .field("count", &self.inner.count.load(Relaxed))
+            .field("count", &self.0.count.load(Relaxed))
             .finish()
     }
 }

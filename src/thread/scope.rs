@@ -2,7 +2,6 @@
 //! all of them.
 
 use core::marker::PhantomData;
-use std::fmt;
 use std::io;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
@@ -53,10 +52,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// assert_eq!((numbers.len(), sum), (4, 10));
 /// ```
 #[track_caller]
-pub fn scope<'env, F, T>(f: F) -> T
-where
-    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
-{
+pub fn scope<'env, F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T, T>(f: F) -> T {
     match Scope::run(f) {
         (Err(payload), _) => resume_unwind(payload),
         (Ok(_), true) => panic!("a scoped thread panicked"),
@@ -90,15 +86,11 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[track_caller]
-    pub fn spawn_scoped<'scope, 'env, F, T>(
+    pub fn spawn_scoped<'scope, 'env, F: FnOnce() -> T + Send + 'scope, T: Send + 'scope>(
         self,
         scope: &'scope Scope<'scope, 'env>,
         f: F,
-    ) -> io::Result<ScopedJoinHandle<'scope, T>>
-    where
-        F: FnOnce() -> T + Send + 'scope,
-        T: Send + 'scope,
-    {
+    ) -> io::Result<ScopedJoinHandle<'scope, T>> {
         self.spawn_within(scope, f).map(ScopedJoinHandle::new)
     }
 }
@@ -257,8 +249,4 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     }
 }
 
-impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScopedJoinHandle").finish_non_exhaustive()
-    }
-}
+without_details!([T] ScopedJoinHandle<'_, T>, "ScopedJoinHandle";);

@@ -130,6 +130,7 @@ use crate::engine::sys::topology::RINGS;
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[allow(unused_variables, reason = "defaults that do nothing")]
 pub trait Policy: Send + Sync + 'static {
     /// Enqueues a thread that has become ready, and returns whether another processor could run
     /// something now.
@@ -261,7 +262,6 @@ pub trait Policy: Send + Sync + 'static {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
-        let _ = (seat, victims);
         None
     }
 
@@ -288,9 +288,7 @@ pub trait Policy: Send + Sync + 'static {
     ///     }
     /// }
     /// ```
-    fn leave(&self, seat: &Seat) {
-        let _ = seat;
-    }
+    fn leave(&self, seat: &Seat) {}
 
     /// Sets the number of processors, which is at least one.
     ///
@@ -335,9 +333,7 @@ pub trait Policy: Send + Sync + 'static {
     /// policy.resize(2);
     /// assert_eq!(policy.0.lock().len(), 2);
     /// ```
-    fn resize(&self, processors: usize) {
-        let _ = processors;
-    }
+    fn resize(&self, processors: usize) {}
 
     /// Returns the number of threads that wait at `processor` or, for `None`, of those that wait at
     /// no processor.
@@ -373,7 +369,6 @@ pub trait Policy: Send + Sync + 'static {
     /// assert_eq!(policy.out_of_reach(0), policy.len(Some(0)));
     /// ```
     fn out_of_reach(&self, processor: usize) -> usize {
-        let _ = processor;
         0
     }
 
@@ -874,13 +869,12 @@ pub struct Victims<'a> {
     count: usize,
     looked: usize,
     last_pass: bool,
-    /// Tells in which ring around the thief another processor is. `None`: all are in the first
-    /// ring.
-    distance: Option<&'a dyn Fn(usize) -> usize>,
-    ring: usize,
+    /// Tells in which of the [`RINGS`] around the thief another processor is. `None`: all are in the first ring. The iterator
+    /// looks at all of them once for each ring.
+    pub(crate) distance: Option<&'a dyn Fn(usize) -> usize>,
 }
 
-impl<'a> Victims<'a> {
+impl Victims<'_> {
     /// Makes the order that begins at a processor chosen by `random`.
     pub(crate) fn new(thief: usize, count: usize, random: u32, last_pass: bool) -> Self {
         Victims {
@@ -890,16 +884,6 @@ impl<'a> Victims<'a> {
             looked: 0,
             last_pass,
             distance: None,
-            ring: 0,
-        }
-    }
-
-    /// Changes the order to the nearest first; `distance` says in which of the [`RINGS`] another
-    /// processor is.
-    pub(crate) fn nearest_first(self, distance: &'a dyn Fn(usize) -> usize) -> Self {
-        Victims {
-            distance: Some(distance),
-            ..self
         }
     }
 
@@ -932,16 +916,14 @@ impl Iterator for Victims<'_> {
 
     fn next(&mut self) -> Option<usize> {
         let rings = if self.distance.is_some() { RINGS } else { 1 };
-        while self.ring < rings {
-            while self.looked < self.count {
-                let victim = (self.start + self.looked) % self.count;
-                self.looked += 1;
-                let distance = self.distance.map_or(0, |distance| distance(victim));
-                if victim != self.thief && distance == self.ring {
-                    return Some(victim);
-                }
+        while self.looked < rings * self.count {
+            let ring = self.looked / self.count;
+            let victim = (self.start + self.looked) % self.count;
+            self.looked += 1;
+            let distance = self.distance.map_or(0, |distance| distance(victim));
+            if victim != self.thief && distance == ring {
+                return Some(victim);
             }
-            (self.ring, self.looked) = (self.ring + 1, 0);
         }
         None
     }
@@ -1063,12 +1045,6 @@ impl Seat {
     pub fn index(&self) -> usize {
         (self.name & ((1 << INDEX_BITS) - 1)) as usize
     }
-
-    /// Returns a number other than 0 that only this processor's seat in this runtime has.
-    #[inline(always)]
-    pub(crate) fn name(&self) -> u64 {
-        self.name
-    }
 }
 
 impl fmt::Debug for Seat {
@@ -1169,10 +1145,7 @@ impl<T> Seats<T> {
     /// Panics if there is none, or if the entry belongs to another runtime.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
-        match self.known(seat) {
-            Some(entry) => entry,
-            None => self.claim(seat),
-        }
+        self.known(seat).unwrap_or_else(|| self.claim(seat))
     }
 
     /// Returns the entry of the caller if its seat has come before. (A caller that handles the other case last need
@@ -1180,7 +1153,7 @@ impl<T> Seats<T> {
     #[inline(always)]
     pub(crate) fn known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
         let entry = self.entries.find(seat.index())?;
-        (entry.seat.load(Ordering::Relaxed) == seat.name()).then_some(Held {
+        (entry.seat.load(Ordering::Relaxed) == seat.name).then_some(Held {
             entry: &entry.value,
             by: PhantomData,
         })
@@ -1197,7 +1170,7 @@ impl<T> Seats<T> {
                 self.entries.len()
             );
         };
-        let (name, relaxed) = (seat.name(), Ordering::Relaxed);
+        let (name, relaxed) = (seat.name, Ordering::Relaxed);
         let claimed = entry.seat.compare_exchange(0, name, relaxed, relaxed);
         assert!(
             claimed.is_ok() || claimed == Err(name),
@@ -1273,11 +1246,8 @@ impl Fifo {
     /// Takes out the last threads, all but `count`.
     pub(crate) fn split_off(&mut self, count: usize) -> Fifo {
         let mut others = core::mem::take(self);
-        for _ in 0..count {
-            match others.pop() {
-                Some(green) => self.push(green),
-                None => break,
-            }
+        for green in (0..count).map_while(|_| others.pop()) {
+            self.push(green);
         }
         others
     }
@@ -1389,7 +1359,8 @@ mod tests {
         for random in 0..64 {
             for thief in 0..32 {
                 let distance = |other| topology.ring(cpu(thief), cpu(other));
-                let victims = Victims::new(thief, 32, random, true).nearest_first(&distance);
+                let mut victims = Victims::new(thief, 32, random, true);
+                victims.distance = Some(&distance);
                 assert!(victims.is_last_pass());
                 let victims: Vec<_> = victims.collect();
                 let rings: Vec<_> = victims.iter().map(|&victim| distance(victim)).collect();

@@ -155,10 +155,8 @@ impl LeastLoaded {
             false => self.round.fetch_add(1, Ordering::Relaxed),
         };
         let batch = range(round, workers, self.batch);
-        match batch.min_by_key(|&index| self.workers.get(index).load()) {
-            Some(worker) => worker,
-            None => die("a policy has no queue"),
-        }
+        let worker = batch.min_by_key(|&index| self.workers.get(index).load());
+        worker.unwrap_or_else(|| die("a policy has no queue"))
     }
 }
 
@@ -201,9 +199,8 @@ impl Policy for LeastLoaded {
         let interval = GLOBAL_INTERVAL as usize;
         let is_others = picks.is_multiple_of(interval) && !own.queue.is_empty();
         let other = || {
-            self.workers
-                .find(picks / interval % self.workers.in_use())?
-                .take()
+            let worker = picks / interval % self.workers.in_use();
+            self.workers.find(worker)?.take()
         };
         let thread = is_others.then(other).flatten();
         own.runs(thread.or_else(|| own.take())).map(Next::from)

@@ -73,6 +73,7 @@ pub use self::least_loaded::LeastLoaded;
 pub use self::priorities::Priorities;
 pub use self::relaxed_fifo::RelaxedFifo;
 pub use self::shared_queue::GlobalQueue;
+use self::shared_queue::SharedQueue;
 pub use self::tools::{Guard, Heap, Lock};
 pub use self::work_stealing::WorkStealing;
 
@@ -92,27 +93,7 @@ impl Ideas {
     };
 }
 
-macro_rules! defaults {
-    ($($policy:ident)*) => {$(
-        impl Default for $policy {
-            fn default() -> $policy {
-                $policy::new()
-            }
-        }
-    )*};
-}
-
-defaults!(LeastLoaded Priorities RelaxedFifo WorkStealing);
-
-macro_rules! without_details {
-    ($([$($T:ident)?] $Type:ty, $name:literal;)*) => {$(
-        impl<$($T)?> core::fmt::Debug for $Type {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.debug_struct($name).finish_non_exhaustive()
-            }
-        }
-    )*};
-}
+defaults!(LeastLoaded Priorities RelaxedFifo SharedQueue WorkStealing);
 
 without_details! {
     [] Priorities, "Priorities";

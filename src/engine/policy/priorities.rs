@@ -39,8 +39,7 @@ use super::tuning::OLDEST_INTERVAL;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::Fifo;
-use crate::engine::sched::Green;
+use crate::engine::sched::{Fifo, Green};
 use crate::engine::sys::shared::{Guard, Lock};
 
 /// Two levels for each priority: see [`level`].
@@ -93,6 +92,7 @@ struct Worker {
     len: AtomicUsize,
 }
 
+#[derive(Default)]
 struct Queues {
     levels: [Fifo; LEVELS],
     picks: u32,
@@ -138,10 +138,7 @@ impl Queues {
 impl Worker {
     fn new(index: usize) -> Worker {
         Worker {
-            queues: Lock::new(Queues {
-                levels: [const { Fifo::new() }; LEVELS],
-                picks: 0,
-            }),
+            queues: Lock::default(),
             rank: AtomicU64::new(NONE),
             dice: AtomicU64::new(index as u64),
             len: AtomicUsize::new(0),

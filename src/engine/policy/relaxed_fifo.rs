@@ -40,8 +40,7 @@ use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::Fifo;
-use crate::engine::sched::{Green, current};
+use crate::engine::sched::{Fifo, Green, current};
 use crate::engine::sys::clock;
 use crate::engine::sys::shared::{Lock, Table};
 

@@ -31,8 +31,7 @@ use core::mem;
 use super::tuning::AGING;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use crate::engine::sched::Fifo;
-use crate::engine::sched::Green;
+use crate::engine::sched::{Fifo, Green};
 use crate::engine::sys::clock;
 use crate::engine::sys::shared::Lock;
 
@@ -166,22 +165,18 @@ impl SharedQueue {
         if self.is_empty() {
             return None;
         }
-        self.change(
-            |Lists {
-                 fresh, preempted, ..
-             }| {
-                if preempted.len() != 0 {
-                    if fresh.len() == 0 {
-                        self.aging.reset();
-                    }
-                    if fresh.len() == 0 || self.aging.is_due(clock::now()) {
-                        return Some((preempted.pop()?, Fifo::new()));
-                    }
+        self.change(|Lists { fresh, preempted }| {
+            if preempted.len() != 0 {
+                if fresh.len() == 0 {
+                    self.aging.reset();
                 }
-                let first = fresh.pop()?;
-                Some((first, fresh.take_first(share(fresh.len()))))
-            },
-        )
+                if fresh.len() == 0 || self.aging.is_due(clock::now()) {
+                    return Some((preempted.pop()?, Fifo::new()));
+                }
+            }
+            let first = fresh.pop()?;
+            Some((first, fresh.take_first(share(fresh.len()))))
+        })
     }
 
     /// Returns whether no thread waits.
@@ -193,12 +188,6 @@ impl SharedQueue {
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.fresh.load(Relaxed) + self.preempted.load(Relaxed)
-    }
-}
-
-impl Default for SharedQueue {
-    fn default() -> SharedQueue {
-        SharedQueue::new()
     }
 }
 

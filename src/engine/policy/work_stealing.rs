@@ -321,9 +321,8 @@ impl WorkStealing {
         let processors = self.locals.in_use();
         // There may be none, though the queue is empty: see `LocalQueue::space`.
         let most = local.queue.space().min(HALF);
-        let (first, mut batch) = self
-            .global
-            .take_with_others(|left| (left / processors).min(most))?;
+        let share = |left: usize| (left / processors).min(most);
+        let (first, mut batch) = self.global.take_with_others(share)?;
         perturb::point("work_stealing: taken");
         local.push_some_of(&mut batch);
         Some(Ready::new(first))
@@ -382,7 +381,9 @@ impl WorkStealing {
         if !self.options.stealing || !turns.is_multiple_of(HELP_INTERVAL) {
             return None;
         }
-        local.neighbour(&self.locals)?.next.relieve()
+        // Always the same processor, whose lines are in the cache.
+        let neighbour = (local.index + 1) % self.locals.in_use();
+        self.locals.find(neighbour)?.next.relieve()
     }
 
     /// Takes the first thread of the overflow; or now and then threads of another processor, if more wait there than here.
@@ -761,19 +762,13 @@ impl NextSlot {
 
 // ==== the overflow ====
 
+#[derive(Default)]
 struct Overflow {
     threads: Lock<Fifo>,
     len: AtomicUsize,
 }
 
 impl Overflow {
-    fn new() -> Overflow {
-        Overflow {
-            threads: Lock::new(Fifo::new()),
-            len: AtomicUsize::new(0),
-        }
-    }
-
     /// Returns the number of threads; any thread may ask.
     #[inline(always)]
     fn len(&self) -> usize {
@@ -862,7 +857,7 @@ impl Local {
     fn new(index: usize) -> Local {
         Local {
             round_len: AtomicUsize::new(0),
-            overflow: Overflow::new(),
+            overflow: Overflow::default(),
             next: NextSlot::new(),
             queue: LocalQueue::new(),
             round: UnsafeCell::new(Fifo::new()),
@@ -1045,11 +1040,6 @@ impl Held<'_, Local> {
         }
         self.partner.set(partner);
         (partner != self.index).then(|| locals.find(partner))?
-    }
-
-    /// Returns the neighbour: always the same processor, whose lines are in the cache.
-    fn neighbour<'a>(&self, locals: &'a Seats<Local>) -> Option<&'a Local> {
-        locals.find((self.index + 1) % locals.in_use())
     }
 
     /// Counts a preemption, and says whether the thread joins the round: whether there is a round

@@ -10,7 +10,7 @@ use crate::engine::atomic::Ordering;
 use crate::engine::inspect::hold;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{Cluster, current, signals, start};
-use crate::engine::sys::{libraries, sanitizer, signal};
+use crate::engine::sys::{kernel_thread, libraries, sanitizer, signal};
 use crate::engine::{stack, tls};
 
 /// Prepares a signal for preemption, a free one if none is asked for, and returns it.
@@ -46,18 +46,16 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
         ));
     }
     if !libraries::libcs_names_lead_here() {
-        return Err(
-            "calls of libc go past the crate: the library that it is in was loaded after libc"
-                .into(),
-        );
+        let loaded = "the library that it is in was loaded after libc";
+        return Err(format!("calls of libc go past the crate: {loaded}"));
     }
     sanitizer::learn()?;
     tls::init()?;
     current::learn()?;
-    if !crate::engine::sys::kernel_thread::register_barrier() {
+    if !kernel_thread::register_barrier() {
         return Err("the kernel has no expedited membarrier".into());
     }
-    if !crate::engine::sys::signal::has_alternate_stacks() {
+    if !signal::has_alternate_stacks() {
         return Err("the system refuses stacks for signal handlers (sigaltstack)".into());
     }
     stack::init(start::reserve(), default_stack).map_err(|error| error.to_string())?;
@@ -98,10 +96,9 @@ impl Cluster {
 
 /// The signals that can preempt, for a message.
 pub(super) fn accepted_signals() -> String {
+    let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
     format!(
-        "the number of a real-time signal that the program does not use, from {} to {}",
-        libc::SIGRTMIN(),
-        libc::SIGRTMAX()
+        "the number of a real-time signal that the program does not use, from {first} to {last}"
     )
 }
 

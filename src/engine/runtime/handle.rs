@@ -118,9 +118,6 @@ pub(super) struct Shared {
 static BEGUN: WaitKind = WaitKind::inside("beginning of a thread");
 
 impl Shared {
-    /// Where the end lies.
-    const END: usize = offset_of!(Shared, end);
-
     #[inline]
     pub(super) fn new(
         identity: Identity,
@@ -131,7 +128,7 @@ impl Shared {
             identity,
             pthread: AtomicUsize::new(0),
             token: Waiter::new(),
-            end: End::new(),
+            end: End::default(),
             shares,
             is_finished: AtomicBool::new(false),
             act,
@@ -335,11 +332,6 @@ fn make_own() -> *const Shared {
     own()
 }
 
-/// Returns whether the current thread is the one behind `thread`.
-pub(super) fn is_current(thread: &Thread) -> bool {
-    core::ptr::eq(own(), thread.as_ptr())
-}
-
 /// Makes `thread` the handle of this kernel thread, which has none yet.
 pub(super) fn set_kernel_thread(thread: Thread) {
     let shared = thread.into_raw();
@@ -413,7 +405,8 @@ fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
 }
 
 /// How the end of a thread becomes known.
-pub(super) struct End {
+#[derive(Default)]
+pub(crate) struct End {
     token: Waiter,
     /// Made by the first future that polls. Boxed: few threads are awaited.
     waker: OnceLock<Box<AtomicWaker>>,
@@ -425,17 +418,10 @@ impl RefUnwindSafe for End {}
 
 /// For reports: a joiner waits.
 static JOIN: WaitKind = WaitKind::inside("end of a thread").with(Locator::Target {
-    at: Shared::END.wrapping_neg(),
+    at: offset_of!(Shared, end).wrapping_neg(),
 });
 
 impl End {
-    pub(crate) const fn new() -> End {
-        End {
-            token: Waiter::new(),
-            waker: OnceLock::new(),
-        }
-    }
-
     fn come(&self) -> bool {
         self.token.wake();
         perturb::point("end: said");
@@ -636,7 +622,7 @@ impl<T> JoinHandle<T> {
 
     fn forbid_self(&self) {
         assert!(
-            !is_current(&self.thread),
+            !core::ptr::eq(own(), self.thread.as_ptr()),
             "failed to join thread: it would wait for itself"
         );
     }
@@ -660,15 +646,9 @@ impl<T> JoinHandle<T> {
         self.thread.shared().is_finished.load(Ordering::Acquire)
     }
 
-    /// For a future: returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
-    /// [`JoinHandle::after_end`] does not wait.
-    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
-        self.thread.shared().end.poll(waker)
-    }
-
-    /// Takes back the waker that a future has left with `poll_end`.
-    pub(crate) fn forget_waker(&self) {
-        self.thread.shared().end.forget_waker();
+    /// For a future, which polls it. After that, [`JoinHandle::after_end`] does not wait.
+    pub(crate) fn end(&self) -> &End {
+        &self.thread.shared().end
     }
 
     /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
@@ -686,10 +666,7 @@ impl<T> JoinHandle<T> {
         }
         // SAFETY: `this` is used no more, and never dropped.
         drop(unsafe { ManuallyDrop::take(&mut this.thread) });
-        match result {
-            Some(result) => result,
-            None => die("a thread has ended without a result"),
-        }
+        result.unwrap_or_else(|| die("a thread has ended without a result"))
     }
 
     fn packet(&self) -> &Packet<T> {
@@ -729,11 +706,7 @@ impl<T> JoinHandleExt for JoinHandle<T> {
     }
 }
 
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").finish_non_exhaustive()
-    }
-}
+without_details!([T] JoinHandle<T>, "JoinHandle";);
 
 #[cfg(all(test, green))]
 mod tests {

@@ -39,6 +39,7 @@ thread_local! {
 
 static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
 
+#[derive(Default)]
 pub(crate) struct KernelBackend {
     pub(super) stack_size: Option<usize>,
     /// The number of processors that was set; it has no effect.
@@ -58,10 +59,7 @@ impl KernelBackend {
         Box::leak(Box::new(KernelBackend {
             stack_size,
             processors: AtomicUsize::new(processors),
-            spawns: AtomicU64::new(0),
-            live: AtomicUsize::new(0),
-            closing: AtomicBool::new(false),
-            drained: Waiter::new(),
+            ..KernelBackend::default()
         }))
     }
 
@@ -73,9 +71,8 @@ impl KernelBackend {
 
     /// Returns the backend on which a forked child spawns.
     pub(super) fn of_forked_child() -> &'static KernelBackend {
-        CHILD
-            .get()
-            .unwrap_or_else(|| die("a child was forked from a process without a runtime"))
+        let backend = CHILD.get();
+        backend.unwrap_or_else(|| die("a child was forked from a process without a runtime"))
     }
 
     /// Returns whether the current thread is one of the runtime's.
@@ -224,9 +221,8 @@ fn spawn_in_child<F: FnOnce() + Send + 'static>(
         main();
         core::ptr::null_mut()
     }
-    let size = stack_size
-        .unwrap_or_else(default_stack_size)
-        .saturating_add(EXTRA);
+    let size = stack_size.unwrap_or_else(default_stack_size);
+    let size = size.saturating_add(EXTRA);
     let main = Box::into_raw(Box::new((name, main)));
     // SAFETY: `start` gets what it expects.
     match unsafe {

@@ -330,7 +330,6 @@ impl Histogram {
     }
 
     /// Adds the sum of some times in nanoseconds, and how many there are in each bucket.
-    #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
     pub(crate) fn add(&mut self, (nanos, counts): (u64, impl Iterator<Item = u64>)) {
         self.nanos = self.nanos.wrapping_add(nanos);
         self.counts.resize(Histogram::BUCKETS, 0);
@@ -339,7 +338,6 @@ impl Histogram {
         }
     }
 
-    #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
     pub(crate) fn merge(&mut self, other: &Histogram) {
         self.add((other.nanos, other.counts.iter().copied()));
     }
@@ -411,7 +409,6 @@ impl Cluster {
 }
 
 /// A call, where threads were spawned that it has blocked, how often, and for how long.
-#[cfg(green)]
 type Blocked = (i64, Option<&'static Location<'static>>, u64, Duration);
 
 /// Returns the calls in which threads were blocked most often, in that order, and the most frequent places of each.
@@ -451,7 +448,6 @@ fn blocked_calls(blocked: impl Iterator<Item = Blocked>) -> Vec<BlockedCall> {
 
 /// Those of the highest counts, the most frequent first.
 // Items are few, and two more kinds of sorts would be 10 KB of every program.
-#[cfg(green)]
 fn most_frequent<T>(items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
     const SHOWN: usize = 10;
     let mut shown = Vec::new();

@@ -11,12 +11,11 @@
 //! one: whoever drops a ready thread ends the process.
 
 use std::any::Any;
-use std::fmt;
-use std::io;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use super::green;
 use crate::engine::policy::{
@@ -152,12 +151,11 @@ options! {
 impl RuntimeOptions {
     pub(super) fn time_slice(&self) -> io::Result<Duration> {
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
-        match TIME_SLICES.contains(&time_slice) {
+        let (least, most) = TIME_SLICES.into_inner();
+        match (least..=most).contains(&time_slice) {
             true => Ok(time_slice),
             false => Err(invalid(format!(
-                "a time slice of {time_slice:?}: accepted are {:?} to {:?}",
-                TIME_SLICES.start(),
-                TIME_SLICES.end()
+                "a time slice of {time_slice:?}: accepted are {least:?} to {most:?}"
             ))),
         }
     }
@@ -237,12 +235,9 @@ impl Choice {
     /// Takes the policy, and says whether it is a user's policy: a policy that is not this crate's.
     pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
-        match policy.take() {
-            Some(policy) => Ok((policy, self.name == CUSTOM)),
-            None => Err(invalid(
-                "a policy that another runtime has: accepted is one of its own".into(),
-            )),
-        }
+        let taken = "a policy that another runtime has: accepted is one of its own";
+        let policy = policy.take().ok_or_else(|| invalid(taken.into()))?;
+        Ok((policy, self.name == CUSTOM))
     }
 }
 
@@ -315,10 +310,9 @@ pub(crate) fn read<T>(
     let Some(value) = variable::read(name) else {
         return Ok(None);
     };
-    match value.to_str().and_then(parse) {
-        Some(result) => Ok(Some(result)),
-        None => Err(invalid(format!("{name}={value:?}: accepted is {accepted}"))),
-    }
+    let refused = || invalid(format!("{name}={value:?}: accepted is {accepted}"));
+    let result = value.to_str().and_then(parse).ok_or_else(refused)?;
+    Ok(Some(result))
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {

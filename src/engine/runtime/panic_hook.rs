@@ -24,6 +24,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::handle::Thread;
+use crate::engine::sched::current;
 use crate::engine::sys::variable;
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
@@ -54,18 +55,15 @@ fn is_same(a: &Hook, b: &Hook) -> bool {
 }
 
 fn message(info: &PanicHookInfo<'_>, default: &Hook) {
-    if crate::engine::sched::current::green().is_none()
-        && !crate::engine::sched::current::is_forked_child()
-    {
+    if current::green().is_none() && !current::is_forked_child() {
         return default(info);
     }
     let thread = Thread::current();
     let Some(name) = thread.name() else {
         return default(info);
     };
-    let place = info
-        .location()
-        .map_or_else(String::new, |place| format!(" at {place}"));
+    let place = info.location();
+    let place = place.map_or_else(String::new, |place| format!(" at {place}"));
     let payload = text_of(info.payload());
     let (id, trace) = (thread.shared().identity.id(), trace());
     let text = format!("\nthread '{name}' ({id}) panicked{place}:\n{payload}\n{trace}");

@@ -18,6 +18,7 @@ use crate::engine::sys::{die, perturb, word};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// The data that a scope and its threads share.
+#[derive(Default)]
 pub(super) struct Members {
     running: AtomicUsize,
     panicked: AtomicBool,
@@ -78,11 +79,7 @@ impl<'env> Scope<'_, 'env> {
     where
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
     {
-        let members = Arc::new(Members {
-            running: AtomicUsize::new(0),
-            panicked: AtomicBool::new(false),
-            all_done: Waiter::new(),
-        });
+        let members = Arc::<Members>::default();
         let scope = Scope {
             members,
             scope: PhantomData,
@@ -93,9 +90,8 @@ impl<'env> Scope<'_, 'env> {
         let members = &scope.members;
         // Acquire: pairs with the Release in `leave`.
         while members.running.load(Ordering::Acquire) != 0 {
-            members
-                .all_done
-                .wait(WaitReason::new(&SCOPE, &**members), None);
+            let reason = WaitReason::new(&SCOPE, &**members);
+            members.all_done.wait(reason, None);
         }
         (result, members.panicked.load(Ordering::Relaxed))
     }

@@ -456,15 +456,11 @@ impl Builder {
     /// Starts a thread in a scope.
     #[inline]
     #[track_caller]
-    pub(crate) fn spawn_within<'scope, F, T>(
+    pub(crate) fn spawn_within<'scope, F: FnOnce() -> T + Send + 'scope, T: Send + 'scope>(
         self,
         scope: &'scope Scope<'scope, '_>,
         f: F,
-    ) -> io::Result<JoinHandle<T>>
-    where
-        F: FnOnce() -> T + Send + 'scope,
-        T: Send + 'scope,
-    {
+    ) -> io::Result<JoinHandle<T>> {
         // SAFETY: the scope ends only when its threads have dropped their closures and results.
         unsafe { self.start(Backend::here()?, Some(scope), f) }
     }
@@ -475,17 +471,19 @@ impl Builder {
     /// `f` and its result outlive the thread: they are `'static`, or the scope sees to it.
     #[inline]
     #[track_caller]
-    unsafe fn start<F, T>(
+    unsafe fn start<F: FnOnce() -> T + Send, T: Send>(
         mut self,
         backend: Backend,
         scope: Option<&Scope<'_, '_>>,
         f: F,
-    ) -> io::Result<JoinHandle<T>>
-    where
-        F: FnOnce() -> T + Send,
-        T: Send,
-    {
-        self.check()?;
+    ) -> io::Result<JoinHandle<T>> {
+        // Inlined, a thread without options costs no look at them.
+        if let Some(name) = &self.name
+            && let Some(at) = name.find('\0')
+        {
+            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
+        }
+        self.stack_size.map_or(Ok(()), check_stack_size)?;
         let identity = Identity::new(self.name.take(), Some(Location::caller()));
         let (shares, scope) = (Shares::new(), scope.map(Scope::enter));
         let packet = if size_of::<F>() > LARGE {
@@ -506,18 +504,6 @@ impl Builder {
             Backend::Kernel(kernel) => joiner.kernel = Some(Box::new(kernel.spawn(&self, job)?)),
         }
         Ok(joiner)
-    }
-
-    // Inlined, a thread without options costs no look at them.
-    #[inline(always)]
-    #[track_caller]
-    fn check(&self) -> io::Result<()> {
-        if let Some(name) = &self.name
-            && let Some(at) = name.find('\0')
-        {
-            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
-        }
-        self.stack_size.map_or(Ok(()), check_stack_size)
     }
 }
 
@@ -552,11 +538,7 @@ impl Backend {
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
 #[track_caller]
-pub fn spawn<F, T>(f: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
+pub fn spawn<F: FnOnce() -> T + Send + 'static, T: Send + 'static>(f: F) -> JoinHandle<T> {
     match Builder::new().spawn(f) {
         Ok(handle) => handle,
         Err(error) => panic!("failed to spawn thread: {error}"),
@@ -584,7 +566,11 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     green.identity.store(identity, Release);
     green.priority.store(options.priority.get(), Relaxed);
     inherit_mask(cluster, green);
-    inherit_floats(green);
+    // Of the floating-point settings, too, those of the creator hold, as with std.
+    let floats = FloatControl::current();
+    if floats != FloatControl::DEFAULT {
+        green.keep_floats(floats);
+    }
     green.since.note_time();
     match &mut sched::enter() {
         Some(entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
@@ -605,25 +591,13 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
 /// Gives a new thread the signal mask of its creator, as std does.
 #[cfg(green)]
 fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
-    let may_differ = match current::green() {
-        Some(green) => green.flags.has(ThreadFlags::MASK),
-        None => true,
-    };
+    let may_differ = current::green().is_none_or(|green| green.flags.has(ThreadFlags::MASK));
     if may_differ {
         let mask = signal::mask() & !signal::bit(cluster.config.signal);
         if mask != cluster.base_mask {
             new.mask.set(mask);
             new.flags.add(ThreadFlags::MASK);
         }
-    }
-}
-
-/// Gives a new thread the floating-point settings of its creator, as std does.
-#[cfg(green)]
-fn inherit_floats(new: &'static Green) {
-    let floats = FloatControl::current();
-    if floats != FloatControl::DEFAULT {
-        new.keep_floats(floats);
     }
 }
 

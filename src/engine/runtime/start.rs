@@ -147,9 +147,8 @@ fn refuse_observers(on_deadlock: Option<OnDeadlock>) -> io::Result<()> {
         let value = variable::read(name).filter(|value| value != "off" && value != "0")?;
         Some(format!("{name}={value:?}"))
     });
-    let by_builder = on_deadlock
-        .filter(|&action| action != OnDeadlock::Ignore)
-        .map(|action| format!("on_deadlock({action:?})"));
+    let asked = on_deadlock.filter(|&action| action != OnDeadlock::Ignore);
+    let by_builder = asked.map(|action| format!("on_deadlock({action:?})"));
     let Some(asked) = by_variable.or(by_builder) else {
         return Ok(());
     };

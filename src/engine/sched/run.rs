@@ -326,11 +326,10 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     let cluster = processor.cluster();
     let (thief, random) = (processor.shared(), processor.own().random());
     let distance = |other: usize| thief.distance(cluster.processor(other));
-    let victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
-    let victims = match topology::MACHINE.load(Acquire) {
-        None => victims,
-        Some(_) => victims.nearest_first(&distance),
-    };
+    let mut victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
+    if topology::MACHINE.load(Acquire).is_some() {
+        victims.distance = Some(&distance);
+    }
     processor.steal_attempts.add(1);
     let thread = cluster.policy.steal(processor.seat(), victims)?;
     processor.steals.add(1);

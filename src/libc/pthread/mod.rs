@@ -64,8 +64,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use libc::{
-    CLOCK_MONOTONIC, CLOCK_REALTIME, PTHREAD_PROCESS_PRIVATE, clockid_t, pthread_barrier_t,
-    pthread_barrierattr_t, pthread_cond_t, pthread_mutex_t, pthread_once_t, timespec,
+    CLOCK_MONOTONIC, CLOCK_REALTIME, FUTEX_WAIT, FUTEX_WAKE, PTHREAD_PROCESS_PRIVATE, clockid_t,
+    pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_mutex_t, pthread_once_t,
+    timespec,
 };
 
 use super::{deadline_on, errno, is_on, nanos, read, set_errno};
@@ -192,16 +193,8 @@ fn my_id() -> Option<u32> {
     unsafe { thread_id(libc::pthread_self() as usize) }
 }
 
-/// Waits on a word that only this process uses: any thread, by the hooked system call. May return early.
-fn futex_wait(word: &AtomicU32, expected: u32) {
-    futex(word, libc::FUTEX_WAIT, expected);
-}
-
-/// Wakes threads that wait on a word, which may be gone by now.
-fn futex_wake(word: *const AtomicU32, most: u32) {
-    futex(word, libc::FUTEX_WAKE, most.min(i32::MAX as u32));
-}
-
+/// Waits on a word that only this process uses: any thread, by the hooked system call. It may return early. Or wakes threads that
+/// wait on a word, which may be gone by now.
 fn futex(word: *const AtomicU32, operation: c_int, value: u32) {
     let before = errno();
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
@@ -222,7 +215,7 @@ fn end(word: usize, how: u32) {
         let word = Object(word as *mut pthread_once_t).word(0);
         // Release: partner is the Acquire of those that find it done. The word may be gone afterwards.
         word.store(how, Release);
-        futex_wake(word, u32::MAX);
+        futex(word, FUTEX_WAKE, i32::MAX as u32);
     }
 }
 
@@ -253,7 +246,7 @@ around! {
                 // Acquire: as above.
                 match word.load(Acquire) {
                     done if done & DONE != 0 => return Decision::answer(0),
-                    busy if busy == calling => futex_wait(word, busy),
+                    busy if busy == calling => futex(word, FUTEX_WAIT, busy),
                     free => {
                         // Acquire: what a call that has unwound did is seen by the next.
                         if word.compare_exchange(free, calling, Acquire, Relaxed).is_ok() {
@@ -324,23 +317,22 @@ interposed! {
             false => state + 1,
         };
         // AcqRel: partners are the other threads of the round, here and below.
-        let before = barrier
-            .state()
-            .fetch_update(AcqRel, Relaxed, |state| Some(next(state)))
-            .unwrap_or_default();
+        let next_of = |state| Some(next(state));
+        let before = barrier.state().fetch_update(AcqRel, Relaxed, next_of);
+        let before = before.unwrap_or_default();
         let mine = (before >> 32) as u32;
         let is_last = next(before) as u32 == 0;
         if is_last {
-            futex_wake(round, u32::MAX);
+            futex(round, FUTEX_WAKE, i32::MAX as u32);
         } else {
             // Acquire: partner is the AcqRel above.
             while round.load(Acquire) == mine {
-                futex_wait(round, mine);
+                futex(round, FUTEX_WAIT, mine);
             }
         }
         // Release: partner is the Acquire of the thread that destroys the barrier.
         if inside.fetch_sub(1, Release) == 1 {
-            futex_wake(inside, 1);
+            futex(inside, FUTEX_WAKE, 1);
         }
         if is_last { libc::PTHREAD_BARRIER_SERIAL_THREAD } else { 0 }
     }
@@ -352,7 +344,7 @@ interposed! {
         let inside = barrier.word(INSIDE);
         // Acquire: partner is the Release with which a thread leaves.
         while let some @ 1.. = inside.load(Acquire) {
-            futex_wait(inside, some);
+            futex(inside, FUTEX_WAIT, some);
         }
         barrier.word(MARK).store(0, Relaxed);
         0

@@ -16,7 +16,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs;
+use std::os::unix::fs as standard;
 use std::path::Path;
 
 #[doc(no_inline)]
@@ -25,51 +25,7 @@ pub use std::os::unix::fs::{
 };
 
 use crate::engine::facade::may_block;
-
-/// Creates a symbolic link at `link`, whose target is `original`.
-///
-/// The target is written as it is and need not exist.
-///
-/// # Errors
-///
-/// Returns the errors of `symlink(2)`.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::{fs, os::unix::fs::symlink};
-///
-/// # let link = std::env::temp_dir().join(format!("greenthread-doc-symlink-{}", std::process::id()));
-/// symlink("there", &link)?;
-/// assert_eq!(fs::read_link(&link)?.to_str(), Some("there"));
-/// # fs::remove_file(&link)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
-    let (original, link) = (original.as_ref(), link.as_ref());
-    may_block(|| fs::symlink(original, link))
-}
-
-/// Changes the owner and the group of a file or directory, following symbolic links.
-///
-/// `None` leaves the owner, or the group, as it is.
-///
-/// # Errors
-///
-/// Returns the errors of `chown(2)`.
-///
-/// # Examples
-///
-/// ```no_run
-/// use greenthread::os::unix::fs::chown;
-///
-/// chown("/srv/data", Some(1000), None)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    let path = path.as_ref();
-    may_block(|| fs::chown(path, user, group))
-}
+use crate::fs::functions;
 
 /// Changes the owner and the group of an open file.
 ///
@@ -89,48 +45,83 @@ pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> 
 /// ```
 pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
     let file = file.as_fd();
-    may_block(|| fs::fchown(file, user, group))
+    may_block(|| standard::fchown(file, user, group))
 }
 
-/// Changes the owner and the group of a file or directory, without following symbolic links.
-///
-/// `None` leaves the owner, or the group, as it is.
-///
-/// # Errors
-///
-/// Returns the errors of `lchown(2)`.
-///
-/// # Examples
-///
-/// ```no_run
-/// use greenthread::os::unix::fs::lchown;
-///
-/// lchown("/srv/link", Some(1000), Some(100))?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    let path = path.as_ref();
-    may_block(|| fs::lchown(path, user, group))
-}
+functions! { "std::os::unix::fs":
+    /// Creates a symbolic link at `link`, whose target is `original`.
+    ///
+    /// The target is written as it is and need not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `symlink(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{fs, os::unix::fs::symlink};
+    ///
+    /// # let link = std::env::temp_dir().join(format!("greenthread-doc-symlink-{}", std::process::id()));
+    /// symlink("there", &link)?;
+    /// assert_eq!(fs::read_link(&link)?.to_str(), Some("there"));
+    /// # fs::remove_file(&link)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn symlink(original: P, link: Q) -> ();
 
-/// Changes the root directory of the process to `directory`.
-///
-/// The working directory does not change; change it too, with [`std::env::set_current_dir`].
-///
-/// # Errors
-///
-/// Returns the errors of `chroot(2)`.
-///
-/// # Examples
-///
-/// ```no_run
-/// use greenthread::os::unix::fs::chroot;
-///
-/// chroot("/srv/jail")?;
-/// std::env::set_current_dir("/")?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn chroot<P: AsRef<Path>>(directory: P) -> io::Result<()> {
-    let directory = directory.as_ref();
-    may_block(|| fs::chroot(directory))
+    /// Changes the owner and the group of a file or directory, following symbolic links.
+    ///
+    /// `None` leaves the owner, or the group, as it is.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `chown(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::fs::chown;
+    ///
+    /// chown("/srv/data", Some(1000), None)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn chown(path: P; user: Option<u32>, group: Option<u32>) -> ();
+
+    /// Changes the owner and the group of a file or directory, without following symbolic links.
+    ///
+    /// `None` leaves the owner, or the group, as it is.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `lchown(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::fs::lchown;
+    ///
+    /// lchown("/srv/link", Some(1000), Some(100))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn lchown(path: P; user: Option<u32>, group: Option<u32>) -> ();
+
+    /// Changes the root directory of the process to `directory`.
+    ///
+    /// The working directory does not change; change it too, with [`std::env::set_current_dir`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `chroot(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::fs::chroot;
+    ///
+    /// chroot("/srv/jail")?;
+    /// std::env::set_current_dir("/")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn chroot(directory: P) -> ();
 }

@@ -21,22 +21,22 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net as unix;
 use std::path::Path;
 use std::time::Duration;
+use std::{fmt, io};
 
 use socket2::{SockAddr, SockRef};
 
 pub use std::os::unix::net::SocketAddr;
 
 use crate::engine::facade::Source;
-use crate::net::listener::Listener;
-use crate::net::socket::{Socket, shutdown, socket_type, stream, timeouts};
+use crate::io::macros::{reads, writes};
+use crate::net::listener::incoming;
+use crate::net::socket::{Socket, shutdown, socket_type, timeouts};
 use crate::sys::calls;
 
 /// Creates a pair of streams that are connected to each other, like [`UnixStream::pair`].
@@ -108,7 +108,8 @@ impl UnixStream {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
-        Self::connect_with(|| unix::UnixStream::connect(path))
+        // The call seldom has to wait, but does when the listener's queue is full; then there is no readiness to wait for.
+        crate::thread::blocking(|| unix::UnixStream::connect(path)).map(Self::fresh)
     }
 
     /// Connects to the socket at an address.
@@ -130,16 +131,11 @@ impl UnixStream {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect_addr(socket_addr: &SocketAddr) -> io::Result<UnixStream> {
-        Self::connect_with(|| unix::UnixStream::connect_addr(socket_addr))
+        crate::thread::blocking(|| unix::UnixStream::connect_addr(socket_addr)).map(Self::fresh)
     }
 
-    /// Connects with a call that may block its kernel thread. It seldom has to wait, but does when
-    /// the listener's queue is full; then there is no readiness to wait for.
-    fn connect_with(
-        connect: impl FnOnce() -> io::Result<unix::UnixStream>,
-    ) -> io::Result<UnixStream> {
-        let stream = crate::thread::blocking(connect)?;
-        Ok(UnixStream(Socket::fresh(stream.into())))
+    fn fresh(stream: unix::UnixStream) -> UnixStream {
+        UnixStream(Socket::fresh(stream.into()))
     }
 
     /// Creates a pair of streams that are connected to each other.
@@ -159,8 +155,7 @@ impl UnixStream {
     /// ```
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (one, other) = unix::UnixStream::pair()?;
-        let fresh = |stream: unix::UnixStream| UnixStream(Socket::fresh(stream.into()));
-        Ok((fresh(one), fresh(other)))
+        Ok((Self::fresh(one), Self::fresh(other)))
     }
 
     /// Returns the peer's address.
@@ -189,10 +184,11 @@ macro_rules! setup {
         "let (socket, _peer) = greenthread::os::unix::net::UnixStream::pair()?;"
     };
 }
-socket_type!(UnixStream(Socket), like unix::UnixStream, example setup!());
+socket_type!(UnixStream, like unix::UnixStream, example setup!());
 timeouts!(UnixStream, example setup!());
 shutdown!(UnixStream, example setup!());
-stream!(UnixStream);
+reads!(UnixStream);
+writes!(UnixStream);
 
 /// A Unix socket that listens for connections, like [`std::os::unix::net::UnixListener`]; it blocks
 /// only the calling thread.
@@ -217,7 +213,7 @@ stream!(UnixStream);
 /// std::fs::remove_file(&path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct UnixListener(Listener);
+pub struct UnixListener(Socket);
 
 impl UnixListener {
     /// Creates a listener bound to a path, and a socket file there.
@@ -320,7 +316,7 @@ macro_rules! setup {
 let socket = greenthread::os::unix::net::UnixListener::bind_addr(&address)?;"#
     };
 }
-socket_type!(UnixListener(Listener), like unix::UnixListener, example setup!());
+socket_type!(UnixListener, like unix::UnixListener, example setup!());
 
 impl<'a> IntoIterator for &'a UnixListener {
     type Item = io::Result<UnixStream>;
@@ -331,46 +327,31 @@ impl<'a> IntoIterator for &'a UnixListener {
     }
 }
 
-/// An iterator over the connections of a [`UnixListener`], like [`std::os::unix::net::Incoming`].
-///
-/// It is created by [`UnixListener::incoming`], and ends only when the listener is
-/// [closed](UnixListener::close).
-///
-/// # Examples
-///
-/// ```
-/// # use greenthread::os::unix::net::SocketAddr;
-/// use greenthread::os::unix::net::{Incoming, UnixListener, UnixStream};
-/// # use std::os::linux::net::SocketAddrExt;
-///
-/// fn first(mut connections: Incoming<'_>) -> std::io::Result<UnixStream> {
-///     connections.next().expect("the listener is open")
-/// }
-///
-/// # let name = format!("incoming-type-{}", std::process::id());
-/// # let address = SocketAddr::from_abstract_name(&name)?;
-/// let listener = UnixListener::bind_addr(&address)?;
-/// let _client = UnixStream::connect_addr(&address)?;
-/// let _stream = first(listener.incoming())?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "iterators are lazy and do nothing unless consumed"]
-pub struct Incoming<'a> {
-    listener: &'a UnixListener,
-}
-
-impl Iterator for Incoming<'_> {
-    type Item = io::Result<UnixStream>;
-
-    fn next(&mut self) -> Option<io::Result<UnixStream>> {
-        let answer = self.listener.accept().map(|(stream, _)| stream);
-        self.listener.0.unless_ended(answer)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, None)
-    }
+incoming! {
+    /// An iterator over the connections of a [`UnixListener`], like [`std::os::unix::net::Incoming`].
+    ///
+    /// It is created by [`UnixListener::incoming`], and ends only when the listener is
+    /// [closed](UnixListener::close).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::os::unix::net::SocketAddr;
+    /// use greenthread::os::unix::net::{Incoming, UnixListener, UnixStream};
+    /// # use std::os::linux::net::SocketAddrExt;
+    ///
+    /// fn first(mut connections: Incoming<'_>) -> std::io::Result<UnixStream> {
+    ///     connections.next().expect("the listener is open")
+    /// }
+    ///
+    /// # let name = format!("incoming-type-{}", std::process::id());
+    /// # let address = SocketAddr::from_abstract_name(&name)?;
+    /// let listener = UnixListener::bind_addr(&address)?;
+    /// let _client = UnixStream::connect_addr(&address)?;
+    /// let _stream = first(listener.incoming())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    UnixListener, UnixStream
 }
 
 /// A Unix datagram socket, like [`std::os::unix::net::UnixDatagram`]; it blocks only the calling
@@ -689,6 +670,6 @@ macro_rules! setup {
         "let (socket, _peer) = greenthread::os::unix::net::UnixDatagram::pair()?;"
     };
 }
-socket_type!(UnixDatagram(Socket), like unix::UnixDatagram, example setup!());
+socket_type!(UnixDatagram, like unix::UnixDatagram, example setup!());
 timeouts!(UnixDatagram, example setup!());
 shutdown!(UnixDatagram, example setup!());

@@ -259,9 +259,7 @@ fn victims<'a>(
     distance: &'a dyn Fn(usize) -> usize,
 ) -> Victims<'a> {
     let count = thief.cluster().seats();
-    let victims = Victims::new(thief.index, count, thief.own().random(), last_pass);
-    match topology::machine() {
-        None => victims,
-        Some(_) => victims.nearest_first(distance),
-    }
+    let mut victims = Victims::new(thief.index, count, thief.own().random(), last_pass);
+    victims.distance = topology::machine().map(|_| distance);
+    victims
 }

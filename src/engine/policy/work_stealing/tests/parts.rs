@@ -116,7 +116,7 @@ fn threads_come_out_of_the_overflow_as_they_went_in() {
     if threads.len() == 0 {
         return;
     }
-    let overflow = Overflow::new();
+    let overflow = Overflow::default();
     let mut chain = Fifo::new();
     threads.for_each(|green| chain.push(green));
     overflow.push(chain.take_first(4));
