@@ -138,7 +138,6 @@ use crate::engine::atomic::{
 use crate::engine::policy::Seat;
 use crate::engine::sched::events::{self, HeldBack};
 use crate::engine::sched::idle::{Parker, Slept};
-use crate::engine::sched::park::{Lifo, Linked};
 use crate::engine::sched::{
     Cluster, Green, current, monitor, monitor::Rest, signals, start::ThreadStack, thread::Records,
 };
@@ -147,7 +146,7 @@ use crate::engine::sys::{
     clock,
     clock::NEVER,
     die, kernel_thread, mm, perturb, sanitizer,
-    shared::{AtomicStatic, Lock},
+    shared::{AtomicStatic, Lifo, Linked, Lock},
     topology,
 };
 use crate::engine::{arch, probe, stack};

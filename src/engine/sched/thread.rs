@@ -71,11 +71,11 @@ use crate::engine::inspect::notes::ReadSection;
 use crate::engine::policy::Links;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
 use crate::engine::sched::{
-    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, park::Lifo,
-    park::Linked, park::Parking, start::ThreadStack,
+    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, park::Parking,
+    start::ThreadStack,
 };
 use crate::engine::sys::sanitizer::{self, Fiber};
-use crate::engine::sys::shared::{AtomicStatic, Guard, Lock};
+use crate::engine::sys::shared::{AtomicStatic, Guard, Lifo, Linked, Lock};
 use crate::engine::sys::{die, signal::Mask, word};
 use crate::engine::{stack, tls};
 

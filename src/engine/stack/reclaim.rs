@@ -109,7 +109,7 @@ pub(crate) fn look(
     for common in &COMMON {
         let excess = common.lock().unused(now).saturating_sub(kept);
         match give_back(common, excess.div_ceil(2), kept, &destroy, &go_on) {
-            Ok(()) => more |= common.lock().list.length > kept,
+            Ok(()) => more |= common.lock().list.len() > kept,
             Err(Stays::ForNow) => return true,
             Err(Stays::ForEver) => return false,
         }
@@ -159,11 +159,11 @@ impl Common {
             return 0;
         }
         self.looked_at = now;
-        std::mem::replace(&mut self.fewest, self.list.length)
+        std::mem::replace(&mut self.fewest, self.list.len())
     }
 
     fn pop_beyond(&mut self, kept: usize) -> Option<&'static Slot> {
-        (self.list.length > kept).then(|| self.pop())?
+        (self.list.len() > kept).then(|| self.pop())?
     }
 }
 
