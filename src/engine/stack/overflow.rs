@@ -16,7 +16,7 @@
 
 use super::{Slot, find};
 use crate::engine::arch::Frame;
-use crate::engine::sys::{self, Plain, signal, word};
+use crate::engine::sys::{self, signal, word};
 use std::io::{Cursor, Write};
 use std::mem::transmute;
 use std::sync::OnceLock;
@@ -117,8 +117,6 @@ fn abort() -> ! {
     // A handler of the program's ran and returned.
     signal::set_default(libc::SIGABRT);
     signal::raise(libc::SIGABRT);
-    loop {
-        // Ends the process, should the signal not have.
-        let _ = sys::plain(Plain::EXIT_GROUP, &[127]);
-    }
+    // SAFETY: it ends the process, should the signal not have.
+    unsafe { libc::_exit(127) }
 }

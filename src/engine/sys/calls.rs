@@ -22,13 +22,10 @@ fn count(buffers: usize) -> i32 {
 
 /// Whether one of `events`, or an error, is there at this moment.
 pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16) -> io::Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events,
-        revents: 0,
-    };
-    // SAFETY: the call gets one valid record.
-    answer(unsafe { libc::poll(&mut poll, 1, 0) } as isize).map(|ready| ready != 0)
+    let ready = super::poll_now(fd.as_raw_fd(), events);
+    ready
+        .map(|ready| ready != 0)
+        .map_err(io::Error::from_raw_os_error)
 }
 
 /// `readv(2)`.

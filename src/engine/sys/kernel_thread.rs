@@ -29,7 +29,7 @@ use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
 
 use super::mm::page;
-use super::{Plain, call, clock, duplicate, plain};
+use super::{call, clock, close, duplicate};
 use crate::engine::atomic::{AtomicBool, Ordering};
 
 /// Starts a kernel thread that calls `main(argument)`, with libc's means alone. `detach_state` is libc's constant.
@@ -75,7 +75,7 @@ pub(crate) const NAME: usize = 16;
 /// The name of the calling kernel thread, as far as the system keeps it; as std has it, that of the first
 /// one is `main`.
 pub(crate) fn own_name(buffer: &mut [u8; NAME]) -> &str {
-    if plain(Plain::GETTID, &[]) == plain(Plain::GETPID, &[]) {
+    if id() == std::process::id() as i32 {
         return "main";
     }
     let place = buffer.as_mut_ptr() as usize;
@@ -87,7 +87,8 @@ pub(crate) fn own_name(buffer: &mut [u8; NAME]) -> &str {
 
 /// The calling kernel thread's id.
 pub(crate) fn id() -> i32 {
-    plain(Plain::GETTID, &[]).unwrap_or(0) as i32 // it cannot fail
+    // SAFETY: the call touches no memory, and cannot fail.
+    unsafe { libc::gettid() }
 }
 
 /// The calling kernel thread rests for `nanos`, or until a signal comes.
@@ -99,9 +100,15 @@ pub(crate) fn rest(nanos: u64) {
 
 /// Whether this process has a kernel thread `id`.
 pub(crate) fn exists(id: i32) -> bool {
-    const NOTHING: usize = 0;
-    let process = std::process::id() as usize;
-    plain(Plain::TGKILL, &[process, id as usize, NOTHING]) != Err(libc::ESRCH)
+    const NOTHING: i32 = 0;
+    send(id, NOTHING) != Err(libc::ESRCH)
+}
+
+/// Sends `signal` to kernel thread `id`.
+pub(crate) fn send(id: i32, signal: i32) -> Result<usize, i32> {
+    let arguments = [std::process::id() as usize, id as usize, signal as usize];
+    // SAFETY: the call touches no memory.
+    unsafe { call(libc::SYS_tgkill, &arguments) }
 }
 
 /// Whether the calling kernel thread has made a process that lives, or that nobody has waited for, however it did so.
@@ -135,7 +142,8 @@ pub(crate) fn set_precise_timers() {
 
 /// Lets other kernel threads have the CPU.
 pub(crate) fn give_way() {
-    let _ = plain(Plain::SCHED_YIELD, &[]); // it cannot fail
+    // SAFETY: the call touches no memory. (It cannot fail. The crate has a function in libc's place.)
+    let _ = unsafe { call(libc::SYS_sched_yield, &[]) };
 }
 
 /// The kernel has promised [`barrier`] to this process, and to those that it forks.
@@ -146,7 +154,7 @@ static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
 pub(crate) fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
     if !HAS_BARRIER.load(Ordering::Relaxed) {
-        let asked = plain(Plain::MEMBARRIER, &[REGISTER_PRIVATE_EXPEDITED, 0, 0]);
+        let asked = membarrier(REGISTER_PRIVATE_EXPEDITED);
         HAS_BARRIER.fetch_or(asked.is_ok(), Ordering::Relaxed);
     }
     HAS_BARRIER.load(Ordering::Relaxed)
@@ -159,13 +167,18 @@ pub(crate) fn register_barrier() -> bool {
 /// nothing else interrupts each of them without their noticing.
 pub(crate) fn barrier() {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
-    if plain(Plain::MEMBARRIER, &[PRIVATE_EXPEDITED, 0, 0]).is_err() {
+    if membarrier(PRIVATE_EXPEDITED).is_err() {
         super::print(
             b"greenthread: the system refuses membarrier, which it has allowed before (a seccomp filter?). Green \
               threads cannot go on without: allow it, or set GREENTHREAD_MODE=kernel\n",
         );
         std::process::abort()
     }
+}
+
+fn membarrier(command: usize) -> Result<usize, i32> {
+    // SAFETY: the call touches no memory.
+    unsafe { call(libc::SYS_membarrier, &[command, 0, 0]) }
 }
 
 // ==== what `/proc` says ====
@@ -268,7 +281,7 @@ fn stat_in(text: &[u8], id: i32) -> Option<bool> {
 
 /// Answers questions about kernel threads: see the file's header.
 pub(crate) struct TaskReader {
-    tasks: Option<usize>,
+    tasks: Option<RawFd>,
 }
 
 impl TaskReader {
@@ -294,7 +307,7 @@ impl TaskReader {
         let mut text = [0; ENOUGH];
         let (place, start) = (text.as_mut_ptr() as usize, 0);
         // SAFETY: the kernel writes at most `ENOUGH` bytes, which the text has.
-        let length = unsafe { call(libc::SYS_pread64, &[file, place, ENOUGH, start]) };
+        let length = unsafe { call(libc::SYS_pread64, &[file as usize, place, ENOUGH, start]) };
         let answer = length.map(|length| understand(&text[..length], id, tells_call));
         if matches!(answer, Ok(Some(_)) | Err(libc::ESRCH)) {
             close(file); // of a thread, which may have ended meanwhile
@@ -303,7 +316,7 @@ impl TaskReader {
     }
 
     /// Opens the thread's `syscall`, or else its `stat`. Returns the descriptor, and whether the file tells the call.
-    fn open(&mut self, id: i32) -> Option<(usize, bool)> {
+    fn open(&mut self, id: i32) -> Option<(RawFd, bool)> {
         let [syscall, stat] = ["syscall", "stat"].map(|name| spell(format_args!("{id}/{name}")));
         for _ in 0..2 {
             let tasks = self.tasks.or_else(open_tasks)?;
@@ -330,9 +343,8 @@ impl Drop for TaskReader {
 }
 
 /// Opens the directory of this process's threads, if `/proc` has them under the ids that they have here.
-fn open_tasks() -> Option<usize> {
-    let here = libc::AT_FDCWD as usize;
-    let opened = || open(here, c"/proc/self/task", libc::O_DIRECTORY).ok();
+fn open_tasks() -> Option<RawFd> {
+    let opened = || open(libc::AT_FDCWD, c"/proc/self/task", libc::O_DIRECTORY).ok();
     is_of_our_namespace().then(opened).flatten()
 }
 
@@ -348,9 +360,13 @@ fn is_of_our_namespace() -> bool {
 }
 
 /// Whether that is still our directory: `/proc` has the asking thread's entry, too, but none above it.
-fn are_tasks(descriptor: usize) -> bool {
+fn are_tasks(descriptor: RawFd) -> bool {
     let has = |path: &CStr| {
-        let arguments = [descriptor, path.as_ptr() as usize, libc::F_OK as usize];
+        let arguments = [
+            descriptor as usize,
+            path.as_ptr() as usize,
+            libc::F_OK as usize,
+        ];
         // SAFETY: the kernel reads the path, which is a string.
         unsafe { call(libc::SYS_faccessat, &arguments) }.is_ok()
     };
@@ -358,22 +374,17 @@ fn are_tasks(descriptor: usize) -> bool {
     has(text_of(&own)) && has(c"../task")
 }
 
-fn open(directory: usize, path: &CStr, flags: i32) -> Result<usize, i32> {
+fn open(directory: RawFd, path: &CStr, flags: i32) -> Result<RawFd, i32> {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | flags) as usize;
-    let arguments = [directory, path.as_ptr() as usize, flags];
+    let arguments = [directory as usize, path.as_ptr() as usize, flags];
     // SAFETY: the kernel reads the path, which is a string.
-    let descriptor = unsafe { call(libc::SYS_openat, &arguments) }?;
-    if descriptor > libc::STDERR_FILENO as usize {
+    let descriptor = unsafe { call(libc::SYS_openat, &arguments) }? as RawFd;
+    if descriptor > libc::STDERR_FILENO {
         return Ok(descriptor);
     }
-    let moved = duplicate(descriptor as RawFd, libc::STDERR_FILENO + 1);
+    let moved = duplicate(descriptor, libc::STDERR_FILENO + 1);
     close(descriptor);
-    moved.map(|moved| moved as usize)
-}
-
-/// Closes a descriptor that the caller has seen to be ours.
-fn close(descriptor: usize) {
-    let _ = plain(Plain::CLOSE, &[descriptor]);
+    moved
 }
 
 /// Writes a short text without allocating; zeroes follow it.
@@ -499,12 +510,12 @@ mod tests {
         // Another directory has come in its place.
         let other = std::fs::File::open("/").unwrap();
         let number = other.as_raw_fd();
-        observer.tasks = Some(number as usize);
+        observer.tasks = Some(number);
         assert!(observer.is_blocked(main).is_some());
-        assert_ne!(observer.tasks, Some(number as usize));
+        assert_ne!(observer.tasks, Some(number));
         for other in ["/proc", "/proc/self", "/proc/self/fd"] {
             let other = std::fs::File::open(other).unwrap();
-            assert!(!are_tasks(other.as_raw_fd() as usize));
+            assert!(!are_tasks(other.as_raw_fd()));
         }
         assert!(other.metadata().is_ok(), "it was not ours to close");
     }

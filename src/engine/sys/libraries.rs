@@ -79,14 +79,14 @@ fn wait_while(condition: impl Fn() -> bool) {
 }
 
 /// The calling thread is about to fork.
-pub(crate) fn before_fork() {
+pub(crate) extern "C" fn before_fork() {
     // SeqCst: the file's header.
     FORKS.fetch_add(1, SeqCst);
     wait_while(|| LISTS.load(SeqCst) != 0);
 }
 
 /// It has forked: this is the parent.
-pub(crate) fn after_fork() {
+pub(crate) extern "C" fn after_fork() {
     FORKS.fetch_sub(1, Relaxed);
 }
 

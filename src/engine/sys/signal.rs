@@ -28,7 +28,7 @@
 use std::io;
 
 use super::mm::page;
-use super::{Plain, call, futex, kernel_thread, plain};
+use super::{call, futex, kernel_thread};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -155,7 +155,7 @@ pub(crate) fn is_unhandled(signal: i32, may_be_ignored: bool) -> bool {
 pub(crate) fn is_known(signal: i32) -> bool {
     let set = bit(signal);
     let mask = change_mask(libc::SIG_BLOCK, Some(&set));
-    let sent = send_plain(signal);
+    let sent = kernel_thread::send(kernel_thread::id(), signal);
     if sent.is_ok() {
         let at_once = [0_u64; 2];
         let (set, time) = (&raw const set as usize, at_once.as_ptr() as usize);
@@ -197,13 +197,7 @@ pub(crate) fn set_default(signal: i32) {
 
 /// Sends `signal` to the calling kernel thread, as `raise` does.
 pub(crate) fn raise(signal: i32) {
-    let _ = send_plain(signal);
-}
-
-fn send_plain(signal: i32) -> Result<usize, i32> {
-    let own = |number| plain(number, &[]).unwrap_or(0);
-    let arguments = [own(Plain::GETPID), own(Plain::GETTID), signal as usize];
-    plain(Plain::TGKILL, &arguments)
+    let _ = kernel_thread::send(kernel_thread::id(), signal);
 }
 
 /// A payload of two words that travels with a signal.

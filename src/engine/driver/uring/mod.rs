@@ -83,7 +83,7 @@
 mod tests;
 
 use std::cell::Cell;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 use std::{io, iter, mem, ptr};
@@ -398,22 +398,10 @@ impl Keeper {
         let must_ring = self.inbox.lock().push(operation);
         if must_ring {
             perturb::point("keeper: ringing");
-            self.ring_the_bell();
-        }
-    }
-
-    #[cold]
-    fn ring_the_bell(&self) {
-        let one = 1u64;
-        let arguments = [
-            self.bell.as_raw_fd() as usize,
-            &raw const one as usize,
-            size_of_val(&one),
-        ];
-        // SAFETY: the buffer is valid. The call fails after 2^64 rings, or if somebody closed the
-        // descriptor.
-        if unsafe { sys::call(libc::SYS_write, &arguments) }.is_err() {
-            the_bell_is_gone();
+            // The call fails after 2^64 rings, or if somebody closed the descriptor.
+            if sys::epoll::ring(&self.bell).is_err() {
+                the_bell_is_gone();
+            }
         }
     }
 }
@@ -450,20 +438,13 @@ impl Service {
         if !known.is_supported(opcode::Socket::CODE) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: the call takes no pointers; a descriptor that it returns is ours.
-        let bell = unsafe {
-            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
-                -1 => return Err(io::Error::last_os_error()),
-                descriptor => OwnedFd::from_raw_fd(descriptor),
-            }
-        };
         let keeper = Keeper {
             inbox: Lock::new(Inbox {
                 first: ptr::null(),
                 last: ptr::null(),
                 sleeps: false,
             }),
-            bell,
+            bell: sys::epoll::bell()?,
             is_refused: AtomicBool::new(false),
         };
         Ok(Service {
