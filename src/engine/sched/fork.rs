@@ -26,7 +26,11 @@ use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Orderin
 use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
-use crate::engine::sys::{self, libraries, mm};
+use crate::engine::sys::{
+    self,
+    libraries::{self, after_fork, before_fork},
+    mm,
+};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,
@@ -88,7 +92,7 @@ pub(crate) fn register() {
             current::IS_PARENT.store(Some(word), Release);
         }
         // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     });
 }
 
@@ -100,14 +104,6 @@ fn rseq_area() -> Option<(isize, u32)> {
         // glibc tells how much of the area the kernel uses, and registers no less than 32 bytes.
         (!size.is_null() && !offset.is_null() && *size != 0).then(|| (*offset, (*size).max(32)))
     }
-}
-
-extern "C" fn before() {
-    libraries::before_fork();
-}
-
-extern "C" fn after() {
-    libraries::after_fork();
 }
 
 /// The child has one thread, which calls this first: the thread that has forked.

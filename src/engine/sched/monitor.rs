@@ -83,8 +83,8 @@
 //! threads, and whose they are.
 //!
 //! The monitor alone writes the table; the kernel threads that were blocked add times, while times are measured
-//! (`observe::measure`). The table is never cleared. The table has an entry for each call, for threads spawned at places
-//! that are not known, or that the rest of the table, where places are hashed, has no entry left for.
+//! (`observe::measure`). The table is never cleared. Its last entries are for calls of threads
+//! whose place of spawn is not known, or finds no entry.
 //!
 //! The monitor does not own the thread, which may end at any moment, and another thread may have its record: then the call
 //! counts for that one.
@@ -92,6 +92,7 @@
 //! Ordering: a place's number is stored with Release when its other half is there; readers load it with Acquire.
 
 use core::panic::Location;
+use core::ptr;
 
 use crate::engine::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use crate::engine::inspect::kernel::quiet;
@@ -310,7 +311,7 @@ impl Monitor {
             return;
         };
         let slice = worker.slice.load(Relaxed);
-        let identity = core::ptr::from_ref(worker) as usize;
+        let identity = ptr::from_ref(worker).addr();
         if (seen.worker, seen.slice) != (identity, slice) {
             *seen = Seen {
                 worker: identity,
@@ -626,14 +627,13 @@ pub(super) fn is_short(cluster: &Cluster) -> bool {
 
 // ==== blocked calls ====
 
-/// Numbers of system calls are below this, on all kernels so far.
-const NUMBERS: i64 = 512;
-/// How many other places there can be.
+/// How many entries there are for calls of threads whose place of spawn is known, and how many for calls without a place.
 const PLACES: usize = 256;
+const CALLS: usize = 64;
 /// In the place of a call's number: the entry is free.
 const FREE: i64 = -1;
 
-/// The table: an entry for each call, and then the places.
+/// The table. Entries are used from the first one on.
 pub(crate) struct BlockedCalls(Box<[BlockedSite]>);
 
 /// How often threads were blocked in one call, which were spawned at one place, and for how long, if that was measured.
@@ -650,36 +650,32 @@ pub(crate) struct BlockedSite {
 
 impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
-        let place = |call| BlockedSite {
-            call: AtomicI64::new(call),
+        let free = || BlockedSite {
+            call: AtomicI64::new(FREE),
             ..BlockedSite::default()
         };
-        let calls = (0..NUMBERS).chain([FREE; PLACES]);
-        BlockedCalls(calls.map(place).collect())
+        BlockedCalls((0..PLACES + CALLS).map(|_| free()).collect())
     }
 
-    /// The place of `green`, which is blocked and `doing` this. The monitor's.
+    /// The place of `green`, which is blocked and `doing` this: where the entries with places are used up, an entry
+    /// without. The monitor's.
     fn find(&self, doing: &TaskState, green: &Green) -> Option<&BlockedSite> {
         let TaskState::Call(call) = doing else {
             return None;
         };
-        let (calls, places) = self.0.split_at(NUMBERS as usize);
-        let of_call = calls.get(usize::try_from(call.number).ok()?)?;
-        let Some(at) = green.spawned_at.load(Relaxed) else {
-            return Some(of_call);
+        let find = |at: Option<&'static Location<'static>>, most: usize| {
+            self.0[..most].iter().find(|entry| {
+                if entry.call.load(Relaxed) == FREE {
+                    entry.spawned_at.store(at, Relaxed);
+                    // Release: partner: Acquire in `used`.
+                    entry.call.store(call.number, Release);
+                }
+                let is_there = entry.spawned_at().map(ptr::from_ref) == at.map(ptr::from_ref);
+                is_there && entry.call() == call.number
+            })
         };
-        let address = core::ptr::from_ref(at).addr();
-        let first = (address >> 3).wrapping_add(call.number as usize * 31);
-        let mut entries = (0..PLACES).map(|step| &places[first.wrapping_add(step) % PLACES]);
-        let found = entries.find(|entry| {
-            if entry.call.load(Relaxed) == FREE {
-                entry.spawned_at.store(Some(at), Relaxed);
-                // Release: partner: Acquire in `used`.
-                entry.call.store(call.number, Release);
-            }
-            entry.call.load(Relaxed) == call.number && entry.spawned_at.is(at, Relaxed)
-        });
-        Some(found.unwrap_or(of_call))
+        let at = green.spawned_at.load(Relaxed);
+        find(at, PLACES).or_else(|| find(None, PLACES + CALLS))
     }
 
     /// The places where threads were blocked.

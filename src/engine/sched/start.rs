@@ -86,7 +86,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, compil
 use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
 use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
-use crate::engine::sched::tuning::{PAUSE, SAY_SO};
+use crate::engine::sched::tuning::SOON;
 use crate::engine::sched::{
     Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
     idle::Rested,
@@ -403,6 +403,9 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     Rested::Working { searching: false }
 }
 
+/// So many failures in a row are told: by then threads have waited for a second.
+const SAY_SO: u32 = 1000;
+
 /// The spawner makes a stack, if a thread waits for one. `failures`: how often in a row there was no memory for it.
 pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
     if !cluster.needs_stack.swap(false, Relaxed) {
@@ -418,7 +421,7 @@ pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
         let text = "greenthread: threads that were spawned wait for a stack";
         let _ = writeln!(io::stderr(), "{text}: {error}");
     }
-    std::thread::sleep(PAUSE);
+    kernel_thread::rest(SOON);
 }
 
 /// The thread has ended: its block is reset, and others can use its stack and its record.
