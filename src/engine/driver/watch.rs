@@ -545,7 +545,11 @@ impl Watched {
             if is_kept && duplicate != Some(self.kept.load(Relaxed)) {
                 return true; // another thread has settled it
             }
-            self.give_away(lists);
+            // If the number was a duplicate of ours, it is the program that closes it, and no call does.
+            self.users.store(0, Relaxed);
+            for node in lists.calls.iter() {
+                Call::of(node).moved.store(false, Relaxed);
+            }
             let is_used = match theirs {
                 Some((to, theirs)) => lists.move_calls(to, theirs, ready),
                 None => false,
@@ -569,14 +573,6 @@ impl Watched {
         };
         if let Some(duplicate) = duplicate.filter(|_| !is_used) {
             close_duplicate(duplicate);
-        }
-    }
-
-    /// If the number was a duplicate of ours, it is the program that closes it, and no call does.
-    fn give_away(&self, lists: &Lists) {
-        self.users.store(0, Relaxed);
-        for node in lists.calls.iter() {
-            Call::of(node).moved.store(false, Relaxed);
         }
     }
 }

@@ -71,7 +71,7 @@ use crate::engine::sched::{
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
     clock, die, kernel_thread, perturb, sanitizer,
-    shared::{Lock, Table},
+    shared::{AtomicStatic, Lock, Table},
     topology,
 };
 
@@ -161,8 +161,9 @@ impl Cluster {
     ) -> io::Result<&'static Cluster> {
         topology::discover();
         let policy: &'static dyn Policy = Box::leak(policy);
+        let cluster = AtomicStatic::none();
         let user_policy: Option<&'static UserPolicy> =
-            is_users.then(|| &*Box::leak(Box::new(UserPolicy::new(policy))));
+            is_users.then(|| &*Box::leak(Box::new(UserPolicy { policy, cluster })));
         let policy = user_policy.map_or(policy, |user_policy| user_policy);
         // Threads may note the time before a monitor has looked.
         clock::note(clock::now());
@@ -196,7 +197,7 @@ impl Cluster {
             config,
         }));
         if let Some(user_policy) = user_policy {
-            user_policy.serve(cluster);
+            user_policy.cluster.store(Some(cluster), Relaxed);
         }
         cluster.resize(cluster.config.processors)?;
         let staffed =

@@ -338,17 +338,12 @@ pub fn is_preemption_off() -> bool {
 }
 
 /// Whether the program has installed a handler; those for faults do not count.
-static HANDLERS_EXIST: AtomicBool = AtomicBool::new(false);
+pub(super) static HANDLERS_EXIST: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program handles signals: its handlers may run in the scheduler.
 #[inline(always)]
 pub(crate) fn handlers_exist() -> bool {
     HANDLERS_EXIST.load(Relaxed)
-}
-
-/// The program handles signals from now on.
-pub(super) fn note_handlers() {
-    HANDLERS_EXIST.store(true, Relaxed);
 }
 
 /// A word that tells the calling thread, green or kernel, from all others that live: the address of its

@@ -19,7 +19,6 @@
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
 //! (`runtime::kernel`).
 
-use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -27,7 +26,7 @@ use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{
-    self,
+    self, calls,
     libraries::{self, after_fork, before_fork},
     mm,
 };
@@ -68,11 +67,7 @@ impl Drop for OnlyHere {
 
 /// The number of an open file. Async-signal-safe.
 fn inode(descriptor: i32) -> Option<u64> {
-    let mut about = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the place is valid; it is written if the call succeeds.
-    unsafe {
-        (libc::fstat(descriptor, about.as_mut_ptr()) == 0).then(|| about.assume_init().st_ino)
-    }
+    calls::stat(descriptor).map(|stat| stat.st_ino)
 }
 
 /// Registers the handler, once per process, and makes the things that the child will use.

@@ -56,7 +56,7 @@
 //! kernel (malloc's, say, inside libc) may be among the ready threads, preempted, or back from a
 //! wait of our own. So the way out needs no new kernel thread. The monitor signals a worker whose
 //! thread waits in a system call that begins anew when it is interrupted
-//! (`SystemCall::begins_anew`), most often on a futex. The handler (`signals`) suspends the thread
+//! (`kernel_thread::begins_anew`), most often on a futex. The handler (`signals`) suspends the thread
 //! before that system call, as if it had been preempted there: it goes to the global queue, behind
 //! all that are ready now, and the worker runs the first of those. When it is the thread's turn it
 //! makes its call again, and the kernel looks again (at the futex's word, say). To the program, the
@@ -65,7 +65,7 @@
 //!
 //! So each ready thread gets a worker, one after another, as long as any thread waits on a futex
 //! (a lock, a condition variable, a barrier), for a lock on a file, for the other end of a FIFO or
-//! for a child. A thread blocked in anything else, or in what the kernel does not tell (`observer`),
+//! for a child. A thread blocked in anything else, or in what the kernel does not tell (`kernel_thread`),
 //! keeps its kernel thread. When its call returns, it takes an idle processor and goes on
 //! (`current::recover`), and its worker runs others afterwards.
 //!
@@ -105,15 +105,14 @@ use crate::engine::sched::{
     Cluster, Counter, Green, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::kernel_thread::{TaskReader, TaskState};
-use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic};
+use crate::engine::sys::kernel_thread::{self, TaskState, doing};
+use crate::engine::sys::{perturb, shared::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
 const PROBES: usize = 64;
 
 struct Monitor {
     cluster: &'static Cluster,
-    observer: TaskReader,
     /// The time between two looks.
     tick: u64,
     /// Looks in a row without an event.
@@ -148,7 +147,6 @@ pub(super) fn run(cluster: &'static Cluster) {
     kernel_thread::set_precise_timers();
     let mut monitor = Monitor {
         cluster,
-        observer: TaskReader::new(),
         tick: SHORTEST_TICK,
         quiet: 0,
         quota_at: clock::now() + QUOTA,
@@ -341,7 +339,7 @@ impl Monitor {
             let is_missed = self.waiting || is_surplus || is_unwatched;
             let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
-                let doing = self.observer.doing(worker.thread());
+                let doing = doing(worker.thread());
                 signals::note_own_call(green, &doing);
                 worker.rest.note(worker);
                 let place = self.cluster.blocked_calls.find(&doing, green);
@@ -432,7 +430,7 @@ impl Monitor {
             return false;
         }
         let stands_for_long = self.now - seen.moved_at >= NOT_RUN_FOR;
-        let is_blocked = self.observer.is_blocked(worker.thread());
+        let is_blocked = kernel_thread::is_blocked(worker.thread());
         green.off.load(Relaxed) == 0 && is_blocked.unwrap_or(stands_for_long)
     }
 
@@ -451,8 +449,7 @@ impl Monitor {
             // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
             // finds.
             let has_moved = seen.moved_at == self.now;
-            let _is_sent =
-                signals::send_preemption(worker, green, self.now, has_moved, &mut self.observer);
+            let _is_sent = signals::send_preemption(worker, green, self.now, has_moved);
             self.look_by(self.now + RETRY);
         } else {
             let _is_taken = self.take(processor, worker, green, Lost::Computing);
@@ -544,14 +541,14 @@ impl Monitor {
             };
             let cpu = worker.cpu_time();
             let used = cpu.wrapping_sub(worker.rest.seen.swap(cpu, Relaxed));
-            if used == 0 || self.observer.is_blocked(worker.thread()) == Some(true) {
+            if used == 0 || kernel_thread::is_blocked(worker.thread()) == Some(true) {
                 worker.rest.note(worker);
                 continue;
             }
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= signals::HANDLING;
             if worker.rest.is_over(worker, cpu)
-                && signals::send_preemption(worker, green, self.now, has_moved, &mut self.observer)
+                && signals::send_preemption(worker, green, self.now, has_moved)
             {
                 green.calls_itself.store(false, Relaxed);
                 self.event = true;
@@ -612,7 +609,7 @@ impl Monitor {
         let stays = ThreadFlags::LOCKED | ThreadFlags::HIDDEN;
         let movable = strays.filter(|(_, green)| !green.flags.has(stays));
         for (worker, green) in movable.take(PROBES) {
-            signals::evict(worker, green, self.now, &mut self.observer);
+            signals::evict(worker, green, self.now);
             self.evicted = worker.index as usize;
         }
     }

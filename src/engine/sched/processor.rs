@@ -212,13 +212,7 @@ pub(crate) struct Own {
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.
     pub(crate) records: Records,
-    random: Rng,
-}
-
-impl Own {
-    pub(super) fn random(&mut self) -> u32 {
-        self.random.u32(..)
-    }
+    pub(super) random: Rng,
 }
 
 // SAFETY: only the owner reaches `own` and `seat` (`Owned`), and ownership passes with Release and Acquire;
@@ -604,7 +598,7 @@ pub(crate) struct Worker {
     /// Its kernel thread had children when the thread that is locked to it was locked.
     pub(super) had_children: Cell<bool>,
     /// The switch in which its thread is not preempted: a handler that nobody knew of may be running.
-    spared: AtomicU32,
+    pub(super) spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
     pub(super) rest: Rest,
     /// The observer's two words (`probe`).
@@ -730,12 +724,6 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.over.load(Relaxed) == self.slice.load(Relaxed)
-    }
-
-    /// The thread that runs now is not preempted before it leaves its stack.
-    pub(super) fn spare_thread(&self) {
-        let tick = self.tick.load(Relaxed);
-        self.spared.store(tick, Relaxed);
     }
 
     /// Whether the thread that it runs in switch `tick` is not to be preempted.

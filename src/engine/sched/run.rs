@@ -324,7 +324,7 @@ fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
 #[inline(never)]
 fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     let cluster = processor.cluster();
-    let (thief, random) = (processor.shared(), processor.own().random());
+    let (thief, random) = (processor.shared(), processor.own().random.u32(..));
     let distance = |other: usize| thief.distance(cluster.processor(other));
     let victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
     let victims = match topology::MACHINE.load(Acquire) {

@@ -25,17 +25,17 @@
 
 use core::ffi::c_void;
 use core::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::thread::JoinHandle;
 
-use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use crate::engine::atomic::{AtomicBool, Ordering::*};
 use crate::engine::inspect::kernel::{KernelThread, quiet};
-use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
+use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
     Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, start, start::ThreadStack, switch,
 };
 use crate::engine::stack::List;
-use crate::engine::stack::reclaim::{self, Rounds};
+use crate::engine::stack::reclaim;
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
@@ -49,8 +49,6 @@ pub(crate) struct Spawner {
     is_asked: AtomicBool,
     /// Whether the last attempt to make a worker was refused.
     pub(super) is_refused: AtomicBool,
-    /// The error with which no preemption signal could be sent; 0: none.
-    no_signals: AtomicU32,
 }
 
 /// In the place of an error number of the system's: there are as many workers as there may be.
@@ -61,13 +59,6 @@ impl Spawner {
     pub(crate) fn call(&self) {
         self.is_called.store(true, Relaxed);
         self.ring();
-    }
-
-    /// No preemption signal can be sent now, by this error number: the spawner says so.
-    pub(crate) fn tell_of_signals(&self, number: i32) {
-        if self.no_signals.swap(number as u32, Relaxed) == 0 {
-            self.ring();
-        }
     }
 
     /// Asks the spawner to look at the stacks that nobody uses, unless it was asked.
@@ -95,30 +86,27 @@ pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
-    let mut looks = Rounds::new();
+    // When the spawner looks for unused stacks, and at the quota. (Without a time: when somebody rings.)
+    let (mut last_look, mut look_at) = (clock::now(), None);
     let mut failures = 0;
-    let mut quota_at = clock::now() + QUOTA / 2;
     let spawner = &cluster.spawner;
     while !cluster.stopping.load(SeqCst) {
-        let look_at = looks.see_to(|now| {
+        let now = clock::now();
+        if *look_at.get_or_insert(last_look + reclaim::interval()) <= now {
+            last_look = now;
+            cluster.see_to_quota();
             let go_on = || !spawner.parker.is_woken();
             let idle = || idle_stacks(cluster);
-            reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on)
-        });
+            let more = reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on);
+            look_at = more.then_some(now + reclaim::interval());
+        }
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
         // The spawner was told, or the time is up: it looks at everything.
         let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
         start::supply(cluster, &mut failures);
-        let now = clock::now();
-        if now >= quota_at {
-            // The monitor rings once a second.
-            quota_at = now + QUOTA / 2;
-            cluster.see_to_quota();
-        }
         cluster.see_to_size();
-        report_signals(spawner.no_signals.load(Relaxed) as i32);
         let is_called = spawner.is_called.swap(false, Relaxed);
         let is_needed = (is_called || asks_again) && cluster.spare_count() == 0;
         asks_again = false;
@@ -279,11 +267,10 @@ fn report_shortage(cluster: &Cluster, number: i32) {
     }
 }
 
-/// Reports, once, that no preemption signals can be sent, by this error number; 0: they can.
-fn report_signals(number: i32) {
+/// Reports, once, that no preemption signals can be sent now, by this error number.
+pub(super) fn report_signals(number: i32) {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
     let why = match number {
-        0 => return,
         libc::EAGAIN => {
             "too many signals wait for this user's processes (RLIMIT_SIGPENDING, ulimit -i)"
         }
@@ -304,9 +291,6 @@ fn say_once(is_said: &AtomicBool, text: fmt::Arguments<'_>) {
     let is_read = sys::poll_now(libc::STDERR_FILENO, libc::POLLOUT)
         .is_ok_and(|ready| ready & libc::POLLOUT != 0);
     if is_read && !is_said.swap(true, Relaxed) {
-        let mut line = io::Cursor::new([0; 640]);
-        let _ = writeln!(line, "greenthread: {text}"); // what does not fit is left out
-        let length = line.position() as usize;
-        sys::print(&line.into_inner()[..length]);
+        sys::say(text);
     }
 }

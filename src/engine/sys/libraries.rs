@@ -96,17 +96,6 @@ pub(crate) fn forget_lists() {
     FORKS.store(0, Relaxed);
 }
 
-/// The calling thread is about to read a list; it lowers [`LISTS`] when it has done so.
-fn before_list() {
-    // SeqCst, both: the file's header.
-    LISTS.fetch_add(1, SeqCst);
-    if FORKS.load(SeqCst) != 0 {
-        LISTS.fetch_sub(1, Relaxed);
-        wait_while(|| FORKS.load(Relaxed) != 0);
-        LISTS.fetch_add(1, SeqCst);
-    }
-}
-
 /// A library, during [`find`].
 pub(crate) struct Library<'a> {
     pub(crate) name: &'a CStr,
@@ -198,7 +187,13 @@ pub(crate) fn find<T>(mut each: impl FnMut(&Library<'_>) -> Option<T>) -> Option
     };
     let mut show: Show<'_> = &mut show;
     libc_function(); // the loader must not be asked in its callback, under its lock
-    before_list();
+    // SeqCst, both: the file's header.
+    LISTS.fetch_add(1, SeqCst);
+    if FORKS.load(SeqCst) != 0 {
+        LISTS.fetch_sub(1, Relaxed);
+        wait_while(|| FORKS.load(Relaxed) != 0);
+        LISTS.fetch_add(1, SeqCst);
+    }
     // SAFETY: the callback's argument is a `Show`, which lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(show_library), (&raw mut show).cast()) };
     LISTS.fetch_sub(1, Relaxed);

@@ -19,6 +19,8 @@ pub(crate) mod signal;
 pub(crate) mod topology;
 pub(crate) mod word;
 
+use core::fmt::Arguments;
+use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
 
 use crate::engine::arch;
@@ -79,6 +81,13 @@ pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
 /// Writes `text` to standard error. A failure cannot be reported anywhere.
 pub(crate) fn print(text: &[u8]) {
     let _ = write(libc::STDERR_FILENO, text);
+}
+
+/// Writes a line to standard error, as far as it has room, without the allocator and std's lock.
+pub(crate) fn say(text: Arguments<'_>) {
+    let mut line = Cursor::new([0; 640]);
+    let _ = writeln!(line, "greenthread: {text}");
+    print(&line.get_ref()[..line.position() as usize]);
 }
 
 /// Prints `message` and aborts: an invariant of the runtime itself is broken, going on would

@@ -26,11 +26,12 @@
 //!    are left, and the system's own.)
 
 use std::io;
+use std::sync::OnceLock;
 
 use super::mm::page;
 use super::{call, futex, kernel_thread};
 use crate::engine::arch;
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A signal mask, as the kernel has it: bit `n - 1` for signal `n`.
 pub(crate) type Mask = u64;
@@ -94,21 +95,11 @@ pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
 }
 
 /// The crate's handlers: they do not count as the program's.
-static OWN: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+static OWN: [OnceLock<usize>; 4] = [const { OnceLock::new() }; 4];
 
 /// Whether `handler` is the crate's.
 pub(crate) fn is_own(handler: usize) -> bool {
-    handler != 0 && OWN.iter().any(|own| own.load(Ordering::Relaxed) == handler)
-}
-
-fn note_own(handler: usize) {
-    let set = |place: &AtomicUsize| {
-        let set = place.compare_exchange(0, handler, Ordering::Relaxed, Ordering::Relaxed);
-        set.is_ok() || set == Err(handler)
-    };
-    if !OWN.iter().any(set) {
-        super::die("the crate has more handlers than it knows of");
-    }
+    OWN.iter().any(|own| own.get() == Some(&handler))
 }
 
 /// Installs the crate's `handler` for `signal`, on the alternate stack, with `flags`, and the mask of `like`.
@@ -118,12 +109,18 @@ pub(crate) fn install(
     flags: i32,
     like: &libc::sigaction,
 ) -> io::Result<()> {
+    let address = handler as *const () as usize;
+    if !OWN
+        .iter()
+        .any(|own| *own.get_or_init(|| address) == address)
+    {
+        super::die("the crate has more handlers than it knows of");
+    }
     // SAFETY: the handler has the type that SA_SIGINFO demands.
     let failed = unsafe {
         let mut action = *like;
-        action.sa_sigaction = handler as *const () as usize;
+        action.sa_sigaction = address;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
-        note_own(action.sa_sigaction);
         libc::sigaction(signal, &action, core::ptr::null_mut()) // ours, which knows that the handler is the crate's
     };
     match failed {
