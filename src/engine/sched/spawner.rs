@@ -106,7 +106,7 @@ fn work(cluster: &'static Cluster) {
         let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
         start::supply(cluster, &mut failures);
-        cluster.see_to_size();
+        cluster.clear_up();
         let is_called = spawner.is_called.swap(false, Relaxed);
         let is_needed = (is_called || asks_again) && cluster.spare_count() == 0;
         asks_again = false;
