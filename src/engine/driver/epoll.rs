@@ -283,10 +283,6 @@ pub(crate) struct Registration {
     closed: AtomicBool,
 }
 
-/// The descriptor is closed.
-#[derive(Debug)]
-pub(crate) struct Closed;
-
 impl Registration {
     const_fn! {
         pub(crate) const fn new() -> Registration {
@@ -309,7 +305,7 @@ impl Registration {
     }
 
     /// What a thread asks before each call: the record, if there is one.
-    pub(crate) fn look(&self) -> Result<Option<&'static Record>, Closed> {
+    pub(crate) fn look(&self) -> io::Result<Option<&'static Record>> {
         // In this order: see the header.
         let record = self.record();
         self.check_open()?;
@@ -351,11 +347,11 @@ impl Registration {
         self.closed.store(true, SeqCst);
     }
 
-    pub(crate) fn check_open(&self) -> Result<(), Closed> {
+    pub(crate) fn check_open(&self) -> io::Result<()> {
         // SeqCst: partner: the store in `close`.
         match self.closed.load(SeqCst) {
             false => Ok(()),
-            true => Err(Closed),
+            true => Err(Source::closed()),
         }
     }
 }

@@ -20,7 +20,7 @@ use io_uring::{opcode, squeue::Entry, types};
 #[cfg(feature = "net")]
 use socket2::{SockAddr, SockAddrStorage};
 
-use super::epoll::{self, Closed, INSTANCE, Record, Registration};
+use super::epoll::{self, INSTANCE, Record, Registration};
 #[cfg(feature = "io-uring")]
 use super::sends::try_together;
 #[cfg(feature = "io-uring")]
@@ -198,10 +198,7 @@ impl Source {
         let mut must_try = is_last;
         let mut waited = false;
         loop {
-            let record = self
-                .registration
-                .look()
-                .map_err(|Closed| Source::closed())?;
+            let record = self.registration.look()?;
             let readiness = record.map(|record| record.side(direction));
             let may_find = readiness.is_none_or(|side| side.begin());
             if may_find || must_try {
@@ -256,9 +253,7 @@ impl Source {
 
     /// Fails if the source is closed.
     pub(super) fn check_open(&self) -> io::Result<()> {
-        self.registration
-            .check_open()
-            .map_err(|Closed| Source::closed())
+        self.registration.check_open()
     }
 }
 

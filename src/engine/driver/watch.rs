@@ -545,11 +545,7 @@ impl Watched {
             if is_kept && duplicate != Some(self.kept.load(Relaxed)) {
                 return true; // another thread has settled it
             }
-            // If the number was a duplicate of ours, it is the program that closes it, and no call does.
-            self.users.store(0, Relaxed);
-            for node in lists.calls.iter() {
-                Call::of(node).moved.store(false, Relaxed);
-            }
+            self.give_away(lists);
             let is_used = match theirs {
                 Some((to, theirs)) => lists.move_calls(to, theirs, ready),
                 None => false,
@@ -573,6 +569,14 @@ impl Watched {
         };
         if let Some(duplicate) = duplicate.filter(|_| !is_used) {
             close_duplicate(duplicate);
+        }
+    }
+
+    /// If the number was a duplicate of ours, it is the program that closes it, and no call does.
+    fn give_away(&self, lists: &Lists) {
+        self.users.store(0, Relaxed);
+        for node in lists.calls.iter() {
+            Call::of(node).moved.store(false, Relaxed);
         }
     }
 }

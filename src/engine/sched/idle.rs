@@ -134,7 +134,6 @@ const SEARCHER: u64 = 1 << 16;
 const AWAKE: u64 = 1 << 32;
 
 /// Sleeping, searching and waking processors. See the file's header.
-#[derive(Debug)]
 pub(crate) struct IdleWord {
     word: AtomicU64,
 }

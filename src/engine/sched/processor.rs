@@ -425,7 +425,6 @@ pub(crate) struct Counts {
 // ==== the ownership word ====
 
 /// Which processor a kernel thread owns. See the file's header.
-#[derive(Debug)]
 pub(crate) struct Ownership<P: 'static> {
     word: AtomicPtr<P>,
 }

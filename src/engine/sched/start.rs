@@ -375,12 +375,8 @@ pub(super) fn give_stack(processor: &mut Owned<'_>, green: &'static Green) -> bo
         return false;
     }
     let stacks = &mut processor.own().stacks;
-    if !stacks.fetch() {
-        return false;
-    }
-    let Some(slot) = stacks.pop() else {
-        return false;
-    };
+    let slot = stacks.fetch().then(|| stacks.pop()).flatten();
+    let Some(slot) = slot else { return false };
     green.took_last.set(stacks.is_empty());
     green.start_on(ThreadStack::on(slot));
     true

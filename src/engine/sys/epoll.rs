@@ -9,7 +9,6 @@ use crate::engine::atomic::{AtomicI64, Ordering};
 pub(crate) use libc::epoll_event as Event;
 
 /// An epoll instance. Any thread may wait for it.
-#[derive(Debug)]
 pub(crate) struct Epoll {
     instance: OwnedFd,
     /// Absent if nobody waits for this instance but by way of another one.

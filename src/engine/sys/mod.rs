@@ -375,11 +375,6 @@ mod no_tsan {
 
     pub(crate) struct Unseen(PhantomData<*mut ()>);
 
-    impl Drop for Unseen {
-        #[inline(always)]
-        fn drop(&mut self) {}
-    }
-
     #[inline(always)]
     pub(crate) fn unseen() -> Unseen {
         Unseen(PhantomData)

@@ -27,7 +27,6 @@ const MOST_CPUS: usize = 8192;
 /// How many rings there are.
 pub(crate) const RINGS: usize = 4;
 
-#[derive(Debug)]
 pub(crate) struct Topology {
     /// By CPU number.
     places: Vec<Place>,
