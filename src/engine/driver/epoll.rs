@@ -332,10 +332,8 @@ impl Registration {
                 }),
             }
         };
-        if !registered
-            .as_ref()
-            .is_ok_and(|record| ptr::eq(*record, mine))
-        {
+        let is_mine = |record: &&Record| ptr::eq(*record, mine);
+        if !registered.as_ref().is_ok_and(is_mine) {
             mine.release();
         }
         registered

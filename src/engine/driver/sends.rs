@@ -120,9 +120,8 @@ pub(super) fn try_together(source: &Source, bytes: &[u8], flags: i32) -> Option<
     sends.count += 1;
     let is_full = sends.count == SIZE;
     hold(&mut processor, is_full);
-    request
-        .waiter
-        .wait_inside(entered, WaitReason::only(&SENT), None);
+    let reason = WaitReason::only(&SENT);
+    request.waiter.wait_inside(entered, reason, None);
     let result = request.result.get()?;
     Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
 }

@@ -587,9 +587,8 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
         probe::readied(By::Processor(processor.lend()), green, ReadyReason::Arrived);
         if core::ptr::eq(green.cluster(), cluster) {
             let thread = Ready::new(green);
-            cluster
-                .policy
-                .ready(thread, Readied::Arrived, Some(processor.seat()));
+            let seat = Some(processor.seat());
+            cluster.policy.ready(thread, Readied::Arrived, seat);
             expected += 1;
         } else {
             ready_globally(green, Readied::Arrived);

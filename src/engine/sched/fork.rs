@@ -45,9 +45,8 @@ pub(crate) struct OnlyHere(Option<&'static AtomicI32>);
 impl OnlyHere {
     pub(crate) fn new(descriptor: i32) -> OnlyHere {
         let takes = |place: &AtomicI32| {
-            place
-                .compare_exchange(-1, descriptor, Relaxed, Relaxed)
-                .is_ok()
+            let taken = place.compare_exchange(-1, descriptor, Relaxed, Relaxed);
+            taken.is_ok()
         };
         let place = CLOSED.iter().find(|(place, _)| takes(place));
         OnlyHere(place.map(|(place, file)| {

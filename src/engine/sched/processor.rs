@@ -287,9 +287,8 @@ impl Processor {
     /// How far from here, in the rings of [`topology`], another processor is.
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Relaxed);
-        topology::MACHINE
-            .load(Acquire)
-            .map_or(0, |here| here.ring(cpu(self), cpu(other)))
+        let machine = topology::MACHINE.load(Acquire);
+        machine.map_or(0, |here| here.ring(cpu(self), cpu(other)))
     }
 }
 

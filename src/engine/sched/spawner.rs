@@ -152,9 +152,8 @@ fn limit(cluster: &Cluster) -> usize {
 fn spawn_worker(cluster: &'static Cluster) -> Result<(), i32> {
     let _unseen = sanitizer::unseen();
     let limit = limit(cluster);
-    let counted = cluster
-        .workers
-        .fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1));
+    let more = |count: usize| (count < limit).then_some(count + 1);
+    let counted = cluster.workers.fetch_update(Relaxed, Relaxed, more);
     if counted.is_err() {
         return Err(AT_LIMIT);
     }

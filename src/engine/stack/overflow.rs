@@ -62,10 +62,8 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
         report(slot);
         abort();
     }
-    let previous = SIGNALS
-        .iter()
-        .position(|&own| own == number)
-        .and_then(|i| PREVIOUS[i].get());
+    let place = SIGNALS.iter().position(|&own| own == number);
+    let previous = place.and_then(|i| PREVIOUS[i].get());
     let (function, flags) = previous.map_or((libc::SIG_DFL, 0), |p| (p.sa_sigaction, p.sa_flags));
     // The kernel, too, heeds SIG_IGN only for signals that were sent, not for faults.
     if function == libc::SIG_IGN && code <= 0 {

@@ -219,9 +219,8 @@ impl Slab {
     /// no more.
     fn run(&self, from: usize, most: usize) -> Range<usize> {
         let is_decommitted = |index: &usize| self.is_decommitted(*index);
-        let start = (from..self.slots)
-            .find(is_decommitted)
-            .unwrap_or(self.slots);
+        let start = (from..self.slots).find(is_decommitted);
+        let start = start.unwrap_or(self.slots);
         let end = self.slots.min(start + most);
         start..start + (start..end).take_while(is_decommitted).count()
     }

@@ -23,9 +23,7 @@ fn count(buffers: usize) -> i32 {
 /// Whether one of `events`, or an error, is there at this moment.
 pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16) -> io::Result<bool> {
     let ready = super::poll_now(fd.as_raw_fd(), events);
-    ready
-        .map(|ready| ready != 0)
-        .map_err(io::Error::from_raw_os_error)
+    Ok(ready.map_err(io::Error::from_raw_os_error)? != 0)
 }
 
 /// `readv(2)`.

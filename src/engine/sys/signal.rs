@@ -110,10 +110,8 @@ pub(crate) fn install(
     like: &libc::sigaction,
 ) -> io::Result<()> {
     let address = handler as *const () as usize;
-    if !OWN
-        .iter()
-        .any(|own| *own.get_or_init(|| address) == address)
-    {
+    let is_noted = |own: &OnceLock<usize>| *own.get_or_init(|| address) == address;
+    if !OWN.iter().any(is_noted) {
         super::die("the crate has more handlers than it knows of");
     }
     // SAFETY: the handler has the type that SA_SIGINFO demands.
@@ -273,9 +271,8 @@ pub(crate) fn give_alternate_stack() -> io::Result<()> {
         ss_flags: 0,
         ss_size: size,
     };
-    set_alternate_stack(&stack)
-        .map(drop)
-        .map_err(io::Error::from_raw_os_error)
+    let given = set_alternate_stack(&stack).map(drop);
+    given.map_err(io::Error::from_raw_os_error)
 }
 
 /// Whether kernel threads can have alternate stacks: a filter may refuse them.

@@ -466,9 +466,7 @@ impl Tids {
     }
 
     fn give_back(tid: u32) {
-        TIDS.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .free
-            .push(tid);
+        let mut tids = TIDS.lock().unwrap_or_else(PoisonError::into_inner);
+        tids.free.push(tid);
     }
 }
