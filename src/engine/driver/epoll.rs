@@ -54,11 +54,8 @@
 //! threads, one that stores the record and loads `closed`, and one that stores `closed` and loads the record,
 //! one sees what the other has stored.
 
-use core::cell::Cell;
-use core::ptr;
-use std::io;
-use std::os::fd::RawFd;
-use std::sync::OnceLock;
+use core::{cell::Cell, ptr};
+use std::{io, os::fd::RawFd, sync::OnceLock};
 
 use super::source::{Direction, Limit, Source, wait_in_kernel, would_block};
 use super::watch;

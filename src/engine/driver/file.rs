@@ -26,15 +26,13 @@
 //!
 //! Memory orderings: Relaxed; the nature is a hint and guards nothing.
 
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
+use std::{fs::File, os::unix::fs::FileExt};
 
 use super::{Operation, operate};
 use crate::engine::atomic::{AtomicU8, Ordering};
-use crate::engine::sched::current;
-use crate::engine::sched::current::may_block;
+use crate::engine::sched::{current, current::may_block};
 use crate::engine::sys::{self, mm};
 
 /// The kind of a file.

@@ -41,9 +41,7 @@
 //! that has pushed its request and lost the processor while leaving its stack may be notified before it has parked.
 //! `IS_REFUSED` guards nothing: a refusal is seen by all later owners of its processor, and by others at some time.
 
-use core::any::Any;
-use core::cell::Cell;
-use core::{mem, ptr};
+use core::{any::Any, cell::Cell, mem, ptr};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 

@@ -4,11 +4,8 @@
 //! A call is first tried in a form that does not block. If it would block, the thread waits until the
 //! descriptor may be ready, and then tries again.
 
-use core::cell::RefCell;
-use core::fmt;
-use core::marker::PhantomData;
 use core::mem::{self, ManuallyDrop};
-use core::ptr;
+use core::{cell::RefCell, fmt, marker::PhantomData, ptr};
 use std::io::{self, ErrorKind};
 #[cfg(feature = "net")]
 use std::io::{IoSlice, IoSliceMut};
@@ -28,8 +25,7 @@ use super::uring::{self, length};
 pub(crate) use super::watch::Direction;
 #[cfg(not(sanitized = "thread"))]
 use crate::engine::arch;
-use crate::engine::sched::cluster::Kind;
-use crate::engine::sched::current;
+use crate::engine::sched::{cluster::Kind, current};
 use crate::engine::sys::{clock, perturb};
 use crate::engine::wait::{Locator, WaitKind, WaitReason};
 

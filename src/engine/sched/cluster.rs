@@ -54,11 +54,8 @@
 //!
 //! `idle.md` shows that no wake-up is lost.
 
-use std::any::Any;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::{any::Any, io, sync::Mutex, time::Duration};
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use crate::engine::inspect::notes::{WaitKind, WaitReason};

@@ -114,10 +114,7 @@
 //!    is awake, and has kicked the monitor if it slept; and the monitor does not sleep while the turn is free. A
 //!    cluster that ends kicks the monitors of all others.
 
-use core::any::Any;
-use core::cell::Cell;
-use core::mem;
-use core::ptr;
+use core::{any::Any, cell::Cell, mem, ptr};
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};

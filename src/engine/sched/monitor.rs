@@ -91,8 +91,7 @@
 //!
 //! Ordering: a place's number is stored with Release when its other half is there; readers load it with Acquire.
 
-use core::panic::Location;
-use core::ptr;
+use core::{panic::Location, ptr};
 
 use crate::engine::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use crate::engine::inspect::kernel::quiet;

@@ -63,8 +63,7 @@
 //! - the timer's accesses to its entry → waiter: Release in `expire`, the same Acquires.
 
 use crate::engine::atomic::{AtomicU32, Ordering::*, const_fn};
-use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::notes::WaitReason;
+use crate::engine::inspect::{kernel::KernelThread, notes::WaitReason};
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::{Green, events, ready, switch::Action};

@@ -123,10 +123,7 @@
 //! for the allocator.
 
 use core::cell::{Cell, UnsafeCell};
-use core::marker::PhantomData;
-use core::mem;
-use core::ops::Deref;
-use core::ptr;
+use core::{marker::PhantomData, mem, ops::Deref, ptr};
 use std::io;
 
 use fastrand::Rng;

@@ -86,12 +86,9 @@
 //! back while the handler runs.
 
 use core::ffi::{CStr, c_int};
-use core::mem::transmute;
 use core::ops::{Range, RangeInclusive};
-use core::ptr;
-use std::ffi::CString;
-use std::io;
-use std::sync::OnceLock;
+use core::{mem::transmute, ptr};
+use std::{ffi::CString, io, sync::OnceLock};
 
 use crate::engine::arch::{self, Frame};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};

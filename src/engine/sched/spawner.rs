@@ -23,10 +23,8 @@
 //! | [`spawn_helper`] | std's, with all signals blocked | monitor, spawner, keeper of a ring, reporters |
 //! | [`bare`] | libc's, which never touches the program's allocator | workers, and the proxy of `dlclose` |
 
-use core::ffi::c_void;
-use core::fmt;
-use std::io;
-use std::thread::JoinHandle;
+use core::{ffi::c_void, fmt};
+use std::{io, thread::JoinHandle};
 
 use crate::engine::atomic::{AtomicBool, Ordering::*};
 use crate::engine::inspect::kernel::{KernelThread, quiet};
@@ -34,8 +32,7 @@ use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
     Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, start, start::ThreadStack, switch,
 };
-use crate::engine::stack::List;
-use crate::engine::stack::reclaim;
+use crate::engine::stack::{List, reclaim};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 

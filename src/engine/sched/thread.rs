@@ -58,9 +58,7 @@
 //! find it there. Until the thread has set one, it has the name that it was spawned with; and if there is none
 //! either, it reads its kernel thread's. The system's own files (`/proc/thread-self/comm`) know kernel threads only.
 
-use core::cell::Cell;
-use core::mem::offset_of;
-use core::panic::Location;
+use core::{cell::Cell, mem::offset_of, panic::Location};
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};

@@ -50,9 +50,8 @@ use crate::engine::sys::mm::{self, page};
 use crate::engine::sys::perturb;
 use crate::engine::sys::shared::{Lifo, Linked, Lock};
 use slab::Span;
-use std::cell::Cell;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
+use std::{cell::Cell, io};
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;

@@ -18,8 +18,7 @@ use super::{Slot, find};
 use crate::engine::arch::Frame;
 use crate::engine::sys::{self, signal, word};
 use std::io::{Cursor, Write};
-use std::mem::transmute;
-use std::sync::OnceLock;
+use std::{mem::transmute, sync::OnceLock};
 
 /// Passes the name of a slot's thread on, in one or more pieces. Runs in the handler: invariant 1.
 pub(crate) type NameOf = fn(&'static Slot, &mut dyn FnMut(&[u8]));

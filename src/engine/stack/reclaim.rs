@@ -43,8 +43,7 @@
 //! All passes under locks. `WANTED` is a hint: relaxed.
 
 use super::{BATCH, COMMON, Common, List, Slot, WANTED, release, slab};
-use crate::engine::sys::perturb;
-use crate::engine::sys::shared::Lock;
+use crate::engine::sys::{perturb, shared::Lock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// From one look to the next; tests shorten it.

@@ -35,10 +35,9 @@
 use super::{CLASSES, Class};
 use crate::engine::sys::shared::{AtomicStatic, Lock};
 use crate::engine::sys::{mm, perturb};
-use std::io;
-use std::ops::Range;
 use std::ptr::{self, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::{io, ops::Range};
 
 /// Slots of a class's first slab, and the most that one has.
 const FIRST: usize = 16;

@@ -23,8 +23,7 @@
 //! 4. Nothing allocates.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::fmt::Arguments;
-use core::mem::MaybeUninit;
+use core::{fmt::Arguments, mem::MaybeUninit};
 use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
 

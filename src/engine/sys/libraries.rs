@@ -42,10 +42,8 @@
 //!   function that an unwinder asks about the frame.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::fs::File;
-use std::ops::Range;
-use std::path::Path;
 use std::sync::{Once, OnceLock};
+use std::{fs::File, ops::Range, path::Path};
 
 use libc::{Elf64_Ehdr, Elf64_Shdr, Elf64_Sym};
 

@@ -45,10 +45,8 @@
 //! Orderings: the length is stored with Release and loaded with Acquire, so a thread that knows of an entry sees the entry.
 
 use core::cell::{Cell, UnsafeCell};
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
-use core::ptr;
+use core::{marker::PhantomData, mem::ManuallyDrop, ptr};
 use std::sync::{Mutex, PoisonError};
 
 use super::{die, futex, kernel_thread, perturb};

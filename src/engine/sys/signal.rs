@@ -25,8 +25,7 @@
 //!    std unmaps when any thread calls `exit`, as a thread does that is told to stop. (The few instructions of the way out
 //!    are left, and the system's own.)
 
-use std::io;
-use std::sync::OnceLock;
+use std::{io, sync::OnceLock};
 
 use super::mm::page;
 use super::{call, futex, kernel_thread};

@@ -13,9 +13,8 @@
 //! A fact that the kernel does not tell counts as shared. A machine whose CPUs are all in one ring 0 is *flat*:
 //! it has no topology worth asking for.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::{fs, sync::OnceLock};
 
 use crate::engine::arch;
 use crate::engine::atomic::Ordering;

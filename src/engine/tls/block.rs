@@ -44,11 +44,9 @@ use super::layout::{self, BlockWords, Layout, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{call, sanitizer, word};
-use std::ffi::c_void;
-use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
+use std::{ffi::c_void, io, sync::atomic::Ordering::Relaxed};
 
 /// locale.h's `LC_GLOBAL_LOCALE`.
 const GLOBAL_LOCALE: libc::locale_t = -1isize as libc::locale_t;

@@ -60,11 +60,8 @@ use super::probe::Probe;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::mm::Mapping;
 use std::ffi::{CStr, c_void};
-use std::marker::PhantomData;
-use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
+use std::{marker::PhantomData, ops::Range, sync::OnceLock, sync::atomic::Ordering::Relaxed};
 
 // ==== the layout ====
 

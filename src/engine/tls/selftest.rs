@@ -15,11 +15,9 @@ use super::{BlockPlace, layout};
 use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, page};
 use std::cell::{Cell, RefCell};
-use std::ffi::c_void;
 use std::io::{self, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{ffi::c_void, sync::atomic::AtomicUsize, sync::atomic::Ordering::Relaxed};
 
 /// A stack with a block, above a guard.
 pub(super) struct TestSlot {

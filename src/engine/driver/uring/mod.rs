@@ -82,22 +82,17 @@
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
-use std::time::Duration;
-use std::{io, iter, mem, ptr};
+use std::{cell::Cell, io, iter, mem, ptr, sync::OnceLock, time::Duration};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::source::{Direction, Limit, Source, Transfer, says_would_block};
 use super::{Operation, epoll};
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::sched::Fifo;
 use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
-use crate::engine::sched::{self, current, fork};
-use crate::engine::sys::shared::Lock;
-use crate::engine::sys::{self, clock, perturb};
+use crate::engine::sched::{self, Fifo, current, fork};
+use crate::engine::sys::{self, clock, perturb, shared::Lock};
 use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter};
 
 // ==== what a cluster does by the ring ====
