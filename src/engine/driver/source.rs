@@ -251,6 +251,22 @@ impl Source {
     pub(super) fn check_open(&self) -> io::Result<()> {
         self.registration.check_open()
     }
+
+    /// Repeats `call` until no signal interrupts it, and returns its answer.
+    pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The error of a call on a closed socket.
+    pub(crate) fn closed() -> io::Error {
+        let message = "the socket was closed by another thread";
+        io::Error::new(ErrorKind::NotConnected, message)
+    }
 }
 
 // The shared data is atomic or behind a lock, and no panic interrupts a change of it.
@@ -267,24 +283,6 @@ impl Drop for Source {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Source").field(&self.as_raw_fd()).finish()
-    }
-}
-
-impl Source {
-    /// Repeats `call` until no signal interrupts it, and returns its answer.
-    pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        loop {
-            match call() {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                answer => return answer,
-            }
-        }
-    }
-
-    /// The error of a call on a closed socket.
-    pub(crate) fn closed() -> io::Error {
-        let message = "the socket was closed by another thread";
-        io::Error::new(ErrorKind::NotConnected, message)
     }
 }
 

@@ -446,17 +446,10 @@ impl TimerHeap {
     }
 
     fn find_first(&mut self) {
-        self.first = NONE;
-        let mut rest = self.occupied;
-        while rest != 0 {
-            let rank = rest.trailing_zeros() as usize;
-            rest &= rest - 1;
-            if let Some((key, _)) = self.roots[rank]
-                && key < self.first.0
-            {
-                self.first = (key, rank);
-            }
-        }
+        let is_there = |rank: &usize| self.occupied >> rank & 1 != 0;
+        let roots = (0..RANKS).filter(is_there);
+        let keys = roots.filter_map(|rank| Some((self.roots[rank]?.0, rank)));
+        self.first = keys.min().unwrap_or(NONE);
     }
 }
 

@@ -107,22 +107,16 @@ use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, word};
 /// A signal that is declined takes less CPU time than this, in nanoseconds.
 pub(super) const HANDLING: u64 = 100_000;
 
-/// The code in which a thread is not preempted, and the exceptions to it.
-struct Text {
-    /// The code of libc, of the loader, and of the allocator if it is another library.
-    libc: Vec<Range<usize>>,
-    leaves: Vec<Range<usize>>,
-}
-
-static TEXT: OnceLock<Text> = OnceLock::new();
+/// The code in which a thread is not preempted: that of libc, of the loader, and of the allocator if it is another library.
+static LIBC: OnceLock<Vec<Range<usize>>> = OnceLock::new();
+/// The exceptions to it.
+static LEAVES: OnceLock<Vec<Range<usize>>> = OnceLock::new();
 
 /// Installs the handler. It allocates. Once per signal is enough; more calls do no harm. (Observers hold threads by the
 /// signal in a process that preempts nobody, too: the signal is not reserved there.)
 pub(crate) fn install_preemption(signal: i32) -> io::Result<()> {
-    TEXT.get_or_init(|| Text {
-        libc: libc_text(),
-        leaves: leaf_functions(),
-    });
+    LIBC.get_or_init(libc_text);
+    LEAVES.get_or_init(leaf_functions);
     #[cfg(not(tsan))]
     signal::handle(signal, on_signal)?;
     #[cfg(tsan)]
@@ -149,7 +143,7 @@ pub(crate) fn send_preemption(worker: &Worker, green: &Green, now: u64, has_move
 /// a signal cuts it short.
 pub(crate) fn note_own_call(green: &Green, doing: &TaskState) {
     if let TaskState::Call(call) = doing
-        && !in_libc(call.program_counter)
+        && !is_in(&LIBC, call.program_counter)
         && !green.says(Green::ANNOUNCED | Green::MAY_BLOCK)
     {
         green.calls_itself.store(true, Relaxed);
@@ -288,14 +282,12 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
 
 /// Rule 5. `caller`: where the function returns to, if it is a leaf.
 fn may_interrupt(pc: usize, caller: usize) -> bool {
-    let Some(text) = TEXT.get() else { return false };
-    let in_leaf = |address| text.leaves.iter().any(|range| range.contains(&address));
-    !in_libc(pc) || (in_leaf(pc) && !in_libc(caller))
+    !is_in(&LIBC, pc) || is_in(&LEAVES, pc) && !is_in(&LIBC, caller)
 }
 
-fn in_libc(address: usize) -> bool {
-    TEXT.get()
-        .is_some_and(|text| text.libc.iter().any(|range| range.contains(&address)))
+fn is_in(code: &OnceLock<Vec<Range<usize>>>, address: usize) -> bool {
+    let mut ranges = code.get().into_iter().flatten();
+    ranges.any(|range| range.contains(&address))
 }
 
 /// The executable segments of libc and of the loader, and of the library that `malloc` is found in.

@@ -238,41 +238,29 @@ pub(crate) fn begins_anew(number: i64, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// From the text of `syscall` if it `tells_call`, else of `stat`, about thread `id`: whether the thread is blocked, and what
-/// it does. `None`: the text is not that of such a file.
-fn understand(text: &[u8], id: i32, tells_call: bool) -> Option<(bool, TaskState)> {
-    let is_blocked = match tells_call {
-        true => call_in(text)?,
-        false => stat_in(text, id)?,
-    };
-    let doing = match is_blocked {
-        true if tells_call => SystemCall::parse(text).map_or(TaskState::Other, TaskState::Call),
-        true => TaskState::Untold,
-        false => TaskState::Other,
-    };
-    Some((is_blocked, doing))
-}
-
-/// Whether `syscall` tells of a blocked thread. `running`; or the call's number, or -1 (blocked elsewhere: in a page
-/// fault), and addresses.
-fn call_in(text: &[u8]) -> Option<bool> {
-    if text.starts_with(b"running\n") {
-        return Some(false);
+/// From the text of `syscall`: whether the thread is blocked, and what it does. `running`; or the call's number, or -1
+/// (blocked elsewhere: in a page fault), and addresses. `None`: the text is not that of such a file.
+fn call_in(text: &[u8]) -> Option<(bool, TaskState)> {
+    match text {
+        [b'r', ..] => text
+            .starts_with(b"running\n")
+            .then_some((false, TaskState::Other)),
+        [b'-', ..] => text
+            .starts_with(b"-1 0x")
+            .then_some((true, TaskState::Other)),
+        _ => SystemCall::parse(text).map(|call| (true, TaskState::Call(call))),
     }
-    let number = text.strip_prefix(b"-").unwrap_or(text);
-    let digits = number.iter().take_while(|c| c.is_ascii_digit()).count();
-    (digits != 0 && number[digits..].starts_with(b" 0x")).then_some(true)
 }
 
-/// Whether `stat` tells of a blocked thread. `<id> (<name>) <state> …`; a name may have parentheses, the text after the
-/// name has none.
-fn stat_in(text: &[u8], id: i32) -> Option<bool> {
+/// The same from the text of `stat` of thread `id`. `<id> (<name>) <state> …`; a name may have parentheses, the text after
+/// the name has none.
+fn stat_in(text: &[u8], id: i32) -> Option<(bool, TaskState)> {
     let start = spell(format_args!("{id} ("));
     let rest = text.strip_prefix(text_of(&start).to_bytes())?;
     let name = rest.iter().rposition(|&c| c == b')')?;
     match rest[name..].get(..3)? {
-        b") R" => Some(false),
-        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some(true),
+        b") R" => Some((false, TaskState::Other)),
+        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some((true, TaskState::Untold)),
         _ => None,
     }
 }
@@ -298,7 +286,10 @@ fn ask(id: i32) -> Option<(bool, TaskState)> {
     let (place, start) = (text.as_mut_ptr() as usize, 0);
     // SAFETY: the kernel writes at most `ENOUGH` bytes, which the text has.
     let length = unsafe { call(libc::SYS_pread64, &[file as usize, place, ENOUGH, start]) };
-    let answer = length.map(|length| understand(&text[..length], id, tells_call));
+    let answer = length.map(|length| match tells_call {
+        true => call_in(&text[..length]),
+        false => stat_in(&text[..length], id),
+    });
     if matches!(answer, Ok(Some(_)) | Err(libc::ESRCH)) {
         close(file); // of a thread, which may have ended meanwhile
     }
@@ -443,7 +434,7 @@ mod tests {
                 true => is_blocked(id),
                 false => {
                     let text = std::fs::read(format!("/proc/self/task/{id}/stat"));
-                    stat_in(&text.ok()?, id)
+                    stat_in(&text.ok()?, id).map(|(is_blocked, _)| is_blocked)
                 }
             };
             // It may still be on its way out of `send`.
@@ -486,13 +477,15 @@ mod tests {
     fn answers_are_understood() {
         for (text, state) in [
             ("running\n", Some(false)),
-            ("202 0x7f00 0x0", Some(true)),
+            ("202 0x1 0x2 0x3 0x4 0x5 0x6 0x7f00 0x55\n", Some(true)),
             ("-1 0x7ffc 0x55", Some(true)),
             ("202", None),
+            ("202 0x7f00 0x0", None),
             ("rust is fun\n", None),
             ("", None),
         ] {
-            assert_eq!(call_in(text.as_bytes()), state, "{text:?}");
+            let found = call_in(text.as_bytes());
+            assert_eq!(found.map(|(is_blocked, _)| is_blocked), state, "{text:?}");
         }
         for (text, state) in [
             ("77 (gt-worker-1) R 1 1", Some(false)),
@@ -502,7 +495,8 @@ mod tests {
             ("77 (gt-worker", None),
             ("", None),
         ] {
-            assert_eq!(stat_in(text.as_bytes(), 77), state, "{text:?}");
+            let found = stat_in(text.as_bytes(), 77);
+            assert_eq!(found.map(|(is_blocked, _)| is_blocked), state, "{text:?}");
         }
     }
 
