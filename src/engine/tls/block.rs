@@ -85,12 +85,6 @@ pub(crate) fn control_block(thread_pointer: *mut u8) -> usize {
     layout().sizes.control_block(thread_pointer).addr()
 }
 
-/// Bytes from a block's stack to its top, at most.
-pub(super) fn most() -> usize {
-    let sizes = layout().sizes;
-    sizes.all() + sizes.align
-}
-
 /// A block that no thread uses: its thread has not begun, or has ended.
 pub(crate) struct Block {
     /// All of it, from our record up.

@@ -465,11 +465,6 @@ impl Loader {
             map_offset: field(c"_thread_db_link_map_l_tls_offset", WORD)?,
         })
     }
-
-    /// An address in the loader's data.
-    pub(super) fn address(&self) -> usize {
-        self.global.start() as usize + self.first
-    }
 }
 
 /// The public `const ptrdiff_t` of glibc since 2.35.

@@ -30,7 +30,8 @@ impl TestSlot {
     /// A slot with `stack` bytes of stack, or a few more, and a fresh block.
     pub(super) fn new(stack: usize) -> io::Result<TestSlot> {
         let guard = page();
-        let size = (guard + stack + block::most()).next_multiple_of(page());
+        let sizes = layout::layout().sizes;
+        let size = (guard + stack + sizes.all() + sizes.align).next_multiple_of(page());
         let memory = Mapping::new(size)?;
         let place = block::place(memory.end());
         // SAFETY: a fresh mapping is zero and nobody else's.
