@@ -63,7 +63,7 @@ use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::idle::{IdleWord, Idlers, Parker, Watched};
 use crate::engine::sched::{
     Owned, Processor, Worker, current, events, monitor, monitor::BlockedCalls, park::Waiter,
-    processor::Counter, processor::Counts, signals::DeferredWakes, spawner, start::LiveCount,
+    processor::Counter, signals::DeferredWakes, spawner, start::Count, start::LiveCount,
     user_policy::UserPolicy,
 };
 use crate::engine::sys::signal::{self, Mask};
@@ -238,15 +238,15 @@ impl Cluster {
         self.processors().any(waits_at) || self.policy.len(None) != 0
     }
 
-    /// The spawns and the ends on every processor that the cluster has had.
+    /// The sum of one count, the spawns or the ends, of every processor that the cluster has had.
     #[inline]
-    pub(super) fn counts(&self) -> impl Iterator<Item = &Counts> {
-        self.processors().map(|p| &p.counts)
+    pub(super) fn sum(&self, count: Count) -> u64 {
+        self.processors().map(|p| count(&p.counts)).sum()
     }
 
     /// How many green threads have been spawned and have not ended.
     pub(crate) fn live(&self) -> usize {
-        self.live_count.live(|| self.counts())
+        self.live_count.live(|count| self.sum(count))
     }
 
     /// Waits until every green thread has ended, then ends the kernel threads.
@@ -254,7 +254,7 @@ impl Cluster {
         let wait = || {
             self.drained.wait(WaitReason::new(&DRAINED, self), None);
         };
-        self.live_count.close(|| self.counts(), wait);
+        self.live_count.close(|count| self.sum(count), wait);
         sanitizer::observe(self);
         self.end();
     }
