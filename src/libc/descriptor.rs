@@ -27,7 +27,7 @@ use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
 use crate::sys::libraries::Decision;
-use crate::sys::{signal, word};
+use crate::sys::{calls, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,15 +66,7 @@ impl Nature {
     /// Asks the kernel.
     #[cold]
     pub(super) fn ask(fd: c_int) -> Option<Nature> {
-        // SAFETY: zeroes are a valid record, and the record is a place of ours.
-        let (answer, stat) = unsafe {
-            let mut stat: libc::stat = core::mem::zeroed();
-            (libc::fstat(fd, &mut stat), stat)
-        };
-        if answer != 0 {
-            return None;
-        }
-        let nature = match stat.st_mode & libc::S_IFMT {
+        let nature = match calls::stat(fd)?.st_mode & libc::S_IFMT {
             libc::S_IFSOCK => Nature::Socket,
             libc::S_IFIFO => Nature::Pipe,
             libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Nature::File,

@@ -25,7 +25,7 @@ use super::symbols::{Symbol, Symbols, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::hold;
 use crate::engine::inspect::notes::{Facts, ReadSection, WaitKind};
-use crate::engine::inspect::system::kernel_thread::{self, TaskReader};
+use crate::engine::inspect::system::kernel_thread;
 pub(super) use crate::engine::inspect::threads::Doing;
 use crate::engine::inspect::threads::{AnyThread, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
@@ -113,7 +113,6 @@ impl Snapshot {
 
     fn of_next(next: &mut dyn FnMut() -> Option<AnyThread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
-            observer: TaskReader::new(),
             snapshot: Snapshot {
                 at: SystemTime::now(),
                 threads: Vec::new(),
@@ -196,7 +195,6 @@ pub(super) fn inspect(
 }
 
 struct Collector {
-    observer: TaskReader,
     snapshot: Snapshot,
     frames: Vec<usize>,
 }
@@ -263,7 +261,7 @@ impl Collector {
         let Doing::Running(thread) = seen.doing else {
             return None;
         };
-        match self.observer.doing(thread) {
+        match kernel_thread::doing(thread) {
             kernel_thread::TaskState::Call(call) => Some(call.number),
             _ => None,
         }
@@ -279,7 +277,7 @@ impl Collector {
         if let Some(thread) = seen.kernel_thread() {
             // It may run on meanwhile; then the stack is one of another moment.
             let is_green = matches!(seen.thread, AnyThread::Green(_));
-            frames_of_running(thread, is_green, &mut self.observer, unwinder, frames);
+            frames_of_running(thread, is_green, unwinder, frames);
         } else {
             if let Some((saved, stack)) = seen.saved()
                 && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
@@ -319,11 +317,10 @@ fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
 fn frames_of_running(
     thread: i32,
     is_green: bool,
-    observer: &mut TaskReader,
     unwinder: &mut Unwinder,
     frames: &mut Vec<usize>,
 ) {
-    let call = match observer.doing(thread) {
+    let call = match kernel_thread::doing(thread) {
         kernel_thread::TaskState::Call(call) => Some(call),
         kernel_thread::TaskState::Untold if !is_green => return,
         _ => None,
@@ -332,9 +329,11 @@ fn frames_of_running(
         frames.clear();
         unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
     };
-    let may_hold = call.as_ref().is_none_or(|call| call.begins_anew());
+    let may_hold = call
+        .as_ref()
+        .is_none_or(|call| kernel_thread::begins_anew(call.number, &call.arguments));
     let was_held = may_hold
-        && hold::held(thread, call.is_none(), observer, |registers| {
+        && hold::held(thread, call.is_none(), |registers| {
             read(Registers::of_signal(registers));
         })
         .is_some();

@@ -48,7 +48,6 @@ use super::symbols::Symbols;
 use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
-use crate::engine::inspect::system::kernel_thread::TaskReader;
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
 use crate::engine::inspect::{Activity, Cluster, Processor};
@@ -270,7 +269,6 @@ fn admit(stream: UnixStream, started: u64) {
             stream: &stream,
             read: BufReader::new(&stream),
             looks: Looks::default(),
-            observer: TaskReader::new(),
             started,
             asked: clock::now(),
             summarized: None,
@@ -305,7 +303,6 @@ struct Client<'a> {
     stream: &'a UnixStream,
     read: BufReader<&'a UnixStream>,
     looks: Looks,
-    observer: TaskReader,
     /// When the process began to serve.
     started: u64,
     /// When it last asked for something, and for a summary.
@@ -364,7 +361,7 @@ impl Client<'_> {
                 Ok(_) => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if looks {
-                        self.looks.look(&Backend::all(), &mut self.observer);
+                        self.looks.look(&Backend::all());
                     }
                 }
                 Err(error) => return Err(error),
@@ -376,15 +373,15 @@ impl Client<'_> {
         let runtimes = Backend::all();
         // The first summary has no looks yet.
         while self.looks.count < FEWEST_LOOKS {
-            self.looks.look(&runtimes, &mut self.observer);
+            self.looks.look(&runtimes);
             kernel_thread::rest(QUICK_PACE);
         }
         self.summarized = Some(self.asked);
-        let (started, observer) = (clock::now(), &mut self.observer);
+        let started = clock::now();
         let mut counts = Counts::default();
-        let longest = counts.count(observer, show);
+        let longest = counts.count(show);
         // What is told of each runtime's processors, and the threads that they run.
-        let at_processors = |runtime| self.looks.at_processors(runtime, observer);
+        let at_processors = |runtime| self.looks.at_processors(runtime);
         let processors: Vec<Vec<_>> = runtimes.iter().map(at_processors).collect();
         let busiest = self.looks.take(show);
         let busy = busiest.iter().map(|(_, thread)| thread);
@@ -468,7 +465,7 @@ struct Counts {
 
 impl Counts {
     /// Counts all threads. Returns the `most` that have waited longest.
-    fn count(&mut self, observer: &mut TaskReader, most: usize) -> Vec<AnyThread> {
+    fn count(&mut self, most: usize) -> Vec<AnyThread> {
         let mut longest = Vec::new();
         let mut questions = QUESTIONS;
         let mut all = all();
@@ -481,7 +478,7 @@ impl Counts {
             // Each thread's stack is far from the next one's: they are fetched while others are looked at.
             some.iter().for_each(|thread| thread.prefetch());
             for seen in some.drain(..).filter_map(|thread| thread.look()) {
-                let waits = self.add(&seen, observer, &mut questions);
+                let waits = self.add(&seen, &mut questions);
                 // A thread that began to wait just now may be ahead of the clock that was read.
                 let is_ahead = seen.since > u32::MAX - 10_000;
                 if waits && !is_ahead {
@@ -496,12 +493,7 @@ impl Counts {
     }
 
     /// Counts a thread. Returns whether the thread waits.
-    fn add(
-        &mut self,
-        seen: &ThreadSnapshot,
-        observer: &mut TaskReader,
-        questions: &mut usize,
-    ) -> bool {
+    fn add(&mut self, seen: &ThreadSnapshot, questions: &mut usize) -> bool {
         let is_kernel = matches!(seen.thread, AnyThread::Kernel(_));
         self.kinds[usize::from(is_kernel)] += 1;
         let state = match seen.doing {
@@ -511,7 +503,7 @@ impl Counts {
             Doing::Running(id) => {
                 let asks = *questions > 0;
                 *questions = questions.saturating_sub(1);
-                match asks && is_in_call(observer, id) {
+                match asks && is_in_call(id) {
                     true => State::Blocked,
                     false => State::Running,
                 }
@@ -529,11 +521,8 @@ impl Counts {
     }
 }
 
-fn is_in_call(observer: &mut TaskReader, kernel_thread: i32) -> bool {
-    matches!(
-        observer.doing(kernel_thread),
-        kernel_thread::TaskState::Call(_)
-    )
+fn is_in_call(id: i32) -> bool {
+    matches!(kernel_thread::doing(id), kernel_thread::TaskState::Call(_))
 }
 
 fn address_of(processor: &Processor) -> u64 {
@@ -565,12 +554,12 @@ struct Looks {
 
 impl Looks {
     /// Looks once.
-    fn look(&mut self, runtimes: &[Running], observer: &mut TaskReader) {
+    fn look(&mut self, runtimes: &[Running]) {
         self.count += 1;
         for processor in runtimes.iter().flat_map(processors_of) {
             // In a call, the thread's processor may not have been taken yet.
             if let Activity::Running(green, id) = processor.activity()
-                && !is_in_call(observer, id)
+                && !is_in_call(id)
             {
                 let seen = AnyThread::Green(green);
                 let ran = self
@@ -583,16 +572,12 @@ impl Looks {
     }
 
     /// What is told of each processor of a runtime now, but for the thread that it runs; and that thread.
-    fn at_processors(
-        &self,
-        runtime: &Running,
-        observer: &mut TaskReader,
-    ) -> Vec<(Object, Option<AnyThread>)> {
+    fn at_processors(&self, runtime: &Running) -> Vec<(Object, Option<AnyThread>)> {
         let of = |processor: &'static Processor| {
             let (state, thread) = match processor.activity() {
                 Activity::Idle => ("idle", None),
                 Activity::Scheduling => ("scheduling", None),
-                Activity::Running(green, id) if is_in_call(observer, id) => {
+                Activity::Running(green, id) if is_in_call(id) => {
                     ("blocked", Some(AnyThread::Green(green)))
                 }
                 Activity::Running(green, _) => ("running", Some(AnyThread::Green(green))),

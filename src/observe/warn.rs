@@ -23,7 +23,6 @@ use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::Named;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::system::kernel_thread::TaskReader;
 use crate::engine::inspect::threads::{AnyThread, Doing};
 use crate::engine::inspect::{all, runs};
 
@@ -71,14 +70,14 @@ pub(crate) fn start(leak: Duration) {
 }
 
 fn live(leak: Duration) {
-    let (mut observer, mut said) = (TaskReader::new(), Said::default());
+    let mut said = Said::default();
     let mut next_look = Instant::now() + LOOK;
     loop {
         let mut tallies = NumberMap::default();
         for _ in 0..SAMPLES {
             // At random moments: time slices end in the same rhythm, and a preemption makes calls, too.
             kernel_thread::rest(fastrand::u64(SAMPLE / 2..SAMPLE * 3 / 2));
-            sample(&mut tallies, &mut observer);
+            sample(&mut tallies);
         }
         for (record, tally) in tallies.entries {
             said.judge(record, &tally);
@@ -94,11 +93,11 @@ fn live(leak: Duration) {
 }
 
 /// Looks at the threads that have a kernel thread now, and counts by their records.
-fn sample(tallies: &mut NumberMap<Tally>, observer: &mut TaskReader) {
+fn sample(tallies: &mut NumberMap<Tally>) {
     for (green, worker) in runs() {
         let record = AnyThread::Green(green).record() as u64;
         let tally = tallies.or_insert(record, Tally::default());
-        let doing = observer.doing(worker.thread());
+        let doing = kernel_thread::doing(worker.thread());
         let blocks = matches!(doing, kernel_thread::TaskState::Call(_));
         if !blocks || !worker.is_running(green) {
             tally.running += 1;

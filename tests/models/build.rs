@@ -118,7 +118,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         &["the known readiness", "the registration of a descriptor"],
         "use core::ptr;
         use std::{io, os::fd::RawFd};
-        pub(crate) use crate::engine::driver::instance::{INSTANCE, Record};
+        pub(crate) use crate::engine::driver::instance::{INSTANCE, Record, Source};
         use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
         use crate::engine::atomic::{AtomicBool, const_fn};
         use crate::engine::sched::{self, current, Fifo};

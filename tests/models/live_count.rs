@@ -90,10 +90,10 @@ impl World {
         }
         self.interrupt(thread, COUNTED);
         let place = Cell::new(COUNTED);
-        let inside = || {
+        let inside = |count| {
             place.set(place.get() + 1);
             self.interrupt(thread, place.get());
-            self.processors.iter()
+            self.processors.iter().map(count).sum()
         };
         if self.live_count.was_last(inside) {
             // SAFETY: it is alive as long as the model.
@@ -106,9 +106,9 @@ impl World {
     }
 
     fn close(&self) {
-        let inside = || {
+        let inside = |count| {
             kernel_thread::is_past_the_barrier();
-            self.processors.iter()
+            self.processors.iter().map(count).sum()
         };
         let wait = || {
             self.drained.wait(wait_reason(), None);
@@ -236,7 +236,8 @@ pub(crate) fn one_ends() {
 /// Somebody asks how many live while a thread is spawned, spawns another and ends. At most 3 preemptions.
 pub(crate) fn asked() {
     fn live(world: &World) -> usize {
-        world.live_count.live(|| world.processors.iter())
+        let sum = |count| world.processors.iter().map(count).sum();
+        world.live_count.live(sum)
     }
 
     crate::check(Some(3), || {

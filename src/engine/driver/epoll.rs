@@ -54,11 +54,8 @@
 //! threads, one that stores the record and loads `closed`, and one that stores `closed` and loads the record,
 //! one sees what the other has stored.
 
-use core::cell::Cell;
-use core::ptr;
-use std::io;
-use std::os::fd::RawFd;
-use std::sync::OnceLock;
+use core::{cell::Cell, ptr};
+use std::{io, os::fd::RawFd, sync::OnceLock};
 
 use super::source::{Direction, Limit, Source, wait_in_kernel, would_block};
 use super::watch;
@@ -283,10 +280,6 @@ pub(crate) struct Registration {
     closed: AtomicBool,
 }
 
-/// The descriptor is closed.
-#[derive(Debug)]
-pub(crate) struct Closed;
-
 impl Registration {
     const_fn! {
         pub(crate) const fn new() -> Registration {
@@ -309,7 +302,7 @@ impl Registration {
     }
 
     /// What a thread asks before each call: the record, if there is one.
-    pub(crate) fn look(&self) -> Result<Option<&'static Record>, Closed> {
+    pub(crate) fn look(&self) -> io::Result<Option<&'static Record>> {
         // In this order: see the header.
         let record = self.record();
         self.check_open()?;
@@ -336,10 +329,8 @@ impl Registration {
                 }),
             }
         };
-        if !registered
-            .as_ref()
-            .is_ok_and(|record| ptr::eq(*record, mine))
-        {
+        let is_mine = |record: &&Record| ptr::eq(*record, mine);
+        if !registered.as_ref().is_ok_and(is_mine) {
             mine.release();
         }
         registered
@@ -351,11 +342,11 @@ impl Registration {
         self.closed.store(true, SeqCst);
     }
 
-    pub(crate) fn check_open(&self) -> Result<(), Closed> {
+    pub(crate) fn check_open(&self) -> io::Result<()> {
         // SeqCst: partner: the store in `close`.
         match self.closed.load(SeqCst) {
             false => Ok(()),
-            true => Err(Closed),
+            true => Err(Source::closed()),
         }
     }
 }

@@ -26,15 +26,13 @@
 //!
 //! Memory orderings: Relaxed; the nature is a hint and guards nothing.
 
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
+use std::{fs::File, os::unix::fs::FileExt};
 
 use super::{Operation, operate};
 use crate::engine::atomic::{AtomicU8, Ordering};
-use crate::engine::sched::current;
-use crate::engine::sched::current::may_block;
+use crate::engine::sched::{current, current::may_block};
 use crate::engine::sys::{self, mm};
 
 /// The kind of a file.
@@ -67,9 +65,7 @@ impl Nature {
             kind => kind,
         }
     }
-}
 
-impl Nature {
     /// Reads at `offset`; the file's position does not change.
     pub(crate) fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
@@ -107,32 +103,7 @@ impl Nature {
         let at = offset.saturating_add(done as u64);
         with(done, may_block(|| file.read_at(&mut buffer[done..], at)))
     }
-}
 
-/// The answer of a read that has brought `done` bytes, and then `rest`.
-fn with(done: usize, rest: io::Result<usize>) -> io::Result<usize> {
-    match rest {
-        Err(_) if done != 0 => Ok(done),
-        rest => rest.map(|rest| done + rest),
-    }
-}
-
-/// Reads bytes from the page cache, up to the first that is missing; fails with `WouldBlock` if
-/// that is the first byte of all. Not by way of libc, whose call is a cancellation point: that costs
-/// a twentieth of the read.
-fn read_cached(file: &File, buffer: &mut [u8], offset: i64) -> io::Result<usize> {
-    let vector = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
-    let (fd, vectors) = (file.as_raw_fd() as usize, &raw const vector as usize);
-    let flags = libc::RWF_NOWAIT as usize;
-    let arguments = [fd, vectors, 1, offset as usize, 0, flags];
-    // SAFETY: the call gets one vector, of writable memory. (The offset has one register on 64 bits.)
-    unsafe { sys::call(libc::SYS_preadv2, &arguments) }.map_err(io::Error::from_raw_os_error)
-}
-
-impl Nature {
     /// Writes at `offset`; the file's position does not change.
     pub(crate) fn write_at(&self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
         if let Ok(at) = i64::try_from(offset)
@@ -156,4 +127,27 @@ impl Nature {
             false => file.sync_all(),
         })
     }
+}
+
+/// The answer of a read that has brought `done` bytes, and then `rest`.
+fn with(done: usize, rest: io::Result<usize>) -> io::Result<usize> {
+    match rest {
+        Err(_) if done != 0 => Ok(done),
+        rest => rest.map(|rest| done + rest),
+    }
+}
+
+/// Reads bytes from the page cache, up to the first that is missing; fails with `WouldBlock` if
+/// that is the first byte of all. Not by way of libc, whose call is a cancellation point: that costs
+/// a twentieth of the read.
+fn read_cached(file: &File, buffer: &mut [u8], offset: i64) -> io::Result<usize> {
+    let vector = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let (fd, vectors) = (file.as_raw_fd() as usize, &raw const vector as usize);
+    let flags = libc::RWF_NOWAIT as usize;
+    let arguments = [fd, vectors, 1, offset as usize, 0, flags];
+    // SAFETY: the call gets one vector, of writable memory. (The offset has one register on 64 bits.)
+    unsafe { sys::call(libc::SYS_preadv2, &arguments) }.map_err(io::Error::from_raw_os_error)
 }

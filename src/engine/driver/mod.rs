@@ -23,8 +23,7 @@ pub(crate) mod source;
 mod uring;
 pub(crate) mod watch;
 
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::{io, os::fd::BorrowedFd};
 
 use self::source::mine;
 pub(crate) use self::source::{Direction, Limit, Source};

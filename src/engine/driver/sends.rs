@@ -41,9 +41,7 @@
 //! that has pushed its request and lost the processor while leaving its stack may be notified before it has parked.
 //! `IS_REFUSED` guards nothing: a refusal is seen by all later owners of its processor, and by others at some time.
 
-use core::any::Any;
-use core::cell::Cell;
-use core::{mem, ptr};
+use core::{any::Any, cell::Cell, mem, ptr};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -120,9 +118,8 @@ pub(super) fn try_together(source: &Source, bytes: &[u8], flags: i32) -> Option<
     sends.count += 1;
     let is_full = sends.count == SIZE;
     hold(&mut processor, is_full);
-    request
-        .waiter
-        .wait_inside(entered, WaitReason::only(&SENT), None);
+    let reason = WaitReason::only(&SENT);
+    request.waiter.wait_inside(entered, reason, None);
     let result = request.result.get()?;
     Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
 }

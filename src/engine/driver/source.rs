@@ -4,11 +4,8 @@
 //! A call is first tried in a form that does not block. If it would block, the thread waits until the
 //! descriptor may be ready, and then tries again.
 
-use core::cell::RefCell;
-use core::fmt;
-use core::marker::PhantomData;
 use core::mem::{self, ManuallyDrop};
-use core::ptr;
+use core::{cell::RefCell, fmt, marker::PhantomData, ptr};
 use std::io::{self, ErrorKind};
 #[cfg(feature = "net")]
 use std::io::{IoSlice, IoSliceMut};
@@ -20,7 +17,7 @@ use io_uring::{opcode, squeue::Entry, types};
 #[cfg(feature = "net")]
 use socket2::{SockAddr, SockAddrStorage};
 
-use super::epoll::{self, Closed, INSTANCE, Record, Registration};
+use super::epoll::{self, INSTANCE, Record, Registration};
 #[cfg(feature = "io-uring")]
 use super::sends::try_together;
 #[cfg(feature = "io-uring")]
@@ -28,8 +25,7 @@ use super::uring::{self, length};
 pub(crate) use super::watch::Direction;
 #[cfg(not(sanitized = "thread"))]
 use crate::engine::arch;
-use crate::engine::sched::cluster::Kind;
-use crate::engine::sched::current;
+use crate::engine::sched::{cluster::Kind, current};
 use crate::engine::sys::{clock, perturb};
 use crate::engine::wait::{Locator, WaitKind, WaitReason};
 
@@ -198,10 +194,7 @@ impl Source {
         let mut must_try = is_last;
         let mut waited = false;
         loop {
-            let record = self
-                .registration
-                .look()
-                .map_err(|Closed| Source::closed())?;
+            let record = self.registration.look()?;
             let readiness = record.map(|record| record.side(direction));
             let may_find = readiness.is_none_or(|side| side.begin());
             if may_find || must_try {
@@ -256,9 +249,23 @@ impl Source {
 
     /// Fails if the source is closed.
     pub(super) fn check_open(&self) -> io::Result<()> {
-        self.registration
-            .check_open()
-            .map_err(|Closed| Source::closed())
+        self.registration.check_open()
+    }
+
+    /// Repeats `call` until no signal interrupts it, and returns its answer.
+    pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The error of a call on a closed socket.
+    pub(crate) fn closed() -> io::Error {
+        let message = "the socket was closed by another thread";
+        io::Error::new(ErrorKind::NotConnected, message)
     }
 }
 
@@ -276,24 +283,6 @@ impl Drop for Source {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Source").field(&self.as_raw_fd()).finish()
-    }
-}
-
-impl Source {
-    /// Repeats `call` until no signal interrupts it, and returns its answer.
-    pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        loop {
-            match call() {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                answer => return answer,
-            }
-        }
-    }
-
-    /// The error of a call on a closed socket.
-    pub(crate) fn closed() -> io::Error {
-        let message = "the socket was closed by another thread";
-        io::Error::new(ErrorKind::NotConnected, message)
     }
 }
 

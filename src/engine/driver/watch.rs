@@ -45,21 +45,15 @@
 //! Orderings: the locks order all, but for `is_waited_for`: a thread stores it before it arms a descriptor, and
 //! who closes that loads it afterwards. Both calls take the kernel's reference to the file, which orders them.
 
-use core::cell::Cell;
-use core::marker::PhantomPinned;
-use core::pin::Pin;
-use core::ptr;
-use std::io;
+use core::{cell::Cell, marker::PhantomPinned, pin::Pin, ptr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::OnceLock;
+use std::{io, sync::OnceLock};
 
 use super::epoll::{INSTANCE, make_ready};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32};
-use crate::engine::sched::Fifo;
-use crate::engine::sched::current::count_parked;
 use crate::engine::sched::events::{self, BATCH};
-use crate::engine::sched::{current, signals};
+use crate::engine::sched::{Fifo, current, current::count_parked, signals};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::shared::{Lock, Table};
 use crate::engine::sys::{self, perturb};

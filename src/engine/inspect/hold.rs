@@ -29,10 +29,7 @@
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
 use crate::engine::sys::signal::{self, Payload};
-use crate::engine::sys::{
-    clock, futex,
-    kernel_thread::{self, TaskReader},
-};
+use crate::engine::sys::{clock, futex, kernel_thread};
 
 /// The addressee of a payload that asks for this: no worker.
 pub(crate) const WHO: u32 = u32::MAX - 2;
@@ -90,12 +87,11 @@ pub(crate) fn is_possible() -> bool {
 pub(crate) fn held<R>(
     thread: i32,
     computes: bool,
-    observer: &mut TaskReader,
     mut read: impl FnMut([usize; 4]) -> R,
 ) -> Option<R> {
     for _ in 0..TRIES {
         let word = begin()?;
-        match ask(word, thread, computes, observer) {
+        match ask(word, thread, computes) {
             Answer::Held => {
                 let result = read(core::array::from_fn(|i| REGISTERS[i].load(Relaxed)));
                 if end(word + HELD) {
@@ -137,7 +133,7 @@ fn end(state: u32) -> bool {
 }
 
 /// Sends the signal, and waits for the handler.
-fn ask(word: u32, thread: i32, computes: bool, observer: &mut TaskReader) -> Answer {
+fn ask(word: u32, thread: i32, computes: bool) -> Answer {
     let signal = SIGNAL.load(Relaxed) as i32;
     let (since, cpu_clock) = (clock::now(), kernel_thread::cpu_clock(thread));
     let deaf_from = clock::cpu_time(cpu_clock) + IS_DEAF;
@@ -146,11 +142,11 @@ fn ask(word: u32, thread: i32, computes: bool, observer: &mut TaskReader) -> Ans
     let is_sent = signal != 0
         && DEAF.iter().all(|place| place.load(Relaxed) != thread)
         && signal::queue(0, std::process::id() as i32, thread, signal, payload).is_ok();
-    let mut is_hopeless = || {
+    let is_hopeless = || {
         let (used, waited) = (clock::cpu_time(cpu_clock), clock::now() - since);
         let has_ended = used == 0;
         // The signal wakes a thread that does not block it, before this one goes on.
-        let mut sleeps_on = || observer.is_blocked(thread) != Some(false);
+        let sleeps_on = || kernel_thread::is_blocked(thread) != Some(false);
         has_ended
             || used >= deaf_from
             || waited >= UNTIL_RUN

@@ -115,12 +115,12 @@ impl Backend {
         }
     }
 
-    /// Changes the number of threads that can run at once. One thread at a time may call it.
+    /// Changes the number of threads that can run at once.
     pub(crate) fn set_processors(self, count: usize) -> io::Result<()> {
         match self.or_child() {
             Backend::Green(cluster) => {
                 cluster::check_size(count, Some(cluster.config.max_kernel_threads))?;
-                cluster.wish(count)
+                cluster.set_size(count)
             }
             Backend::Kernel(backend) => {
                 cluster::check_size(count, None)?;

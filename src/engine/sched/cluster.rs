@@ -17,7 +17,7 @@
 //! | idle | no | the list of idle ones | woken: at work; surplus: retired |
 //! | retired | yes | nowhere | no surplus any more: idle |
 //!
-//! - *Growing*: the spawner makes records and tells the policy, the new processors appear in the
+//! - *Growing*: records are made and the policy is told, the new processors appear in the
 //!   list of idle ones, and one is woken if there is work.
 //! - *Shrinking*: `active` says so. Idle surplus processors are taken out of the list. A surplus
 //!   processor at work is told (`attention`): its owner, in the run loop, gives the threads in its
@@ -28,14 +28,15 @@
 //! - *Timers* stay in the heap of the processor where they were armed: a searcher looks into all
 //!   heaps, and the monitor asks the active processors to look into those of the surplus ones.
 //!
-//! The spawner does all that needs memory or blocks (making records,
-//! [`Policy::resize`](crate::engine::policy::Policy), reading the quota), one change at a time. It
-//! has three causes: a thread wishes for a number and waits; the quota has changed, which the spawner reads again
-//! once a second while the monitor is awake, unless the user has named a number; and a processor has retired.
+//! A change needs memory, and may block (making records, [`Policy::resize`](crate::engine::policy::Policy), reading the
+//! quota), so an ordinary thread makes it, one at a time (`changing`): a thread that names a number; or the spawner, if
+//! the quota has changed, which it reads again once a second while the monitor is awake, unless the user has named a
+//! number. The spawner also clears up when processors have retired. It never waits for another thread's change, which a
+//! preempted thread may be making.
 //!
 //! Invariants:
-//! 6. `active` and `retired` change under the idlers' lock. Only the spawner changes `active` and
-//!    the number of records (before it runs, the thread that starts the cluster does).
+//! 6. `active` and `retired` change under the idlers' lock. Only the holder of `changing` changes
+//!    `active` and the number of records (before there is a spawner, the thread that starts the cluster does).
 //! 7. When a change is done, no surplus processor is in the list; a worker that puts one to sleep
 //!    later sees, under the lock, that it is surplus. So an idle processor is an active one, except
 //!    for moments.
@@ -43,21 +44,18 @@
 //!    may). The policy moves those when it is told that the processor has gone.
 //! 9. The policy has a seat for every processor that is not retired: it hears of more before they
 //!    are there and of fewer after they have gone.
-//! 10. A retired processor is the spawner's, its cells too. For that, `retired` is stored with
+//! 10. A retired processor belongs to the holder of `changing`, its cells too. For that, `retired` is stored with
 //!    Release and loaded with Acquire. When the spawner and the monitor of a stopping cluster
 //!    have left, and all workers have ended, every processor belongs to the thread that closes the
 //!    cluster.
 //! 11. A policy that panics when it hears of more processors is not told of them again by the same
-//!    wish: the number stays as before, and the thread that wished for more gets an error. The
+//!    change: the number stays as before, and the thread that asked for more gets an error. The
 //!    policy hears of fewer when nobody waits any more, so a panic then aborts the process.
 //!
 //! `idle.md` shows that no wake-up is lost.
 
-use std::any::Any;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::{any::Any, io, sync::Mutex, time::Duration};
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use crate::engine::inspect::notes::{WaitKind, WaitReason};
@@ -65,13 +63,13 @@ use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::idle::{IdleWord, Idlers, Parker, Watched};
 use crate::engine::sched::{
     Owned, Processor, Worker, current, events, monitor, monitor::BlockedCalls, park::Waiter,
-    processor::Counter, processor::Counts, signals::DeferredWakes, spawner, start::LiveCount,
+    processor::Counter, signals::DeferredWakes, spawner, start::Count, start::LiveCount,
     user_policy::UserPolicy,
 };
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
     clock, die, kernel_thread, perturb, sanitizer,
-    shared::{Lock, Table},
+    shared::{AtomicStatic, Lock, Table},
 };
 
 // ==== the cluster ====
@@ -159,8 +157,9 @@ impl Cluster {
         is_users: bool,
     ) -> io::Result<&'static Cluster> {
         let policy: &'static dyn Policy = Box::leak(policy);
+        let cluster = AtomicStatic::none();
         let user_policy: Option<&'static UserPolicy> =
-            is_users.then(|| &*Box::leak(Box::new(UserPolicy::new(policy))));
+            is_users.then(|| &*Box::leak(Box::new(UserPolicy { policy, cluster })));
         let policy = user_policy.map_or(policy, |user_policy| user_policy);
         // Threads may note the time before a monitor has looked.
         clock::note(clock::now());
@@ -194,7 +193,7 @@ impl Cluster {
             config,
         }));
         if let Some(user_policy) = user_policy {
-            user_policy.serve(cluster);
+            user_policy.cluster.store(Some(cluster), Relaxed);
         }
         cluster.resize(cluster.config.processors)?;
         let staffed =
@@ -237,15 +236,15 @@ impl Cluster {
         self.processors().any(waits_at) || self.policy.len(None) != 0
     }
 
-    /// The spawns and the ends on every processor that the cluster has had.
+    /// The sum of one count, the spawns or the ends, of every processor that the cluster has had.
     #[inline]
-    pub(super) fn counts(&self) -> impl Iterator<Item = &Counts> {
-        self.processors().map(|p| &p.counts)
+    pub(super) fn sum(&self, count: Count) -> u64 {
+        self.processors().map(|p| count(&p.counts)).sum()
     }
 
     /// How many green threads have been spawned and have not ended.
     pub(crate) fn live(&self) -> usize {
-        self.live_count.live(|| self.counts())
+        self.live_count.live(|count| self.sum(count))
     }
 
     /// Waits until every green thread has ended, then ends the kernel threads.
@@ -253,7 +252,7 @@ impl Cluster {
         let wait = || {
             self.drained.wait(WaitReason::new(&DRAINED, self), None);
         };
-        self.live_count.close(|| self.counts(), wait);
+        self.live_count.close(|count| self.sum(count), wait);
         sanitizer::observe(self);
         self.end();
     }
@@ -299,24 +298,17 @@ impl Cluster {
 /// More processors than any computer has.
 pub(crate) const MOST_PROCESSORS: usize = 4096;
 
-/// A cluster's number of processors, and the wish for another number.
+/// A cluster's number of processors.
 #[derive(Default)]
 pub(crate) struct Size {
     active: AtomicUsize,
     /// The number of processors that the policy was told of.
     seats: AtomicUsize,
-    /// The number that is wished for; 0: none.
-    wish: AtomicUsize,
-    granted: Waiter,
-    /// Why the last wish was not granted. Nobody waits for the lock: the spawner writes it before
-    /// the wish is over, and only then does the wishing thread look.
-    refusal: Mutex<Option<io::Error>>,
+    /// Held by the thread that changes the number, or clears up after a change.
+    changing: Mutex<()>,
     /// Whether the number follows the CPUs that the process may use.
     follows: AtomicBool,
 }
-
-/// For reports: the runtime's number of processors is being changed.
-static GRANTED: WaitKind = WaitKind::inside("change of the number of processors");
 
 /// The number of processors of a cluster whose builder names none: the CPUs that the process may
 /// use, by affinity and cgroup quota. It allocates and reads files: only ordinary threads ask.
@@ -385,49 +377,31 @@ impl Cluster {
         self.processors().skip(self.active())
     }
 
-    /// From now on there are `processors`, a number that was checked. Blocks until the change is
-    /// under way, or the policy has refused it. One thread at a time may wish: the caller sees to
-    /// it.
-    pub(crate) fn wish(&'static self, processors: usize) -> io::Result<()> {
-        let size = &self.size;
-        size.follows.store(false, Relaxed);
-        // Release, Acquire: all that this thread did before comes before all that the new
-        // processors do.
-        size.wish.store(processors, Release);
-        perturb::point("resize: wished");
+    /// From now on there are `processors`, a number that was checked, unless the policy refuses it.
+    pub(crate) fn set_size(&'static self, processors: usize) -> io::Result<()> {
+        let changing = self.size.changing.lock().unwrap_or_else(|e| e.into_inner());
+        self.size.follows.store(false, Relaxed);
+        let changed = self.resize(processors);
+        perturb::point("resize: done");
+        drop(changing);
+        // A processor may have retired when the spawner could not clear up.
         self.spawner.ring();
-        while size.wish.load(Acquire) != 0 {
-            size.granted.wait(WaitReason::only(&GRANTED), None);
-        }
-        let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
-        refusal.take().map_or(Ok(()), Err)
+        changed
     }
 
     /// The spawner's part, now and then: the quota may have changed.
     pub(super) fn see_to_quota(&'static self) {
-        if self.size.follows.load(Relaxed) {
+        if let Ok(_changing) = self.size.changing.try_lock()
+            && self.size.follows.load(Relaxed)
+        {
             // If the policy panics, the panic is reported already, and the number stays.
             let _ = self.resize(default_size().min(self.config.max_kernel_threads - 1));
         }
     }
 
-    /// The spawner's part: wishes, and the leftovers of processors that have retired.
-    pub(super) fn see_to_size(&'static self) {
-        let size = &self.size;
-        let processors = size.wish.load(Acquire);
-        if processors != 0 {
-            let refusal = self.resize(processors).err();
-            *size.refusal.lock().unwrap_or_else(|e| e.into_inner()) = refusal;
-            perturb::point("resize: done");
-            size.wish.store(0, Release);
-            size.granted.wake();
-        }
-        self.clear_up();
-    }
-
-    /// Changes the number of processors. The caller is the spawner, or the thread that starts the
-    /// cluster. The error is the policy's panic.
-    pub(super) fn resize(&'static self, to: usize) -> io::Result<()> {
+    /// Changes the number of processors. The caller holds `changing`, or starts the cluster. The error is the policy's
+    /// panic.
+    fn resize(&'static self, to: usize) -> io::Result<()> {
         let from = self.active();
         if to == from {
             return Ok(());
@@ -484,9 +458,12 @@ impl Cluster {
         all
     }
 
-    /// Frees the stacks and records that retired processors have kept, and tells the policy when
-    /// all of them have gone.
-    fn clear_up(&'static self) {
+    /// The spawner's part: frees the stacks and records that retired processors have kept, and tells the policy when
+    /// all of them have gone. While a thread changes the number, it waits for that thread's ring.
+    pub(super) fn clear_up(&'static self) {
+        let Ok(_changing) = self.size.changing.try_lock() else {
+            return;
+        };
         let active = self.active();
         if self.seats() == active {
             return;
@@ -494,7 +471,7 @@ impl Cluster {
         let mut all = true;
         for processor in self.surplus() {
             if processor.is_retired() {
-                // SAFETY: a retired processor is the spawner's, and this is the spawner.
+                // SAFETY: a retired processor belongs to the holder of `changing`.
                 let mut processor = unsafe { Owned::assume(processor) };
                 processor.own().stacks.drain();
                 processor.own().records.drain();

@@ -242,11 +242,9 @@ pub(crate) fn learn() -> Result<(), String> {
 #[inline(always)]
 fn own<'a>() -> Option<&'a Own> {
     let distance = DISTANCE.load(Relaxed);
-    let place = arch::thread_pointer()
-        .wrapping_offset(distance)
-        .cast::<Own>();
+    let place = arch::thread_pointer().wrapping_offset(distance);
     // SAFETY: OWN lies there in the calling thread's block, which is there for as long as the thread runs.
-    (distance != 0).then(|| unsafe { &*place })
+    (distance != 0).then(|| unsafe { &*place.cast::<Own>() })
 }
 
 /// The running green thread, at a place where it may enter the scheduler; `None` on a kernel thread that
@@ -338,17 +336,12 @@ pub fn is_preemption_off() -> bool {
 }
 
 /// Whether the program has installed a handler; those for faults do not count.
-static HANDLERS_EXIST: AtomicBool = AtomicBool::new(false);
+pub(super) static HANDLERS_EXIST: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program handles signals: its handlers may run in the scheduler.
 #[inline(always)]
 pub(crate) fn handlers_exist() -> bool {
     HANDLERS_EXIST.load(Relaxed)
-}
-
-/// The program handles signals from now on.
-pub(super) fn note_handlers() {
-    HANDLERS_EXIST.store(true, Relaxed);
 }
 
 /// A word that tells the calling thread, green or kernel, from all others that live: the address of its
@@ -464,10 +457,8 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
 #[cold]
 #[inline(never)]
 fn recover(worker: &'static Worker) -> Option<&'static Processor> {
-    worker
-        .processor
-        .settle()
-        .or_else(|| worker.cluster().take_idle_processor(worker))
+    let given = worker.processor.settle();
+    given.or_else(|| worker.cluster().take_idle_processor(worker))
 }
 
 impl Entered {

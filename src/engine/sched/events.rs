@@ -114,10 +114,7 @@
 //!    is awake, and has kicked the monitor if it slept; and the monitor does not sleep while the turn is free. A
 //!    cluster that ends kicks the monitors of all others.
 
-use core::any::Any;
-use core::cell::Cell;
-use core::mem;
-use core::ptr;
+use core::{any::Any, cell::Cell, mem, ptr};
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -449,17 +446,10 @@ impl TimerHeap {
     }
 
     fn find_first(&mut self) {
-        self.first = NONE;
-        let mut rest = self.occupied;
-        while rest != 0 {
-            let rank = rest.trailing_zeros() as usize;
-            rest &= rest - 1;
-            if let Some((key, _)) = self.roots[rank]
-                && key < self.first.0
-            {
-                self.first = (key, rank);
-            }
-        }
+        let is_there = |rank: &usize| self.occupied >> rank & 1 != 0;
+        let roots = (0..RANKS).filter(is_there);
+        let keys = roots.filter_map(|rank| Some((self.roots[rank]?.0, rank)));
+        self.first = keys.min().unwrap_or(NONE);
     }
 }
 
@@ -587,9 +577,8 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
         probe::readied(By::Processor(processor.lend()), green, ReadyReason::Arrived);
         if core::ptr::eq(green.cluster(), cluster) {
             let thread = Ready::new(green);
-            cluster
-                .policy
-                .ready(thread, Readied::Arrived, Some(processor.seat()));
+            let seat = Some(processor.seat());
+            cluster.policy.ready(thread, Readied::Arrived, seat);
             expected += 1;
         } else {
             ready_globally(green, Readied::Arrived);

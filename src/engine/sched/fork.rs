@@ -19,14 +19,17 @@
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
 //! (`runtime::kernel`).
 
-use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
-use crate::engine::sys::{self, libraries, mm};
+use crate::engine::sys::{
+    self, calls,
+    libraries::{self, after_fork, before_fork},
+    mm,
+};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,
@@ -42,9 +45,8 @@ pub(crate) struct OnlyHere(Option<&'static AtomicI32>);
 impl OnlyHere {
     pub(crate) fn new(descriptor: i32) -> OnlyHere {
         let takes = |place: &AtomicI32| {
-            place
-                .compare_exchange(-1, descriptor, Relaxed, Relaxed)
-                .is_ok()
+            let taken = place.compare_exchange(-1, descriptor, Relaxed, Relaxed);
+            taken.is_ok()
         };
         let place = CLOSED.iter().find(|(place, _)| takes(place));
         OnlyHere(place.map(|(place, file)| {
@@ -64,11 +66,7 @@ impl Drop for OnlyHere {
 
 /// The number of an open file. Async-signal-safe.
 fn inode(descriptor: i32) -> Option<u64> {
-    let mut about = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the place is valid; it is written if the call succeeds.
-    unsafe {
-        (libc::fstat(descriptor, about.as_mut_ptr()) == 0).then(|| about.assume_init().st_ino)
-    }
+    calls::stat(descriptor).map(|stat| stat.st_ino)
 }
 
 /// Registers the handler, once per process, and makes the things that the child will use.
@@ -88,7 +86,7 @@ pub(crate) fn register() {
             current::IS_PARENT.store(Some(word), Release);
         }
         // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     });
 }
 
@@ -100,14 +98,6 @@ fn rseq_area() -> Option<(isize, u32)> {
         // glibc tells how much of the area the kernel uses, and registers no less than 32 bytes.
         (!size.is_null() && !offset.is_null() && *size != 0).then(|| (*offset, (*size).max(32)))
     }
-}
-
-extern "C" fn before() {
-    libraries::before_fork();
-}
-
-extern "C" fn after() {
-    libraries::after_fork();
 }
 
 /// The child has one thread, which calls this first: the thread that has forked.

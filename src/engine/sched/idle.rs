@@ -117,13 +117,12 @@ use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
 use crate::engine::sched::Fifo;
 use crate::engine::sched::events::{self, Turn};
-use crate::engine::sched::park::Lifo;
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
     Cluster, Owned, Processor, RunLoop, Worker, current, ready_globally, run::stop_searching,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::{die, futex, kernel_thread, perturb};
+use crate::engine::sys::{die, futex, kernel_thread, perturb, shared::Lifo};
 
 // ==== the idle word ====
 
@@ -135,7 +134,6 @@ const SEARCHER: u64 = 1 << 16;
 const AWAKE: u64 = 1 << 32;
 
 /// Sleeping, searching and waking processors. See the file's header.
-#[derive(Debug)]
 pub(crate) struct IdleWord {
     word: AtomicU64,
 }

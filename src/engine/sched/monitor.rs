@@ -56,7 +56,7 @@
 //! kernel (malloc's, say, inside libc) may be among the ready threads, preempted, or back from a
 //! wait of our own. So the way out needs no new kernel thread. The monitor signals a worker whose
 //! thread waits in a system call that begins anew when it is interrupted
-//! (`SystemCall::begins_anew`), most often on a futex. The handler (`signals`) suspends the thread
+//! (`kernel_thread::begins_anew`), most often on a futex. The handler (`signals`) suspends the thread
 //! before that system call, as if it had been preempted there: it goes to the global queue, behind
 //! all that are ready now, and the worker runs the first of those. When it is the thread's turn it
 //! makes its call again, and the kernel looks again (at the futex's word, say). To the program, the
@@ -65,7 +65,7 @@
 //!
 //! So each ready thread gets a worker, one after another, as long as any thread waits on a futex
 //! (a lock, a condition variable, a barrier), for a lock on a file, for the other end of a FIFO or
-//! for a child. A thread blocked in anything else, or in what the kernel does not tell (`observer`),
+//! for a child. A thread blocked in anything else, or in what the kernel does not tell (`kernel_thread`),
 //! keeps its kernel thread. When its call returns, it takes an idle processor and goes on
 //! (`current::recover`), and its worker runs others afterwards.
 //!
@@ -83,15 +83,15 @@
 //! threads, and whose they are.
 //!
 //! The monitor alone writes the table; the kernel threads that were blocked add times, while times are measured
-//! (`observe::measure`). The table is never cleared. The table has an entry for each call, for threads spawned at places
-//! that are not known, or that the rest of the table, where places are hashed, has no entry left for.
+//! (`observe::measure`). The table is never cleared. Its last entries are for calls of threads
+//! whose place of spawn is not known, or finds no entry.
 //!
 //! The monitor does not own the thread, which may end at any moment, and another thread may have its record: then the call
 //! counts for that one.
 //!
 //! Ordering: a place's number is stored with Release when its other half is there; readers load it with Acquire.
 
-use core::panic::Location;
+use core::{panic::Location, ptr};
 
 use crate::engine::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use crate::engine::inspect::kernel::quiet;
@@ -104,15 +104,14 @@ use crate::engine::sched::{
     Cluster, Counter, Green, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::kernel_thread::{TaskReader, TaskState};
-use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic};
+use crate::engine::sys::kernel_thread::{self, TaskState, doing};
+use crate::engine::sys::{perturb, shared::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
 const PROBES: usize = 64;
 
 struct Monitor {
     cluster: &'static Cluster,
-    observer: TaskReader,
     /// The time between two looks.
     tick: u64,
     /// Looks in a row without an event.
@@ -147,7 +146,6 @@ pub(super) fn run(cluster: &'static Cluster) {
     kernel_thread::set_precise_timers();
     let mut monitor = Monitor {
         cluster,
-        observer: TaskReader::new(),
         tick: SHORTEST_TICK,
         quiet: 0,
         quota_at: clock::now() + QUOTA,
@@ -311,7 +309,7 @@ impl Monitor {
             return self.look_for_next_slice(processor);
         };
         let slice = worker.slice.load(Relaxed);
-        let identity = core::ptr::from_ref(worker) as usize;
+        let identity = ptr::from_ref(worker).addr();
         if (seen.worker, seen.slice) != (identity, slice) {
             *seen = Seen {
                 worker: identity,
@@ -337,7 +335,7 @@ impl Monitor {
             let is_missed = self.waiting || is_surplus || is_unwatched;
             let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
-                let doing = self.observer.doing(worker.thread());
+                let doing = doing(worker.thread());
                 signals::note_own_call(green, &doing);
                 worker.rest.note(worker);
                 let place = self.cluster.blocked_calls.find(&doing, green);
@@ -436,7 +434,7 @@ impl Monitor {
             return false;
         }
         let stands_for_long = self.now - seen.moved_at >= NOT_RUN_FOR;
-        let is_blocked = self.observer.is_blocked(worker.thread());
+        let is_blocked = kernel_thread::is_blocked(worker.thread());
         green.off.load(Relaxed) == 0 && is_blocked.unwrap_or(stands_for_long)
     }
 
@@ -455,8 +453,7 @@ impl Monitor {
             // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
             // finds.
             let has_moved = seen.moved_at == self.now;
-            let _is_sent =
-                signals::send_preemption(worker, green, self.now, has_moved, &mut self.observer);
+            let _is_sent = signals::send_preemption(worker, green, self.now, has_moved);
             self.look_by(self.now + RETRY);
         } else {
             let _is_taken = self.take(processor, worker, green, Lost::Computing);
@@ -548,14 +545,14 @@ impl Monitor {
             };
             let cpu = worker.cpu_time();
             let used = cpu.wrapping_sub(worker.rest.seen.swap(cpu, Relaxed));
-            if used == 0 || self.observer.is_blocked(worker.thread()) == Some(true) {
+            if used == 0 || kernel_thread::is_blocked(worker.thread()) == Some(true) {
                 worker.rest.note(worker);
                 continue;
             }
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= signals::HANDLING;
             if worker.rest.is_over(worker, cpu)
-                && signals::send_preemption(worker, green, self.now, has_moved, &mut self.observer)
+                && signals::send_preemption(worker, green, self.now, has_moved)
             {
                 green.calls_itself.store(false, Relaxed);
                 self.event = true;
@@ -616,7 +613,7 @@ impl Monitor {
         let stays = ThreadFlags::LOCKED | ThreadFlags::HIDDEN;
         let movable = strays.filter(|(_, green)| !green.flags.has(stays));
         for (worker, green) in movable.take(PROBES) {
-            signals::evict(worker, green, self.now, &mut self.observer);
+            signals::evict(worker, green, self.now);
             self.evicted = worker.index as usize;
         }
     }
@@ -631,14 +628,13 @@ pub(super) fn is_short(cluster: &Cluster) -> bool {
 
 // ==== blocked calls ====
 
-/// Numbers of system calls are below this, on all kernels so far.
-const NUMBERS: i64 = 512;
-/// How many other places there can be.
+/// How many entries there are for calls of threads whose place of spawn is known, and how many for calls without a place.
 const PLACES: usize = 256;
+const CALLS: usize = 64;
 /// In the place of a call's number: the entry is free.
 const FREE: i64 = -1;
 
-/// The table: an entry for each call, and then the places.
+/// The table. Entries are used from the first one on.
 pub(crate) struct BlockedCalls(Box<[BlockedSite]>);
 
 /// How often threads were blocked in one call, which were spawned at one place, and for how long, if that was measured.
@@ -655,36 +651,32 @@ pub(crate) struct BlockedSite {
 
 impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
-        let place = |call| BlockedSite {
-            call: AtomicI64::new(call),
+        let free = || BlockedSite {
+            call: AtomicI64::new(FREE),
             ..BlockedSite::default()
         };
-        let calls = (0..NUMBERS).chain([FREE; PLACES]);
-        BlockedCalls(calls.map(place).collect())
+        BlockedCalls((0..PLACES + CALLS).map(|_| free()).collect())
     }
 
-    /// The place of `green`, which is blocked and `doing` this. The monitor's.
+    /// The place of `green`, which is blocked and `doing` this: where the entries with places are used up, an entry
+    /// without. The monitor's.
     fn find(&self, doing: &TaskState, green: &Green) -> Option<&BlockedSite> {
         let TaskState::Call(call) = doing else {
             return None;
         };
-        let (calls, places) = self.0.split_at(NUMBERS as usize);
-        let of_call = calls.get(usize::try_from(call.number).ok()?)?;
-        let Some(at) = green.spawned_at.load(Relaxed) else {
-            return Some(of_call);
+        let find = |at: Option<&'static Location<'static>>, most: usize| {
+            self.0[..most].iter().find(|entry| {
+                if entry.call.load(Relaxed) == FREE {
+                    entry.spawned_at.store(at, Relaxed);
+                    // Release: partner: Acquire in `used`.
+                    entry.call.store(call.number, Release);
+                }
+                let is_there = entry.spawned_at().map(ptr::from_ref) == at.map(ptr::from_ref);
+                is_there && entry.call() == call.number
+            })
         };
-        let address = core::ptr::from_ref(at).addr();
-        let first = (address >> 3).wrapping_add(call.number as usize * 31);
-        let mut entries = (0..PLACES).map(|step| &places[first.wrapping_add(step) % PLACES]);
-        let found = entries.find(|entry| {
-            if entry.call.load(Relaxed) == FREE {
-                entry.spawned_at.store(Some(at), Relaxed);
-                // Release: partner: Acquire in `used`.
-                entry.call.store(call.number, Release);
-            }
-            entry.call.load(Relaxed) == call.number && entry.spawned_at.is(at, Relaxed)
-        });
-        Some(found.unwrap_or(of_call))
+        let at = green.spawned_at.load(Relaxed);
+        find(at, PLACES).or_else(|| find(None, PLACES + CALLS))
     }
 
     /// The places where threads were blocked.

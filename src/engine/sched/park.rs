@@ -61,16 +61,9 @@
 //!   `is_notified` and `resumed`. Every change is a read-modify-write, so a later
 //!   notification or expiry does not hide an earlier one (they continue its release sequence).
 //! - the timer's accesses to its entry → waiter: Release in `expire`, the same Acquires.
-//!
-//! # A stack of records
-//!
-//! [`Lifo`] is intrusive and holds any records that are never freed. Its owner alone uses it.
-
-use core::cell::Cell;
 
 use crate::engine::atomic::{AtomicU32, Ordering::*, const_fn};
-use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::notes::WaitReason;
+use crate::engine::inspect::{kernel::KernelThread, notes::WaitReason};
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::{Green, events, ready, switch::Action};
@@ -431,83 +424,5 @@ impl ParkState {
     /// The word on which a kernel thread waits while it is [`ParkState::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
         &self.word
-    }
-}
-
-// ==== a stack of records ====
-
-/// A record that can be in a [`Lifo`]. Its link is not used elsewhere meanwhile.
-pub(super) trait Linked: 'static {
-    /// The link to the record below.
-    fn below(&self) -> &Cell<Option<&'static Self>>;
-}
-
-pub(super) struct Lifo<T: Linked> {
-    top: Cell<Option<&'static T>>,
-    len: usize,
-}
-
-impl<T: Linked> Lifo<T> {
-    pub(super) const fn new() -> Lifo<T> {
-        Lifo {
-            top: Cell::new(None),
-            len: 0,
-        }
-    }
-
-    /// The stack of `len` records that begins with `top`.
-    pub(super) fn from_top(top: &'static T, len: usize) -> Lifo<T> {
-        Lifo {
-            top: Cell::new(Some(top)),
-            len,
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The records, the top one first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'static T> {
-        core::iter::successors(self.top.get(), |record| record.below().get())
-    }
-
-    pub(super) fn push(&mut self, record: &'static T) {
-        record.below().set(self.top.replace(Some(record)));
-        self.len += 1;
-    }
-
-    pub(super) fn pop(&mut self) -> Option<&'static T> {
-        let record = self.top.get()?;
-        self.top.set(record.below().take());
-        self.len -= 1;
-        Some(record)
-    }
-
-    /// Takes `record` out of the middle. False: it is not in the stack.
-    pub(super) fn remove(&mut self, record: &'static T) -> bool {
-        let mut link = &self.top;
-        while let Some(other) = link.get() {
-            if core::ptr::eq(other, record) {
-                link.set(record.below().take());
-                self.len -= 1;
-                return true;
-            }
-            link = other.below();
-        }
-        false
-    }
-
-    /// Takes out all records that `takes` accepts; the others stay in order.
-    pub(super) fn take_out(&mut self, mut takes: impl FnMut(&'static T) -> bool) {
-        let mut link = &self.top;
-        while let Some(record) = link.get() {
-            if takes(record) {
-                link.set(record.below().take());
-                self.len -= 1;
-            } else {
-                link = record.below();
-            }
-        }
     }
 }

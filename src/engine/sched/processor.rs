@@ -123,10 +123,7 @@
 //! for the allocator.
 
 use core::cell::{Cell, UnsafeCell};
-use core::marker::PhantomData;
-use core::mem;
-use core::ops::Deref;
-use core::ptr;
+use core::{marker::PhantomData, mem, ops::Deref, ptr};
 use std::io;
 
 use fastrand::Rng;
@@ -138,7 +135,6 @@ use crate::engine::atomic::{
 use crate::engine::policy::Seat;
 use crate::engine::sched::events::{self, HeldBack};
 use crate::engine::sched::idle::{Parker, Slept};
-use crate::engine::sched::park::{Lifo, Linked};
 use crate::engine::sched::{
     Cluster, Green, current, monitor, monitor::Rest, signals, start::ThreadStack, thread::Records,
 };
@@ -147,7 +143,7 @@ use crate::engine::sys::{
     clock,
     clock::NEVER,
     die, kernel_thread, mm, perturb, sanitizer,
-    shared::{AtomicStatic, Lock},
+    shared::{AtomicStatic, Lifo, Linked, Lock},
     topology,
 };
 use crate::engine::{arch, probe, stack};
@@ -213,13 +209,7 @@ pub(crate) struct Own {
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.
     pub(crate) records: Records,
-    random: Rng,
-}
-
-impl Own {
-    pub(super) fn random(&mut self) -> u32 {
-        self.random.u32(..)
-    }
+    pub(super) random: Rng,
 }
 
 // SAFETY: only the owner reaches `own` and `seat` (`Owned`), and ownership passes with Release and Acquire;
@@ -294,9 +284,8 @@ impl Processor {
     /// How far from here, in the rings of [`topology`], another processor is.
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Relaxed);
-        topology::MACHINE
-            .load(Acquire)
-            .map_or(0, |here| here.ring(cpu(self), cpu(other)))
+        let machine = topology::MACHINE.load(Acquire);
+        machine.map_or(0, |here| here.ring(cpu(self), cpu(other)))
     }
 }
 
@@ -432,7 +421,6 @@ pub(crate) struct Counts {
 // ==== the ownership word ====
 
 /// Which processor a kernel thread owns. See the file's header.
-#[derive(Debug)]
 pub(crate) struct Ownership<P: 'static> {
     word: AtomicPtr<P>,
 }
@@ -605,7 +593,7 @@ pub(crate) struct Worker {
     /// Its kernel thread had children when the thread that is locked to it was locked.
     pub(super) had_children: Cell<bool>,
     /// The switch in which its thread is not preempted: a handler that nobody knew of may be running.
-    spared: AtomicU32,
+    pub(super) spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
     pub(super) rest: Rest,
     /// The observer's two words (`probe`).
@@ -731,12 +719,6 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.over.load(Relaxed) == self.slice.load(Relaxed)
-    }
-
-    /// The thread that runs now is not preempted before it leaves its stack.
-    pub(super) fn spare_thread(&self) {
-        let tick = self.tick.load(Relaxed);
-        self.spared.store(tick, Relaxed);
     }
 
     /// Whether the thread that it runs in switch `tick` is not to be preempted.

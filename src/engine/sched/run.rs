@@ -187,9 +187,8 @@ pub(super) fn park(
         waiter, deadline, ..
     } = unsafe { *green.parking() };
     if deadline != clock::NEVER {
-        let home = processor
-            .as_ref()
-            .map_or(worker.cluster().table.get(0), |p| p.shared());
+        let own = processor.as_ref().map(|p| p.shared());
+        let home = own.unwrap_or_else(|| worker.cluster().table.get(0));
         events::arm_timer(green, home, deadline);
     }
     perturb::point("park: armed");
@@ -219,7 +218,7 @@ fn find_work(run: &mut RunLoop, searching: bool) -> Result<Next, NothingFound> {
 fn look_for_work(
     worker: &'static Worker,
     processor: &mut Owned<'_>,
-    mut searching: bool,
+    searching: bool,
 ) -> Result<Next, NothingFound> {
     processor.dry.add(1);
     processor.note_cpu();
@@ -250,13 +249,10 @@ fn look_for_work(
     }
     let cluster = worker.cluster();
     // Half of the processors may search at once.
-    searching = searching
-        || cluster
-            .idle
-            .start_search(cluster.active().div_ceil(2) as u32);
-    match searching {
+    let most = cluster.active().div_ceil(2) as u32;
+    match searching || cluster.idle.start_search(most) {
         true => search(worker, processor),
-        false => Err(NothingFound { searching }),
+        false => Err(NothingFound { searching: false }),
     }
 }
 
@@ -324,7 +320,7 @@ fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
 #[inline(never)]
 fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     let cluster = processor.cluster();
-    let (thief, random) = (processor.shared(), processor.own().random());
+    let (thief, random) = (processor.shared(), processor.own().random.u32(..));
     let distance = |other: usize| thief.distance(cluster.processor(other));
     let mut victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
     if topology::MACHINE.load(Acquire).is_some() {
@@ -405,10 +401,8 @@ pub(crate) fn ready(green: &'static Green) {
 #[inline(always)]
 pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Readied) {
     let cluster = processor.cluster();
-    let for_others = cluster
-        .policy
-        .ready(Ready::new(green), how, Some(processor.seat()));
-    tell(cluster, for_others);
+    let (thread, seat) = (Ready::new(green), Some(processor.seat()));
+    tell(cluster, cluster.policy.ready(thread, how, seat));
 }
 
 /// Makes `green` ready, on any processor that takes it. The caller has its kernel thread's thread pointer, or is a green thread

@@ -32,7 +32,7 @@
 //! *None at all* can be sent while RLIMIT_SIGPENDING is used up. That limit counts the pending
 //! signals of all processes of a user, and a real-time signal is not sent without its payload. (An
 //! ordinary signal would be sent, but those belong to the program.) None can either where a filter refuses the
-//! call. Then the monitor takes processors, the spawner reports it, once, and each look tries again.
+//! call. Then the monitor takes processors, it is reported, once, and each look tries again.
 //!
 //! *The program's signals* for the whole process go to the threads that would take them without us
 //! ([`would_take_others`]).
@@ -86,12 +86,9 @@
 //! back while the handler runs.
 
 use core::ffi::{CStr, c_int};
-use core::mem::transmute;
 use core::ops::{Range, RangeInclusive};
-use core::ptr;
-use std::ffi::CString;
-use std::io;
-use std::sync::OnceLock;
+use core::{mem::transmute, ptr};
+use std::{ffi::CString, io, sync::OnceLock};
 
 use crate::engine::arch::{self, Frame};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
@@ -99,9 +96,9 @@ use crate::engine::inspect::hold;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By, ReadyReason};
 use crate::engine::sched::{
-    Cluster, Green, ThreadFlags, Worker, current, ready_globally, switch::Bounds,
+    Cluster, Green, ThreadFlags, Worker, current, ready_globally, spawner, switch::Bounds,
 };
-use crate::engine::sys::kernel_thread::{SystemCall, TaskReader, TaskState};
+use crate::engine::sys::kernel_thread::{TaskState, begins_anew, doing, is_blocked};
 use crate::engine::sys::signal::{self, KernelAction, Mask, Payload, bit};
 use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, word};
 
@@ -110,22 +107,16 @@ use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, word};
 /// A signal that is declined takes less CPU time than this, in nanoseconds.
 pub(super) const HANDLING: u64 = 100_000;
 
-/// The code in which a thread is not preempted, and the exceptions to it.
-struct Text {
-    /// The code of libc, of the loader, and of the allocator if it is another library.
-    libc: Vec<Range<usize>>,
-    leaves: Vec<Range<usize>>,
-}
-
-static TEXT: OnceLock<Text> = OnceLock::new();
+/// The code in which a thread is not preempted: that of libc, of the loader, and of the allocator if it is another library.
+static LIBC: OnceLock<Vec<Range<usize>>> = OnceLock::new();
+/// The exceptions to it.
+static LEAVES: OnceLock<Vec<Range<usize>>> = OnceLock::new();
 
 /// Installs the handler. It allocates. Once per signal is enough; more calls do no harm. (Observers hold threads by the
 /// signal in a process that preempts nobody, too: the signal is not reserved there.)
 pub(crate) fn install_preemption(signal: i32) -> io::Result<()> {
-    TEXT.get_or_init(|| Text {
-        libc: libc_text(),
-        leaves: leaf_functions(),
-    });
+    LIBC.get_or_init(libc_text);
+    LEAVES.get_or_init(leaf_functions);
     #[cfg(not(tsan))]
     signal::handle(signal, on_signal)?;
     #[cfg(tsan)]
@@ -138,17 +129,11 @@ pub(crate) fn install_preemption(signal: i32) -> io::Result<()> {
 /// without a signal: `green` is blocked in the kernel, or in a call that may block, or the last
 /// signal has not come yet. `has_moved`: whether its CPU clock has moved since the last look; it
 /// decides where the kernel does not tell. The look was at `now`.
-pub(crate) fn send_preemption(
-    worker: &Worker,
-    green: &Green,
-    now: u64,
-    has_moved: bool,
-    observer: &mut TaskReader,
-) -> bool {
+pub(crate) fn send_preemption(worker: &Worker, green: &Green, now: u64, has_moved: bool) -> bool {
     send_if(worker, green, now, |thread| {
-        let is_blocked = observer.is_blocked(thread);
+        let is_blocked = is_blocked(thread);
         if is_blocked == Some(true) {
-            note_own_call(green, &observer.doing(thread));
+            note_own_call(green, &doing(thread));
         }
         !green.says(Green::MAY_BLOCK) && !is_blocked.unwrap_or(!has_moved)
     })
@@ -158,7 +143,7 @@ pub(crate) fn send_preemption(
 /// a signal cuts it short.
 pub(crate) fn note_own_call(green: &Green, doing: &TaskState) {
     if let TaskState::Call(call) = doing
-        && !in_libc(call.program_counter)
+        && !is_in(&LIBC, call.program_counter)
         && !green.says(Green::ANNOUNCED | Green::MAY_BLOCK)
     {
         green.calls_itself.store(true, Relaxed);
@@ -168,10 +153,11 @@ pub(crate) fn note_own_call(green: &Green, doing: &TaskState) {
 /// Sends the signal to a worker whose thread waits in a call that begins anew, if the kernel says so:
 /// the handler suspends the thread before that call, and the thread makes the call again when it goes
 /// on.
-pub(crate) fn evict(worker: &Worker, green: &Green, now: u64, observer: &mut TaskReader) {
-    let begins_anew =
-        |thread| matches!(observer.doing(thread), TaskState::Call(call) if call.begins_anew());
-    send_if(worker, green, now, begins_anew);
+pub(crate) fn evict(worker: &Worker, green: &Green, now: u64) {
+    send_if(worker, green, now, |thread| match doing(thread) {
+        TaskState::Call(call) => begins_anew(call.number, &call.arguments),
+        _ => false,
+    });
 }
 
 fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -> bool) -> bool {
@@ -199,7 +185,7 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
             if let Err(number) = sent
                 && number != libc::ESRCH
             {
-                worker.cluster().spawner.tell_of_signals(number);
+                spawner::report_signals(number);
             }
             sent.is_ok()
         })
@@ -283,7 +269,9 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     }
     // SAFETY: the stack pointer lies in the green stack, which is mapped.
     let caller = unsafe { frame.return_address_of_leaf() };
-    if !may_interrupt(frame.pc(), caller) && !is_about_to_wait(frame) {
+    let call = frame.call_ahead();
+    let waits = call.is_some_and(|(number, arguments)| begins_anew(number, &arguments));
+    if !may_interrupt(frame.pc(), caller) && !waits {
         return;
     }
     green.off.store(1, Relaxed);
@@ -294,24 +282,12 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
 
 /// Rule 5. `caller`: where the function returns to, if it is a leaf.
 fn may_interrupt(pc: usize, caller: usize) -> bool {
-    let Some(text) = TEXT.get() else { return false };
-    let in_leaf = |address| text.leaves.iter().any(|range| range.contains(&address));
-    !in_libc(pc) || (in_leaf(pc) && !in_libc(caller))
+    !is_in(&LIBC, pc) || is_in(&LEAVES, pc) && !is_in(&LIBC, caller)
 }
 
-/// Whether the thread is about to make a call that begins anew at any interruption.
-fn is_about_to_wait(frame: &Frame<'_>) -> bool {
-    let call = frame.call_ahead().map(|(number, arguments)| SystemCall {
-        number,
-        arguments,
-        ..SystemCall::default()
-    });
-    call.is_some_and(|call| call.begins_anew())
-}
-
-fn in_libc(address: usize) -> bool {
-    TEXT.get()
-        .is_some_and(|text| text.libc.iter().any(|range| range.contains(&address)))
+fn is_in(code: &OnceLock<Vec<Range<usize>>>, address: usize) -> bool {
+    let mut ranges = code.get().into_iter().flatten();
+    ranges.any(|range| range.contains(&address))
 }
 
 /// The executable segments of libc and of the loader, and of the library that `malloc` is found in.
@@ -455,7 +431,7 @@ fn is_programs(handler: usize) -> bool {
 fn keep(signal: c_int, handler: usize) -> usize {
     const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
     if !FAULTS.contains(&signal) {
-        current::note_handlers();
+        current::HANDLERS_EXIST.store(true, Relaxed);
     }
     HANDLERS[signal as usize].swap(handler, Relaxed)
 }
@@ -503,7 +479,8 @@ pub(crate) fn adopt() -> bool {
 fn look_for_handlers(now: u64) {
     static LATEST: AtomicU64 = AtomicU64::new(0);
     if LATEST.swap(now, Relaxed) != now && adopt() {
-        Worker::all().for_each(Worker::spare_thread);
+        // The threads that run now are not preempted before they leave their stacks.
+        Worker::all().for_each(|worker| worker.spared.store(worker.tick.load(Relaxed), Relaxed));
     }
 }
 

@@ -24,19 +24,16 @@
 //! | [`spawn_helper`] | std's, with all signals blocked | monitor, spawner, keeper of a ring, reporters |
 //! | [`bare`] | libc's, which never touches the program's allocator | workers, and the proxy of `dlclose` |
 
-use core::ffi::c_void;
-use core::fmt;
-use std::io::{self, Write};
-use std::thread::JoinHandle;
+use core::{ffi::c_void, fmt};
+use std::{io, thread::JoinHandle};
 
-use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use crate::engine::atomic::{AtomicBool, Ordering::*};
 use crate::engine::inspect::kernel::{KernelThread, quiet};
-use crate::engine::sched::tuning::{QUOTA, RETRY_SPAWN};
+use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
     Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, start, start::ThreadStack, switch,
 };
-use crate::engine::stack::List;
-use crate::engine::stack::reclaim::{self, Rounds};
+use crate::engine::stack::{List, reclaim};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal, topology};
 use crate::engine::tls;
 
@@ -50,8 +47,6 @@ pub(crate) struct Spawner {
     is_asked: AtomicBool,
     /// Whether the last attempt to make a worker was refused.
     pub(super) is_refused: AtomicBool,
-    /// The error with which no preemption signal could be sent; 0: none.
-    no_signals: AtomicU32,
 }
 
 /// In the place of an error number of the system's: there are as many workers as there may be.
@@ -62,13 +57,6 @@ impl Spawner {
     pub(crate) fn call(&self) {
         self.is_called.store(true, Relaxed);
         self.ring();
-    }
-
-    /// No preemption signal can be sent now, by this error number: the spawner says so.
-    pub(crate) fn tell_of_signals(&self, number: i32) {
-        if self.no_signals.swap(number as u32, Relaxed) == 0 {
-            self.ring();
-        }
     }
 
     /// Asks the spawner to look at the stacks that nobody uses, unless it was asked.
@@ -96,32 +84,29 @@ pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
-    let mut looks = Rounds::new();
+    // When the spawner looks for unused stacks, and at the quota. (Without a time: when somebody rings.)
+    let (mut last_look, mut look_at) = (clock::now(), None);
     let mut failures = 0;
-    let mut quota_at = clock::now() + QUOTA / 2;
     let spawner = &cluster.spawner;
     while !cluster.stopping.load(SeqCst) {
-        let look_at = looks.see_to(|now| {
+        let now = clock::now();
+        if *look_at.get_or_insert(last_look + reclaim::interval()) <= now {
+            last_look = now;
+            cluster.see_to_quota();
+            // Not at the start: a program that runs for a moment does not wait for these files.
+            topology::discover();
             let go_on = || !spawner.parker.is_woken();
             let idle = || idle_stacks(cluster);
-            reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on)
-        });
+            let more = reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on);
+            look_at = more.then_some(now + reclaim::interval());
+        }
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
         // The spawner was told, or the time is up: it looks at everything.
         let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
         start::supply(cluster, &mut failures);
-        let now = clock::now();
-        if now >= quota_at {
-            // The monitor rings once a second.
-            quota_at = now + QUOTA / 2;
-            cluster.see_to_quota();
-            // Not at the start: a program that runs for a moment does not wait for these files.
-            topology::discover();
-        }
-        cluster.see_to_size();
-        report_signals(spawner.no_signals.load(Relaxed) as i32);
+        cluster.clear_up();
         let is_called = spawner.is_called.swap(false, Relaxed);
         let is_needed = (is_called || asks_again) && cluster.spare_count() == 0;
         asks_again = false;
@@ -167,9 +152,8 @@ fn limit(cluster: &Cluster) -> usize {
 fn spawn_worker(cluster: &'static Cluster) -> Result<(), i32> {
     let _unseen = sanitizer::unseen();
     let limit = limit(cluster);
-    let counted = cluster
-        .workers
-        .fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1));
+    let more = |count: usize| (count < limit).then_some(count + 1);
+    let counted = cluster.workers.fetch_update(Relaxed, Relaxed, more);
     if counted.is_err() {
         return Err(AT_LIMIT);
     }
@@ -269,25 +253,23 @@ fn report_shortage(cluster: &Cluster, number: i32) {
          libraries'), a file's lock or a child take turns from now on, and all is slower. What waits in greenthread's own \
          locks, channels and sockets needs no kernel thread. Builder::max_kernel_threads raises the limit; the system's \
          are ulimit -u and the cgroup's pids.max";
+    let say = |why: fmt::Arguments<'_>| say_once(&IS_MADE, format_args!("{why}, {WHAT_NOW}"));
     let limit = limit(cluster);
     match number {
         _ if !monitor::is_short(cluster) => {}
-        AT_LIMIT => say_once(
-            &IS_MADE,
-            format_args!("the limit of {limit} kernel threads is reached, {WHAT_NOW}"),
-        ),
-        _ => say_once(
-            &IS_MADE,
-            format_args!("the system refuses more kernel threads (error {number}), {WHAT_NOW}"),
-        ),
+        AT_LIMIT => say(format_args!(
+            "the limit of {limit} kernel threads is reached"
+        )),
+        _ => say(format_args!(
+            "the system refuses more kernel threads (error {number})"
+        )),
     }
 }
 
-/// Reports, once, that no preemption signals can be sent, by this error number; 0: they can.
-fn report_signals(number: i32) {
+/// Reports, once, that no preemption signals can be sent now, by this error number.
+pub(super) fn report_signals(number: i32) {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
     let why = match number {
-        0 => return,
         libc::EAGAIN => {
             "too many signals wait for this user's processes (RLIMIT_SIGPENDING, ulimit -i)"
         }
@@ -308,9 +290,6 @@ fn say_once(is_said: &AtomicBool, text: fmt::Arguments<'_>) {
     let is_read = sys::poll_now(libc::STDERR_FILENO, libc::POLLOUT)
         .is_ok_and(|ready| ready & libc::POLLOUT != 0);
     if is_read && !is_said.swap(true, Relaxed) {
-        let mut line = io::Cursor::new([0; 640]);
-        let _ = writeln!(line, "greenthread: {text}"); // what does not fit is left out
-        let length = line.position() as usize;
-        sys::print(&line.into_inner()[..length]);
+        sys::say(text);
     }
 }

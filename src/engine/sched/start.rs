@@ -86,7 +86,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, compil
 use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
 use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
-use crate::engine::sched::tuning::{PAUSE, SAY_SO};
+use crate::engine::sched::tuning::SOON;
 use crate::engine::sched::{
     Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
     idle::Rested,
@@ -312,14 +312,14 @@ pub(crate) struct LiveCount {
 #[repr(align(128))]
 struct Closing(AtomicBool);
 
+/// One of a processor's counts.
+pub(crate) type Count = fn(&Counts) -> u64;
+
 impl LiveCount {
-    /// How many green threads have been spawned and have not ended. `inside` goes through the counts of all
-    /// processors, those too that have come since it was last called.
-    pub(crate) fn live<'a, I: Iterator<Item = &'a Counts>>(&self, inside: impl Fn() -> I) -> usize {
-        let sum = |count: fn(&Counts) -> u64| {
-            let inside = inside().map(count).sum::<u64>();
-            inside + count(&self.outside)
-        };
+    /// How many green threads have been spawned and have not ended. `inside` sums a count of all processors, those
+    /// too that have come since it was last called.
+    pub(crate) fn live(&self, inside: impl Fn(Count) -> u64) -> usize {
+        let sum = |count: Count| inside(count) + count(&self.outside);
         let ended = sum(|counts| counts.ended.get());
         // Acquire: with an end comes the spawn (invariant 2); partner: Release in `Counter::add` and
         // `Counter::add_shared`.
@@ -331,17 +331,14 @@ impl LiveCount {
     /// A green thread has ended, and been counted. True: it was the last of a closing cluster, or may have been, and
     /// the caller wakes the closer.
     #[inline]
-    pub(crate) fn was_last<'a, I: Iterator<Item = &'a Counts>>(
-        &self,
-        inside: impl Fn() -> I,
-    ) -> bool {
+    pub(crate) fn was_last(&self, inside: impl Fn(Count) -> u64) -> bool {
         // SeqCst: partner: the barrier in `close`: the closer sees our count, or we see that it closes.
         compiler_fence(SeqCst);
         self.closing.0.load(Relaxed) && self.is_drained(inside)
     }
 
     #[cold]
-    fn is_drained<'a, I: Iterator<Item = &'a Counts>>(&self, inside: impl Fn() -> I) -> bool {
+    fn is_drained(&self, inside: impl Fn(Count) -> u64) -> bool {
         // SeqCst: of two that sum at once, two ends or an end and the closer, one sees the other's count; partner:
         // itself. (For the closer its barrier would do.)
         fence(SeqCst);
@@ -350,11 +347,7 @@ impl LiveCount {
 
     /// Returns when every green thread has ended. `wait` returns after [`was_last`](LiveCount::was_last) has been true
     /// for somebody. Nobody spawns from outside any more.
-    pub(crate) fn close<'a, I: Iterator<Item = &'a Counts>>(
-        &self,
-        inside: impl Fn() -> I,
-        wait: impl Fn(),
-    ) {
+    pub(crate) fn close(&self, inside: impl Fn(Count) -> u64, wait: impl Fn()) {
         self.closing.0.store(true, Relaxed);
         perturb::point("close: closing");
         // Partner: the compiler fence in `was_last`: a thread that does not see `closing` has counted before our sums.
@@ -375,12 +368,8 @@ pub(super) fn give_stack(processor: &mut Owned<'_>, green: &'static Green) -> bo
         return false;
     }
     let stacks = &mut processor.own().stacks;
-    if !stacks.fetch() {
-        return false;
-    }
-    let Some(slot) = stacks.pop() else {
-        return false;
-    };
+    let slot = stacks.fetch().then(|| stacks.pop()).flatten();
+    let Some(slot) = slot else { return false };
     green.took_last.set(stacks.is_empty());
     green.start_on(ThreadStack::on(slot));
     true
@@ -403,6 +392,9 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     Rested::Working { searching: false }
 }
 
+/// So many failures in a row are told: by then threads have waited for a second.
+const SAY_SO: u32 = 1000;
+
 /// The spawner makes a stack, if a thread waits for one. `failures`: how often in a row there was no memory for it.
 pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
     if !cluster.needs_stack.swap(false, Relaxed) {
@@ -418,7 +410,7 @@ pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
         let text = "greenthread: threads that were spawned wait for a stack";
         let _ = writeln!(io::stderr(), "{text}: {error}");
     }
-    std::thread::sleep(PAUSE);
+    kernel_thread::rest(SOON);
 }
 
 /// The thread has ended: its block is reset, and others can use its stack and its record.
@@ -448,7 +440,7 @@ pub(super) fn end(
         }
     }
     perturb::point("end: counted");
-    if cluster.live_count.was_last(|| cluster.counts()) {
+    if cluster.live_count.was_last(|count| cluster.sum(count)) {
         worker.use_native_tls();
         say_drained(cluster);
     }

@@ -39,9 +39,7 @@ use core::cell::Cell;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering::*, compiler_fence, fence};
-use crate::engine::sched::{
-    Green, RunLoop, ThreadFlags, Worker, cpu_time, current, locked, tuning::POOL,
-};
+use crate::engine::sched::{Green, RunLoop, ThreadFlags, Worker, cpu_time, current, locked};
 use crate::engine::sys::{clock, sanitizer, shared::Lock, signal};
 use crate::engine::tls;
 
@@ -338,6 +336,8 @@ fn take_cache(worker: &Worker, green: &Green) {
     }
 }
 
+/// What is beyond stays with its thread.
+const POOL: usize = 4096;
 static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
 /// How many caches there are; changed under the lock.
 static CACHES: AtomicUsize = AtomicUsize::new(0);

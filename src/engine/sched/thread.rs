@@ -58,9 +58,7 @@
 //! find it there. Until the thread has set one, it has the name that it was spawned with; and if there is none
 //! either, it reads its kernel thread's. The system's own files (`/proc/thread-self/comm`) know kernel threads only.
 
-use core::cell::Cell;
-use core::mem::offset_of;
-use core::panic::Location;
+use core::{cell::Cell, mem::offset_of, panic::Location};
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};
@@ -71,11 +69,11 @@ use crate::engine::inspect::notes::ReadSection;
 use crate::engine::policy::Links;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
 use crate::engine::sched::{
-    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, park::Lifo,
-    park::Linked, park::Parking, start::ThreadStack,
+    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, park::Parking,
+    start::ThreadStack,
 };
 use crate::engine::sys::sanitizer::{self, Fiber};
-use crate::engine::sys::shared::{AtomicStatic, Guard, Lock};
+use crate::engine::sys::shared::{AtomicStatic, Guard, Lifo, Linked, Lock};
 use crate::engine::sys::{die, signal::Mask, word};
 use crate::engine::{stack, tls};
 

@@ -1,8 +1,6 @@
 //! What can be tuned in the scheduler: each constant with what it buys, and the test or bench that shows it.
 //! Times are in nanoseconds. Sizes of tables are limits, and stand where the tables are.
 
-use std::time::Duration;
-
 // ---- a processor without work ----
 
 /// Rounds through all victims before a processor rests: Go's number. A thief leaves the next slot alone until
@@ -56,8 +54,8 @@ pub(super) const SHORTEST_TICK: u64 = 20_000;
 pub(super) const LONGEST_TICK: u64 = 10_000_000;
 /// Looks in a row without an event before the tick doubles (Go: 50).
 pub(super) const QUIET_LOOKS: u32 = 5;
-/// How soon to look again for events, for a thread that waits behind one whose slice is over, and for a
-/// `dlclose`; and the CPU time that a thread has to obey the signal before it loses its processor.
+/// How soon to look again for events, for a thread that waits behind one whose slice is over, for memory where a stack
+/// found none, and for a `dlclose`; and the CPU time that a thread has to obey the signal before it loses its processor.
 pub(super) const SOON: u64 = 1_000_000;
 /// How often the quota of CPU time is read again (`tests/process/quotas.rs`), and unused stacks are returned
 /// (`tests/alone/memory.rs`), while anything runs.
@@ -90,12 +88,3 @@ pub(super) const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
 /// evicts threads, and ten times as long for a spawner that is at work but makes no thread: on a busy machine
 /// `process::children_outlive_idle_times` fails if threads are evicted sooner.
 pub(super) const RETRY_SPAWN: u64 = 10_000_000;
-
-// ---- memory ----
-
-/// The wait for memory of a thread that finds none for its stack, and the waits before it says so.
-pub(super) const PAUSE: Duration = Duration::from_millis(1);
-pub(super) const SAY_SO: u32 = 1000;
-/// The malloc caches that threads left behind, for kernel threads that have none: what is beyond stays with
-/// its thread.
-pub(super) const POOL: usize = 4096;

@@ -24,23 +24,12 @@ use crate::engine::sched::{Cluster, Green, current};
 use crate::engine::sys::{die, shared::AtomicStatic};
 
 pub(crate) struct UserPolicy {
-    policy: &'static dyn Policy,
-    cluster: AtomicStatic<Cluster>,
+    pub(super) policy: &'static dyn Policy,
+    /// The cluster whose policy it is; `None` while that is being made.
+    pub(super) cluster: AtomicStatic<Cluster>,
 }
 
 impl UserPolicy {
-    pub(crate) fn new(policy: &'static dyn Policy) -> UserPolicy {
-        UserPolicy {
-            policy,
-            cluster: AtomicStatic::none(),
-        }
-    }
-
-    /// The user's policy is the policy of `cluster`, which nobody uses yet.
-    pub(crate) fn serve(&self, cluster: &'static Cluster) {
-        self.cluster.store(Some(cluster), Relaxed);
-    }
-
     /// Runs `call` under the kernel thread's own thread pointer: the caller has `seat`.
     fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
         let cluster = self.cluster.load(Relaxed);

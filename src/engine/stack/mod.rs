@@ -37,7 +37,7 @@
 //! # Memory orderings
 //! `Slot::low` is released when the header is complete, and acquired by [`find`] and [`visit`], which
 //! come from an address. `extra` is released by the owner and acquired by [`visit`]. `link` passes
-//! with the slot, under a lock or by ownership: relaxed.
+//! with the slot, under a lock or by ownership, and is no atomic.
 
 pub(crate) mod overflow;
 pub(crate) mod reclaim;
@@ -48,10 +48,10 @@ mod tests;
 use crate::engine::arch::LARGEST_PAGE;
 use crate::engine::sys::mm::{self, page};
 use crate::engine::sys::perturb;
-use crate::engine::sys::shared::{AtomicStatic, Lock};
+use crate::engine::sys::shared::{Lifo, Linked, Lock};
 use slab::Span;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
+use std::{cell::Cell, io};
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
@@ -116,12 +116,15 @@ impl Class {
 pub(crate) struct Slot {
     /// The first usable byte; 0 while the header is not complete.
     low: AtomicUsize,
-    link: AtomicStatic<Slot>,
+    link: Cell<Option<&'static Slot>>,
     /// A word of the owner's: 0 until it has initialised the reserve, then any other value.
     pub(crate) extra: AtomicUsize,
     /// That of its [`Class`].
     class: AtomicU8,
 }
+
+// SAFETY: whoever has the slot in its hands or its list uses `link`; the rest are atomics.
+unsafe impl Sync for Slot {}
 
 impl Slot {
     /// Completes the header of a slot just cut, whose memory is zero.
@@ -144,7 +147,7 @@ impl Slot {
     fn header(span: Span) -> &'static Slot {
         let header = std::ptr::with_exposed_provenance::<Slot>(span.end - size_of::<Slot>());
         // SAFETY: a span is cut from a slab, whose memory is mapped for good and begins as zero:
-        // valid for atomics, which all fields are. (`slab` gives out no decommitted span.) `end` is a multiple of the page
+        // valid for atomics and for an absent link, which are all fields. (`slab` gives out no decommitted span.) `end` is a multiple of the page
         // size, so the header is aligned.
         unsafe { &*header }
     }
@@ -192,7 +195,7 @@ pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
 
 /// Whether there are free slots, with at least `size` bytes, that no cache has.
 pub(crate) fn is_stocked(size: usize) -> bool {
-    common(Class::of(size)).lock().list.length != 0
+    !common(Class::of(size)).lock().list.is_empty()
 }
 
 /// Gives a slot back to its class's list, and its deep memory to the kernel; one that is not initialised
@@ -265,33 +268,15 @@ const MOST: usize = 1024;
 static COMMON: [Lock<Common>; CLASSES] = [const { Lock::new(Common::new()) }; CLASSES];
 
 /// The last in is the first out.
-pub(crate) struct List {
-    head: Option<&'static Slot>,
-    length: usize,
+pub(crate) type List = Lifo<Slot>;
+
+impl Linked for Slot {
+    fn below(&self) -> &Cell<Option<&'static Slot>> {
+        &self.link
+    }
 }
 
 impl List {
-    const fn new() -> Self {
-        List {
-            head: None,
-            length: 0,
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, slot: &'static Slot) {
-        slot.link.store(self.head.replace(slot), Relaxed);
-        self.length += 1;
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<&'static Slot> {
-        let slot = self.head?;
-        self.head = slot.link.load(Relaxed);
-        self.length -= 1;
-        Some(slot)
-    }
-
     /// Gives them, trimmed, to their class's list in one piece.
     fn release(mut self) {
         let mut trimmed = List::new();
@@ -301,7 +286,9 @@ impl List {
             trimmed.push(slot);
         }
         perturb::point("stack: trimmed");
-        let Some(first) = trimmed.head else { return };
+        let Some(first) = trimmed.iter().next() else {
+            return;
+        };
         let mut free = common(first.class()).lock();
         while let Some(slot) = trimmed.pop() {
             free.list.push(slot);
@@ -333,7 +320,7 @@ impl Common {
 
     fn pop(&mut self) -> Option<&'static Slot> {
         let slot = self.list.pop()?;
-        self.fewest = self.fewest.min(self.list.length);
+        self.fewest = self.fewest.min(self.list.len());
         Some(slot)
     }
 }
@@ -360,7 +347,7 @@ impl Cache {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.length == 0
+        self.list.is_empty()
     }
 
     /// Sees to it that there are slots, if the class's list has any.
@@ -396,7 +383,7 @@ impl Cache {
         if self.class != slot.class() {
             return release(slot);
         }
-        if self.list.length == MOST {
+        if self.list.len() == MOST {
             self.halve();
         }
         self.list.push(slot);
@@ -406,7 +393,7 @@ impl Cache {
     #[cold]
     fn halve(&mut self) {
         let mut given = List::new();
-        for _ in 0..self.list.length.div_ceil(2) {
+        for _ in 0..self.list.len().div_ceil(2) {
             self.list
                 .pop()
                 .into_iter()
@@ -418,7 +405,7 @@ impl Cache {
     /// Takes all slots out.
     pub(crate) fn take(&mut self) -> Option<List> {
         let all = std::mem::replace(&mut self.list, List::new());
-        (all.length != 0).then_some(all)
+        (!all.is_empty()).then_some(all)
     }
 
     /// Gives all slots to the class's list.

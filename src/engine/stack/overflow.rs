@@ -16,10 +16,9 @@
 
 use super::{Slot, find};
 use crate::engine::arch::Frame;
-use crate::engine::sys::{self, Plain, signal, word};
+use crate::engine::sys::{self, signal, word};
 use std::io::{Cursor, Write};
-use std::mem::transmute;
-use std::sync::OnceLock;
+use std::{mem::transmute, sync::OnceLock};
 
 /// Passes the name of a slot's thread on, in one or more pieces. Runs in the handler: invariant 1.
 pub(crate) type NameOf = fn(&'static Slot, &mut dyn FnMut(&[u8]));
@@ -62,10 +61,8 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
         report(slot);
         abort();
     }
-    let previous = SIGNALS
-        .iter()
-        .position(|&own| own == number)
-        .and_then(|i| PREVIOUS[i].get());
+    let place = SIGNALS.iter().position(|&own| own == number);
+    let previous = place.and_then(|i| PREVIOUS[i].get());
     let (function, flags) = previous.map_or((libc::SIG_DFL, 0), |p| (p.sa_sigaction, p.sa_flags));
     // The kernel, too, heeds SIG_IGN only for signals that were sent, not for faults.
     if function == libc::SIG_IGN && code <= 0 {
@@ -117,8 +114,6 @@ fn abort() -> ! {
     // A handler of the program's ran and returned.
     signal::set_default(libc::SIGABRT);
     signal::raise(libc::SIGABRT);
-    loop {
-        // Ends the process, should the signal not have.
-        let _ = sys::plain(Plain::EXIT_GROUP, &[127]);
-    }
+    // SAFETY: it ends the process, should the signal not have.
+    unsafe { libc::_exit(127) }
 }

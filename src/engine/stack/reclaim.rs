@@ -43,44 +43,16 @@
 //! All passes under locks. `WANTED` is a hint: relaxed.
 
 use super::{BATCH, COMMON, Common, List, Slot, WANTED, release, slab};
-use crate::engine::sys::shared::Lock;
-use crate::engine::sys::{clock, perturb};
-use std::sync::atomic::Ordering::Relaxed;
+use crate::engine::sys::{perturb, shared::Lock};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// From one look to the next.
-const INTERVAL: u64 = 1_000_000_000;
+/// From one look to the next; tests shorten it.
+static INTERVAL: AtomicU64 = AtomicU64::new(1_000_000_000);
 
 /// For how long the owner cannot take its data away from a slot.
 pub(crate) enum Stays {
     ForNow,
     ForEver,
-}
-
-/// When the spawner looks.
-pub(crate) struct Rounds {
-    last: u64,
-    /// When the next one is due. `None`: when somebody rings.
-    next: Option<u64>,
-}
-
-impl Rounds {
-    pub(crate) fn new() -> Rounds {
-        Rounds {
-            last: clock::now(),
-            next: None,
-        }
-    }
-
-    /// The spawner is awake: it looks if it is time. `look` gets the time, and says whether there is
-    /// more for another one. Returns when that is due.
-    pub(crate) fn see_to(&mut self, look: impl FnOnce(u64) -> bool) -> Option<u64> {
-        let now = clock::now();
-        if *self.next.get_or_insert(self.last + interval()) <= now {
-            self.last = now;
-            self.next = look(now).then_some(now + interval());
-        }
-        self.next
-    }
 }
 
 /// Returns half of what nobody has taken, as long as `go_on` agrees. True: there is more for another
@@ -109,7 +81,7 @@ pub(crate) fn look(
     for common in &COMMON {
         let excess = common.lock().unused(now).saturating_sub(kept);
         match give_back(common, excess.div_ceil(2), kept, &destroy, &go_on) {
-            Ok(()) => more |= common.lock().list.length > kept,
+            Ok(()) => more |= common.lock().list.len() > kept,
             Err(Stays::ForNow) => return true,
             Err(Stays::ForEver) => return false,
         }
@@ -159,20 +131,16 @@ impl Common {
             return 0;
         }
         self.looked_at = now;
-        std::mem::replace(&mut self.fewest, self.list.length)
+        std::mem::replace(&mut self.fewest, self.list.len())
     }
 
     fn pop_beyond(&mut self, kept: usize) -> Option<&'static Slot> {
-        (self.list.length > kept).then(|| self.pop())?
+        (self.list.len() > kept).then(|| self.pop())?
     }
 }
 
-fn interval() -> u64 {
-    #[cfg(test)]
-    if let Some(interval) = tests::interval() {
-        return interval;
-    }
-    INTERVAL
+pub(crate) fn interval() -> u64 {
+    INTERVAL.load(Relaxed)
 }
 
 #[cfg(test)]

@@ -35,10 +35,9 @@
 use super::{CLASSES, Class};
 use crate::engine::sys::shared::{AtomicStatic, Lock};
 use crate::engine::sys::{mm, perturb};
-use std::io;
-use std::ops::Range;
 use std::ptr::{self, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::{io, ops::Range};
 
 /// Slots of a class's first slab, and the most that one has.
 const FIRST: usize = 16;
@@ -70,18 +69,15 @@ struct Slab {
 static SLABS: [AtomicStatic<Slab>; TABLE] = [const { AtomicStatic::none() }; TABLE];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// For each class the slab being cut, the number of slots that the next one should have, and how
-/// many slots are decommitted.
+/// For each class the slab being cut, and the number of slots that the next one should have.
 struct Growth {
     current: [Option<&'static Slab>; CLASSES],
     next: [usize; CLASSES],
-    decommitted: [usize; CLASSES],
 }
 
 static GROWTH: Lock<Growth> = Lock::new(Growth {
     current: [None; CLASSES],
     next: [FIRST; CLASSES],
-    decommitted: [0; CLASSES],
 });
 
 /// Where a slot lies: guard and all.
@@ -94,9 +90,7 @@ pub(super) struct Span {
 /// Cuts a slot, all zero, from a slab.
 pub(super) fn cut(class: Class) -> io::Result<Span> {
     let mut growth = GROWTH.lock();
-    if growth.decommitted[class.index()] != 0
-        && let Some(span) = growth.cut_again(class)
-    {
+    if let Some(span) = cut_again(class) {
         return Ok(span);
     }
     let slab = match growth.current[class.index()] {
@@ -106,16 +100,30 @@ pub(super) fn cut(class: Class) -> io::Result<Span> {
     Ok(slab.span(slab.cut.fetch_add(1, Relaxed)))
 }
 
+/// Cuts a decommitted slot, the lowest of its slab, under the lock.
+fn cut_again(class: Class) -> Option<Span> {
+    let slab = slabs().find(|slab| {
+        slab.class == class && slab.decommitted.load(Relaxed) != 0 && !slab.is_torn.load(Relaxed)
+    })?;
+    let first = |(at, word): (usize, &AtomicUsize)| {
+        let word = word.load(Relaxed);
+        (word != 0).then(|| at * WORD + word.trailing_zeros() as usize)
+    };
+    let index = slab.bits().iter().enumerate().find_map(first)?;
+    slab.flip(index);
+    slab.decommitted.fetch_sub(1, Relaxed);
+    Some(slab.span(index))
+}
+
 /// The slot that holds `address` is decommitted: its memory is zero, and nobody has it.
 pub(super) fn decommit(address: usize) {
     let Some((slab, index)) = place(address) else {
         return;
     };
-    let mut growth = GROWTH.lock();
+    let _growth = GROWTH.lock();
     slab.flip(index);
     slab.decommitted.fetch_add(1, Relaxed);
     slab.is_untidy.store(true, Relaxed);
-    growth.decommitted[slab.class.index()] += 1;
 }
 
 /// Gives back the page tables of decommitted slots, in one slab; false: no slab is left to fold. Preemption is off.
@@ -210,33 +218,14 @@ impl Slab {
     /// no more.
     fn run(&self, from: usize, most: usize) -> Range<usize> {
         let is_decommitted = |index: &usize| self.is_decommitted(*index);
-        let start = (from..self.slots)
-            .find(is_decommitted)
-            .unwrap_or(self.slots);
+        let start = (from..self.slots).find(is_decommitted);
+        let start = start.unwrap_or(self.slots);
         let end = self.slots.min(start + most);
         start..start + (start..end).take_while(is_decommitted).count()
     }
 }
 
 impl Growth {
-    /// Cuts a decommitted slot, the lowest of its slab.
-    fn cut_again(&mut self, class: Class) -> Option<Span> {
-        let slab = slabs().find(|slab| {
-            slab.class == class
-                && slab.decommitted.load(Relaxed) != 0
-                && !slab.is_torn.load(Relaxed)
-        })?;
-        let first = |(at, word): (usize, &AtomicUsize)| {
-            let word = word.load(Relaxed);
-            (word != 0).then(|| at * WORD + word.trailing_zeros() as usize)
-        };
-        let index = slab.bits().iter().enumerate().find_map(first)?;
-        slab.flip(index);
-        slab.decommitted.fetch_sub(1, Relaxed);
-        self.decommitted[class.index()] -= 1;
-        Some(slab.span(index))
-    }
-
     fn grow(&mut self, class: Class) -> io::Result<&'static Slab> {
         let count = COUNT.load(Relaxed);
         let Some(entry) = SLABS.get(count) else {

@@ -6,7 +6,7 @@
 
 use core::mem::MaybeUninit;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 #[cfg(feature = "net")]
 pub(crate) use self::sockets::{AsStd, Std, recv_from};
@@ -22,13 +22,8 @@ fn count(buffers: usize) -> i32 {
 
 /// Whether one of `events`, or an error, is there at this moment.
 pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16) -> io::Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events,
-        revents: 0,
-    };
-    // SAFETY: the call gets one valid record.
-    answer(unsafe { libc::poll(&mut poll, 1, 0) } as isize).map(|ready| ready != 0)
+    let ready = super::poll_now(fd.as_raw_fd(), events);
+    Ok(ready.map_err(io::Error::from_raw_os_error)? != 0)
 }
 
 /// `readv(2)`.
@@ -59,14 +54,16 @@ pub(crate) fn write_now(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Resu
     answer(unsafe { libc::pwritev2(fd.as_raw_fd(), vectors, count, -1, libc::RWF_NOWAIT) })
 }
 
+/// What the file is. Async-signal-safe.
+pub(crate) fn stat(fd: RawFd) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::uninit();
+    // SAFETY: a call that succeeds has filled the record in.
+    unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
+}
+
 /// Whether the descriptor is a pipe or FIFO.
 pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a call that succeeds has filled the record in.
-    unsafe {
-        libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) == 0
-            && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO
-    }
+    stat(fd.as_raw_fd()).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
 /// Whether the descriptor is in non-blocking mode.

@@ -3,13 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::{Plain, call, clock, plain};
-use crate::engine::atomic::{AtomicU8, Ordering};
+use super::{call, clock};
+use crate::engine::atomic::{AtomicI64, Ordering};
 
 pub(crate) use libc::epoll_event as Event;
 
 /// An epoll instance. Any thread may wait for it.
-#[derive(Debug)]
 pub(crate) struct Epoll {
     instance: OwnedFd,
     /// Absent if nobody waits for this instance but by way of another one.
@@ -21,14 +20,12 @@ pub(crate) const BELL: u64 = 0;
 
 /// Which of the two calls that wait the kernel has refused: `epoll_pwait2`, with its time-out in nanoseconds, is there
 /// since Linux 5.11, and a filter may know one of them only.
-static REFUSED: AtomicU8 = AtomicU8::new(0);
-const PWAIT: u8 = 1;
-const PWAIT2: u8 = 2;
+static REFUSED: AtomicI64 = AtomicI64::new(NEITHER);
+const NEITHER: libc::c_long = -1;
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Epoll> {
-        let bell_flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-        let bell = descriptor(Plain::EVENTFD, &[0, bell_flags as usize])?;
+        let bell = bell()?;
         let mut epoll = Epoll::without_bell()?;
         // Edge-triggered, and never read: each ring is an edge.
         epoll.add(bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
@@ -39,7 +36,8 @@ impl Epoll {
     /// Makes an instance that is to be registered with another one.
     pub(crate) fn without_bell() -> io::Result<Epoll> {
         Ok(Epoll {
-            instance: descriptor(Plain::EPOLL_CREATE, &[libc::EPOLL_CLOEXEC as usize])?,
+            // SAFETY: the call touches no memory.
+            instance: made(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?,
             bell: None,
         })
     }
@@ -80,19 +78,15 @@ impl Epoll {
     /// interrupted.
     pub(crate) fn wait<'a>(&self, events: &'a mut [Event], nanos: Option<u64>) -> &'a [Event] {
         let refused = REFUSED.load(Ordering::Relaxed);
-        let wished = if nanos == Some(0) { PWAIT } else { PWAIT2 };
-        let made = if refused == wished {
-            PWAIT + PWAIT2 - wished
-        } else {
-            wished
-        };
+        let millis = nanos.map_or(-1, |n| n.div_ceil(1_000_000).min(i32::MAX as u64) as isize);
         let time = nanos.map(clock::timespec);
-        let (number, until) = if made == PWAIT {
-            let millis = nanos.map_or(-1, |n| n.div_ceil(1_000_000).min(i32::MAX as u64) as isize);
-            (libc::SYS_epoll_pwait, millis as usize)
-        } else {
-            let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-            (libc::SYS_epoll_pwait2, time as usize)
+        let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+        let coarse = (libc::SYS_epoll_pwait, millis as usize);
+        let precise = (libc::SYS_epoll_pwait2, time as usize);
+        let (number, until) = match nanos {
+            Some(0) if refused != coarse.0 => coarse,
+            _ if refused != precise.0 => precise,
+            _ => coarse,
         };
         let (instance, place) = (
             self.instance.as_raw_fd() as usize,
@@ -103,7 +97,7 @@ impl Epoll {
         match count {
             Ok(_) | Err(libc::EINTR) => {}
             // The call is not there, or a filter refuses it; each filter has its own error.
-            Err(_) if refused == 0 => REFUSED.store(made, Ordering::Relaxed),
+            Err(_) if refused == NEITHER => REFUSED.store(number, Ordering::Relaxed),
             Err(_) => super::die("cannot wait for events: who closed the epoll descriptor?"),
         }
         &events[..count.unwrap_or(0)]
@@ -111,9 +105,8 @@ impl Epoll {
 
     /// Ends a wait: the one in progress, or the next.
     pub(crate) fn ring(&self) {
-        // The count is never read, and 2^64 rings are not reached.
         if let Some(bell) = &self.bell {
-            let _ = super::write(bell.as_raw_fd(), &1u64.to_ne_bytes());
+            let _ = ring(bell); // the count is never read, and 2^64 rings are not reached
         }
     }
 }
@@ -124,9 +117,22 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// Makes a descriptor by `make`: [`Plain::EPOLL_CREATE`] or [`Plain::EVENTFD`].
-fn descriptor(make: Plain, arguments: &[usize]) -> io::Result<OwnedFd> {
-    let fd = plain(make, arguments).map_err(io::Error::from_raw_os_error)?;
-    // SAFETY: the descriptor is new, hence nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+/// Makes a bell: an event descriptor.
+pub(crate) fn bell() -> io::Result<OwnedFd> {
+    // SAFETY: the call touches no memory.
+    made(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Rings the bell, which can be read then.
+pub(crate) fn ring(bell: &OwnedFd) -> Result<usize, i32> {
+    super::write(bell.as_raw_fd(), &1u64.to_ne_bytes())
+}
+
+/// The descriptor that libc has made, or the error.
+fn made(fd: RawFd) -> io::Result<OwnedFd> {
+    match fd {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the descriptor is new, hence nobody else's.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
 }

@@ -42,10 +42,8 @@
 //!   function that an unwinder asks about the frame.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::fs::File;
-use std::ops::Range;
-use std::path::Path;
 use std::sync::{Once, OnceLock};
+use std::{fs::File, ops::Range, path::Path};
 
 use libc::{Elf64_Ehdr, Elf64_Shdr, Elf64_Sym};
 
@@ -79,14 +77,14 @@ fn wait_while(condition: impl Fn() -> bool) {
 }
 
 /// The calling thread is about to fork.
-pub(crate) fn before_fork() {
+pub(crate) extern "C" fn before_fork() {
     // SeqCst: the file's header.
     FORKS.fetch_add(1, SeqCst);
     wait_while(|| LISTS.load(SeqCst) != 0);
 }
 
 /// It has forked: this is the parent.
-pub(crate) fn after_fork() {
+pub(crate) extern "C" fn after_fork() {
     FORKS.fetch_sub(1, Relaxed);
 }
 
@@ -94,17 +92,6 @@ pub(crate) fn after_fork() {
 pub(crate) fn forget_lists() {
     LISTS.store(0, Relaxed);
     FORKS.store(0, Relaxed);
-}
-
-/// The calling thread is about to read a list; it lowers [`LISTS`] when it has done so.
-fn before_list() {
-    // SeqCst, both: the file's header.
-    LISTS.fetch_add(1, SeqCst);
-    if FORKS.load(SeqCst) != 0 {
-        LISTS.fetch_sub(1, Relaxed);
-        wait_while(|| FORKS.load(Relaxed) != 0);
-        LISTS.fetch_add(1, SeqCst);
-    }
 }
 
 /// A library, during [`find`].
@@ -198,7 +185,13 @@ pub(crate) fn find<T>(mut each: impl FnMut(&Library<'_>) -> Option<T>) -> Option
     };
     let mut show: Show<'_> = &mut show;
     libc_function(); // the loader must not be asked in its callback, under its lock
-    before_list();
+    // SeqCst, both: the file's header.
+    LISTS.fetch_add(1, SeqCst);
+    if FORKS.load(SeqCst) != 0 {
+        LISTS.fetch_sub(1, Relaxed);
+        wait_while(|| FORKS.load(Relaxed) != 0);
+        LISTS.fetch_add(1, SeqCst);
+    }
     // SAFETY: the callback's argument is a `Show`, which lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(show_library), (&raw mut show).cast()) };
     LISTS.fetch_sub(1, Relaxed);

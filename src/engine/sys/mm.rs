@@ -3,10 +3,8 @@
 //! Like all of [`sys`](super) they leave `errno` alone. Nothing here allocates: an `io::Error` made
 //! of a raw error number is one word.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{fs::File, io, os::fd::AsRawFd};
 
 use super::{call, sanitizer};
 

@@ -19,6 +19,8 @@ pub(crate) mod signal;
 pub(crate) mod topology;
 pub(crate) mod word;
 
+use core::fmt::Arguments;
+use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
 
 use crate::engine::arch;
@@ -40,31 +42,10 @@ pub(crate) unsafe fn call(number: libc::c_long, arguments: &[usize]) -> Result<u
     }
 }
 
-/// A system call that takes numbers alone: it neither reads nor writes the process's memory.
-pub(crate) struct Plain(libc::c_long);
-
-impl Plain {
-    pub(crate) const SCHED_YIELD: Plain = Plain(libc::SYS_sched_yield);
-    pub(crate) const GETPID: Plain = Plain(libc::SYS_getpid);
-    pub(crate) const GETTID: Plain = Plain(libc::SYS_gettid);
-    pub(crate) const TGKILL: Plain = Plain(libc::SYS_tgkill);
-    pub(crate) const EXIT_GROUP: Plain = Plain(libc::SYS_exit_group);
-    pub(crate) const MEMBARRIER: Plain = Plain(libc::SYS_membarrier);
-    const CLOSE: Plain = Plain(libc::SYS_close);
-    const EPOLL_CREATE: Plain = Plain(libc::SYS_epoll_create1);
-    const EVENTFD: Plain = Plain(libc::SYS_eventfd2);
-}
-
-/// Makes such a call; `Err(errno)` on failure.
-#[inline]
-pub(crate) fn plain(Plain(number): Plain, arguments: &[usize]) -> Result<usize, i32> {
-    // SAFETY: the calls listed above have no effect on memory, whatever the numbers.
-    unsafe { call(number, arguments) }
-}
-
 /// Closes `descriptor`. A failure cannot be reported anywhere.
 pub(crate) fn close(descriptor: RawFd) {
-    let _ = plain(Plain::CLOSE, &[descriptor as usize]);
+    // SAFETY: the call touches no memory.
+    let _ = unsafe { call(libc::SYS_close, &[descriptor as usize]) };
 }
 
 /// Makes a duplicate of `descriptor`: its number is the lowest free one from `lowest` on.
@@ -100,6 +81,13 @@ pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
 /// Writes `text` to standard error. A failure cannot be reported anywhere.
 pub(crate) fn print(text: &[u8]) {
     let _ = write(libc::STDERR_FILENO, text);
+}
+
+/// Writes a line to standard error, as far as it has room, without the allocator and std's lock.
+pub(crate) fn say(text: Arguments<'_>) {
+    let mut line = Cursor::new([0; 640]);
+    let _ = writeln!(line, "greenthread: {text}");
+    print(&line.get_ref()[..line.position() as usize]);
 }
 
 /// Prints `message` and aborts: an invariant of the runtime itself is broken, going on would
@@ -386,11 +374,6 @@ mod no_tsan {
     }
 
     pub(crate) struct Unseen(PhantomData<*mut ()>);
-
-    impl Drop for Unseen {
-        #[inline(always)]
-        fn drop(&mut self) {}
-    }
 
     #[inline(always)]
     pub(crate) fn unseen() -> Unseen {

@@ -34,7 +34,6 @@
 //! Orderings: all Relaxed, nothing is published.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::io::{Cursor, Write};
 
 use super::{clock, kernel_thread, variable};
 
@@ -111,12 +110,7 @@ fn learn_seed() -> u64 {
     let seed = variable::peek(NAME, parse).unwrap_or_else(|| {
         let seed = mix(clock::now()) >> 32;
         // Without `eprintln!`: see the first invariant.
-        let mut text = Cursor::new([0; 80]);
-        let _ = writeln!(
-            text,
-            "greenthread: perturbed, GREENTHREAD_PERTURB_SEED={seed}"
-        );
-        super::print(&text.get_ref()[..text.position() as usize]);
+        super::say(format_args!("perturbed, GREENTHREAD_PERTURB_SEED={seed}"));
         seed
     });
     SEED.store(seed, Relaxed);

@@ -43,8 +43,7 @@
 //!
 //! There can be 8,128 threads at once, green and other ones; the sanitizer ends the process that has more.
 
-use core::arch::global_asm;
-use core::ffi::c_void;
+use core::{arch::global_asm, ffi::c_void};
 
 #[cfg(tsan)]
 pub(crate) use self::tsan::*;

@@ -34,6 +34,9 @@
 //! # The atomic static
 //! An address that is null, or leads to a value that is never freed. The caller chooses the orderings.
 //!
+//! # The stack of records
+//! [`Lifo`] is intrusive and holds any records that are never freed. Its owner alone uses it.
+//!
 //! # The table
 //! Entries stay where they are, so a reference is good as long as the table is, and readers need no lock. Entry `i` lies
 //! in segment `log2(i + 1)`, which has room for `2^segment` entries. One thread at a time grows the table, under std's
@@ -41,11 +44,9 @@
 //!
 //! Orderings: the length is stored with Release and loaded with Acquire, so a thread that knows of an entry sees the entry.
 
-use core::cell::UnsafeCell;
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
+use core::cell::{Cell, UnsafeCell};
 use core::ops::{Deref, DerefMut};
-use core::ptr;
+use core::{marker::PhantomData, mem::ManuallyDrop, ptr};
 use std::sync::{Mutex, PoisonError};
 
 use super::{die, futex, kernel_thread, perturb};
@@ -313,6 +314,90 @@ impl<T: Sync> AtomicStatic<T> {
 #[inline(always)]
 fn pointer<T>(target: Option<&'static T>) -> *mut T {
     target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut())
+}
+
+// ==== a stack of records ====
+
+/// A record that can be in a [`Lifo`]. Its link is not used elsewhere meanwhile.
+pub(crate) trait Linked: 'static {
+    /// The link to the record below.
+    fn below(&self) -> &Cell<Option<&'static Self>>;
+}
+
+pub(crate) struct Lifo<T: Linked> {
+    top: Cell<Option<&'static T>>,
+    len: usize,
+}
+
+impl<T: Linked> Lifo<T> {
+    pub(crate) const fn new() -> Lifo<T> {
+        Lifo {
+            top: Cell::new(None),
+            len: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The stack of `len` records that begins with `top`.
+    pub(crate) fn from_top(top: &'static T, len: usize) -> Lifo<T> {
+        Lifo {
+            top: Cell::new(Some(top)),
+            len,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The records, the top one first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static T> {
+        core::iter::successors(self.top.get(), |record| record.below().get())
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, record: &'static T) {
+        record.below().set(self.top.replace(Some(record)));
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<&'static T> {
+        let record = self.top.get()?;
+        self.top.set(record.below().take());
+        self.len -= 1;
+        Some(record)
+    }
+
+    /// Takes `record` out of the middle. False: it is not in the stack.
+    pub(crate) fn remove(&mut self, record: &'static T) -> bool {
+        let mut link = &self.top;
+        while let Some(other) = link.get() {
+            if ptr::eq(other, record) {
+                link.set(record.below().take());
+                self.len -= 1;
+                return true;
+            }
+            link = other.below();
+        }
+        false
+    }
+
+    /// Takes out all records that `takes` accepts; the others stay in order.
+    pub(crate) fn take_out(&mut self, mut takes: impl FnMut(&'static T) -> bool) {
+        let mut link = &self.top;
+        while let Some(record) = link.get() {
+            if takes(record) {
+                link.set(record.below().take());
+                self.len -= 1;
+            } else {
+                link = record.below();
+            }
+        }
+    }
 }
 
 // ==== the table ====

@@ -25,12 +25,12 @@
 //!    std unmaps when any thread calls `exit`, as a thread does that is told to stop. (The few instructions of the way out
 //!    are left, and the system's own.)
 
-use std::io;
+use std::{io, sync::OnceLock};
 
 use super::mm::page;
-use super::{Plain, call, futex, kernel_thread, plain};
+use super::{call, futex, kernel_thread};
 use crate::engine::arch;
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A signal mask, as the kernel has it: bit `n - 1` for signal `n`.
 pub(crate) type Mask = u64;
@@ -94,21 +94,11 @@ pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
 }
 
 /// The crate's handlers: they do not count as the program's.
-static OWN: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+static OWN: [OnceLock<usize>; 4] = [const { OnceLock::new() }; 4];
 
 /// Whether `handler` is the crate's.
 pub(crate) fn is_own(handler: usize) -> bool {
-    handler != 0 && OWN.iter().any(|own| own.load(Ordering::Relaxed) == handler)
-}
-
-fn note_own(handler: usize) {
-    let set = |place: &AtomicUsize| {
-        let set = place.compare_exchange(0, handler, Ordering::Relaxed, Ordering::Relaxed);
-        set.is_ok() || set == Err(handler)
-    };
-    if !OWN.iter().any(set) {
-        super::die("the crate has more handlers than it knows of");
-    }
+    OWN.iter().any(|own| own.get() == Some(&handler))
 }
 
 /// Installs the crate's `handler` for `signal`, on the alternate stack, with `flags`, and the mask of `like`.
@@ -118,12 +108,16 @@ pub(crate) fn install(
     flags: i32,
     like: &libc::sigaction,
 ) -> io::Result<()> {
+    let address = handler as *const () as usize;
+    let is_noted = |own: &OnceLock<usize>| *own.get_or_init(|| address) == address;
+    if !OWN.iter().any(is_noted) {
+        super::die("the crate has more handlers than it knows of");
+    }
     // SAFETY: the handler has the type that SA_SIGINFO demands.
     let failed = unsafe {
         let mut action = *like;
-        action.sa_sigaction = handler as *const () as usize;
+        action.sa_sigaction = address;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
-        note_own(action.sa_sigaction);
         libc::sigaction(signal, &action, core::ptr::null_mut()) // ours, which knows that the handler is the crate's
     };
     match failed {
@@ -155,7 +149,7 @@ pub(crate) fn is_unhandled(signal: i32, may_be_ignored: bool) -> bool {
 pub(crate) fn is_known(signal: i32) -> bool {
     let set = bit(signal);
     let mask = change_mask(libc::SIG_BLOCK, Some(&set));
-    let sent = send_plain(signal);
+    let sent = kernel_thread::send(kernel_thread::id(), signal);
     if sent.is_ok() {
         let at_once = [0_u64; 2];
         let (set, time) = (&raw const set as usize, at_once.as_ptr() as usize);
@@ -197,13 +191,7 @@ pub(crate) fn set_default(signal: i32) {
 
 /// Sends `signal` to the calling kernel thread, as `raise` does.
 pub(crate) fn raise(signal: i32) {
-    let _ = send_plain(signal);
-}
-
-fn send_plain(signal: i32) -> Result<usize, i32> {
-    let own = |number| plain(number, &[]).unwrap_or(0);
-    let arguments = [own(Plain::GETPID), own(Plain::GETTID), signal as usize];
-    plain(Plain::TGKILL, &arguments)
+    let _ = kernel_thread::send(kernel_thread::id(), signal);
 }
 
 /// A payload of two words that travels with a signal.
@@ -282,9 +270,8 @@ pub(crate) fn give_alternate_stack() -> io::Result<()> {
         ss_flags: 0,
         ss_size: size,
     };
-    set_alternate_stack(&stack)
-        .map(drop)
-        .map_err(io::Error::from_raw_os_error)
+    let given = set_alternate_stack(&stack).map(drop);
+    given.map_err(io::Error::from_raw_os_error)
 }
 
 /// Whether kernel threads can have alternate stacks: a filter may refuse them.

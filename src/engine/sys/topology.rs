@@ -13,9 +13,8 @@
 //! A fact that the kernel does not tell counts as shared. A machine whose CPUs are all in one ring 0 is *flat*:
 //! it has no topology worth asking for.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::{fs, sync::OnceLock};
 
 use crate::engine::arch;
 use crate::engine::atomic::Ordering;
@@ -27,7 +26,6 @@ const MOST_CPUS: usize = 8192;
 /// How many rings there are.
 pub(crate) const RINGS: usize = 4;
 
-#[derive(Debug)]
 pub(crate) struct Topology {
     /// By CPU number.
     places: Vec<Place>,

@@ -44,11 +44,9 @@ use super::layout::{self, BlockWords, Layout, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{call, sanitizer, word};
-use std::ffi::c_void;
-use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
+use std::{ffi::c_void, io, sync::atomic::Ordering::Relaxed};
 
 /// locale.h's `LC_GLOBAL_LOCALE`.
 const GLOBAL_LOCALE: libc::locale_t = -1isize as libc::locale_t;
@@ -85,12 +83,6 @@ pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
 /// Where the control block of a block lies: the thread's name as a pthread.
 pub(crate) fn control_block(thread_pointer: *mut u8) -> usize {
     layout().sizes.control_block(thread_pointer).addr()
-}
-
-/// Bytes from a block's stack to its top, at most.
-pub(super) fn most() -> usize {
-    let sizes = layout().sizes;
-    sizes.all() + sizes.align
 }
 
 /// A block that no thread uses: its thread has not begun, or has ended.
@@ -466,9 +458,7 @@ impl Tids {
     }
 
     fn give_back(tid: u32) {
-        TIDS.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .free
-            .push(tid);
+        let mut tids = TIDS.lock().unwrap_or_else(PoisonError::into_inner);
+        tids.free.push(tid);
     }
 }

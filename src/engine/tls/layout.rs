@@ -60,11 +60,8 @@ use super::probe::Probe;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::mm::Mapping;
 use std::ffi::{CStr, c_void};
-use std::marker::PhantomData;
-use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
+use std::{marker::PhantomData, ops::Range, sync::OnceLock, sync::atomic::Ordering::Relaxed};
 
 // ==== the layout ====
 
@@ -467,11 +464,6 @@ impl Loader {
             map_module: field(c"_thread_db_link_map_l_tls_modid", WORD)?,
             map_offset: field(c"_thread_db_link_map_l_tls_offset", WORD)?,
         })
-    }
-
-    /// An address in the loader's data.
-    pub(super) fn address(&self) -> usize {
-        self.global.start() as usize + self.first
     }
 }
 

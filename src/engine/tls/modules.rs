@@ -331,7 +331,8 @@ fn find_module(
     images: &mut Vec<&'static [u8]>,
 ) -> Result<Option<Module>, Unfinished> {
     let loader = &layout().loader;
-    let (id, is_loader) = (library.module, library.contains(loader.address()));
+    let list = loader.global.start() as usize + loader.first;
+    let (id, is_loader) = (library.module, library.contains(list));
     let Some(tls) = library.image() else {
         return Ok(None);
     };

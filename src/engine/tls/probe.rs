@@ -21,12 +21,8 @@ use super::layout::{
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::libraries;
 use crate::engine::sys::mm::{Mapping, page};
-use std::cell::Cell;
-use std::ffi::c_void;
-use std::hint::black_box;
-use std::ops::Range;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::{cell::Cell, ffi::c_void, hint::black_box, ops::Range, sync::atomic::AtomicUsize};
 
 /// Where in the control block, as offsets in bytes.
 pub(super) struct Probe {

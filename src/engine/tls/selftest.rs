@@ -15,11 +15,9 @@ use super::{BlockPlace, layout};
 use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, page};
 use std::cell::{Cell, RefCell};
-use std::ffi::c_void;
 use std::io::{self, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{ffi::c_void, sync::atomic::AtomicUsize, sync::atomic::Ordering::Relaxed};
 
 /// A stack with a block, above a guard.
 pub(super) struct TestSlot {
@@ -32,7 +30,8 @@ impl TestSlot {
     /// A slot with `stack` bytes of stack, or a few more, and a fresh block.
     pub(super) fn new(stack: usize) -> io::Result<TestSlot> {
         let guard = page();
-        let size = (guard + stack + block::most()).next_multiple_of(page());
+        let sizes = layout::layout().sizes;
+        let size = (guard + stack + sizes.all() + sizes.align).next_multiple_of(page());
         let memory = Mapping::new(size)?;
         let place = block::place(memory.end());
         // SAFETY: a fresh mapping is zero and nobody else's.

@@ -12,10 +12,7 @@
 //! [`Waiter`].
 
 use crate::engine::atomic::Cell;
-use crate::engine::sched;
-use crate::engine::sched::Green;
-use crate::engine::sched::park::Parking;
-use crate::engine::sched::switch::Action;
+use crate::engine::sched::{self, Green, park::Parking, switch::Action};
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 

@@ -31,6 +31,14 @@ pub(crate) mod instance {
         }
     }
 
+    pub(crate) struct Source;
+
+    impl Source {
+        pub(crate) fn closed() -> io::Error {
+            io::ErrorKind::NotConnected.into()
+        }
+    }
+
     pub(crate) struct Instance;
 
     pub(crate) static INSTANCE: Instance = Instance;

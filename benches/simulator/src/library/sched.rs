@@ -16,14 +16,6 @@
 
 #[path = "../../../../src/engine/sched/idle.rs"]
 mod idle;
-/// The lists.
-pub(crate) mod park {
-    use core::cell::Cell;
-
-    use crate::engine::sched::Green;
-
-    include!(concat!(env!("OUT_DIR"), "/park.rs"));
-}
 #[path = "../../../../src/engine/sched/tuning.rs"]
 #[allow(dead_code)] // the monitor's
 mod tuning;

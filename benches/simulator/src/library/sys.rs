@@ -1,8 +1,8 @@
-//! Stands in for the library's `sys`: its lock and its table, and a futex in virtual time.
+//! Stands in for the library's `sys`: its lock, its stack of records and its table, and a futex in virtual time.
 
 pub(crate) mod shared {
     use core::{
-        cell::UnsafeCell,
+        cell::{Cell, UnsafeCell},
         marker::PhantomData,
         mem::ManuallyDrop,
         ops::{Deref, DerefMut},

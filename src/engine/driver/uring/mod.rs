@@ -82,22 +82,17 @@
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::OnceLock;
-use std::time::Duration;
-use std::{io, iter, mem, ptr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::{cell::Cell, io, iter, mem, ptr, sync::OnceLock, time::Duration};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::source::{Direction, Limit, Source, Transfer, says_would_block};
 use super::{Operation, epoll};
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::sched::Fifo;
 use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
-use crate::engine::sched::{self, current, fork};
-use crate::engine::sys::shared::Lock;
-use crate::engine::sys::{self, clock, perturb};
+use crate::engine::sched::{self, Fifo, current, fork};
+use crate::engine::sys::{self, clock, perturb, shared::Lock};
 use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter};
 
 // ==== what a cluster does by the ring ====
@@ -398,22 +393,10 @@ impl Keeper {
         let must_ring = self.inbox.lock().push(operation);
         if must_ring {
             perturb::point("keeper: ringing");
-            self.ring_the_bell();
-        }
-    }
-
-    #[cold]
-    fn ring_the_bell(&self) {
-        let one = 1u64;
-        let arguments = [
-            self.bell.as_raw_fd() as usize,
-            &raw const one as usize,
-            size_of_val(&one),
-        ];
-        // SAFETY: the buffer is valid. The call fails after 2^64 rings, or if somebody closed the
-        // descriptor.
-        if unsafe { sys::call(libc::SYS_write, &arguments) }.is_err() {
-            the_bell_is_gone();
+            // The call fails after 2^64 rings, or if somebody closed the descriptor.
+            if sys::epoll::ring(&self.bell).is_err() {
+                the_bell_is_gone();
+            }
         }
     }
 }
@@ -450,20 +433,13 @@ impl Service {
         if !known.is_supported(opcode::Socket::CODE) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: the call takes no pointers; a descriptor that it returns is ours.
-        let bell = unsafe {
-            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
-                -1 => return Err(io::Error::last_os_error()),
-                descriptor => OwnedFd::from_raw_fd(descriptor),
-            }
-        };
         let keeper = Keeper {
             inbox: Lock::new(Inbox {
                 first: ptr::null(),
                 last: ptr::null(),
                 sleeps: false,
             }),
-            bell,
+            bell: sys::epoll::bell()?,
             is_refused: AtomicBool::new(false),
         };
         Ok(Service {

@@ -1,6 +1,6 @@
 //! Crowds of threads come and go, each test in a process of its own, whose memory is counted.
 
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::stack;
 use crate::engine::sys::mm::page;
 use crate::runtime::{Mode, Runtime};
@@ -9,19 +9,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-static FOR_TESTS: AtomicU64 = AtomicU64::new(0);
-
-pub(super) fn interval() -> Option<u64> {
-    Some(FOR_TESTS.load(Ordering::Relaxed)).filter(|&interval| interval != 0)
-}
-
 const CHILD: &str = "GREENTHREAD_TEST_CHILD";
 const MILLISECOND: u64 = 1_000_000;
 
 /// Runs `body` in a fresh process, where slots go after so many nanoseconds.
 fn in_child(test: &str, interval: u64, body: impl FnOnce()) {
     if std::env::var(CHILD).is_ok_and(|child| child == test) {
-        FOR_TESTS.store(interval, Ordering::Relaxed);
+        super::INTERVAL.store(interval, Ordering::Relaxed);
         return body();
     }
     let output = Command::new(std::env::current_exe().unwrap())

@@ -222,9 +222,9 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
             slots.iter().for_each(|slot| cache.push(slot));
             assert_eq!(
                 slots.iter().filter(|slot| is_deep(slot)).count(),
-                cache.list.length
+                cache.list.len()
             );
-            assert_eq!(cache.list.length, 548);
+            assert_eq!(cache.list.len(), 548);
             let kept = slots[..512].iter().chain(&slots[1024..]);
             for slot in kept.rev() {
                 assert!(std::ptr::eq(cache.pop().unwrap(), *slot));
@@ -365,7 +365,7 @@ fn a_look_halves_what_nobody_has_taken() {
     must_succeed(in_child("a_look_halves_what_nobody_has_taken", || {
         const SECOND: u64 = 1_000_000_000;
         const KEPT: usize = 32;
-        let free = || common(Class::of(MIB)).lock().list.length;
+        let free = || common(Class::of(MIB)).lock().list.len();
         let decommitted = RefCell::new(Vec::new());
         let destroy = |slot: &'static Slot| {
             decommitted.borrow_mut().push(slot.top());

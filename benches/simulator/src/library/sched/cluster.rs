@@ -152,7 +152,7 @@ impl Cluster {
 
     pub(crate) fn was_last(&self) -> bool {
         self.live_count
-            .was_last(|| self.processors().map(|p| &p.counts))
+            .was_last(|count| self.processors().map(|p| count(&p.counts)).sum())
     }
 }
 

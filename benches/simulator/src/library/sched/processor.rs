@@ -10,11 +10,11 @@ use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Order
 use crate::engine::policy::Seat;
 use crate::engine::sched::events::HeldBack;
 use crate::engine::sched::events::Looks;
-use crate::engine::sched::park::Linked;
 use crate::engine::sched::start::{Cache, Records};
 use crate::engine::sched::{Cluster, Worker};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::shared::AtomicStatic;
+use crate::engine::sys::shared::Linked;
 use crate::engine::sys::{perturb, topology};
 use crate::engine::{arch, probe};
 use crate::virtual_time::{self, Access, Random};

@@ -4,10 +4,10 @@ use core::cell::Cell;
 
 use crate::engine::atomic::{AtomicUsize, Ordering, fence};
 use crate::engine::sched::idle::{Parker, Slept};
-use crate::engine::sched::park::Linked;
 use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor};
 use crate::engine::sys::kernel_thread;
+use crate::engine::sys::shared::Linked;
 use crate::virtual_time::{self, Access};
 
 /// The fields lie on three lines, as the library's.
