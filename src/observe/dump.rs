@@ -5,7 +5,7 @@ use core::panic::Location;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::snapshot::{Doing, Entry, Snapshot};
+use super::snapshot::{Entry, Snapshot};
 use crate::engine::facade;
 use crate::thread::ThreadId;
 
@@ -199,20 +199,9 @@ pub enum State {
 /// The word for each state.
 pub(super) const STATES: [&str; 5] = ["new", "ready", "running", "blocked", "parked"];
 
-impl Entry {
-    pub(super) fn state(&self) -> State {
-        match self.doing {
-            Doing::New => State::New,
-            Doing::Ready => State::Ready,
-            Doing::Running(_) if self.call.is_some() => State::Blocked,
-            Doing::Running(_) => State::Running,
-            Doing::Parked => State::Parked,
-        }
-    }
-
-    /// The word for the thread's state.
-    pub(super) fn state_word(&self) -> &'static str {
-        STATES[self.state() as usize]
+impl State {
+    pub(super) fn word(self) -> &'static str {
+        STATES[self as usize]
     }
 }
 
@@ -241,7 +230,7 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns what the thread does.
     pub fn state(&self) -> State {
-        self.entry.state()
+        self.entry.state
     }
 
     /// Returns for how long the thread has done that, to some milliseconds. A thread that gives way or is preempted
@@ -264,7 +253,7 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns the name of the system call that blocks the thread's kernel thread.
     pub fn system_call(&self) -> Option<String> {
-        self.entry.system_call()
+        self.entry.system_call.clone()
     }
 
     /// Returns the thread that holds the lock for which this one waits, or for whose end it waits.

@@ -4,18 +4,10 @@
 use core::panic::Location;
 use std::io::{self, Write};
 
-use super::dump::Depth;
+use super::dump::{Depth, State};
 use super::json::{Object, Quoted, list};
 use crate::engine::inspect::notes::ReadSection;
 use crate::engine::inspect::{Identity, kernel};
-
-/// What a thread does.
-pub(crate) enum Doing {
-    New,
-    Ready,
-    Running(i32),
-    Parked,
-}
 
 /// A wait that is described; there is none.
 pub(crate) struct Wait {
@@ -28,11 +20,11 @@ pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) name: Option<Box<str>>,
     pub(crate) is_green: bool,
-    pub(crate) doing: Doing,
+    pub(crate) state: State,
     pub(crate) since: u32,
     pub(crate) cpu: Option<u64>,
     pub(crate) wait: Option<Box<Wait>>,
-    pub(crate) call: Option<i64>,
+    pub(crate) system_call: Option<String>,
     pub(crate) spawned_at: Option<&'static Location<'static>>,
     pub(crate) stack: u32,
 }
@@ -53,14 +45,14 @@ impl Snapshot {
                 id: identity.map_or(0, |identity| identity.id().get()),
                 name: identity.and_then(Identity::name).map(Into::into),
                 is_green: false,
-                doing: match kernel.parking().is_null() {
-                    true => Doing::Running(0),
-                    false => Doing::Parked,
+                state: match kernel.parking().is_null() {
+                    true => State::Running,
+                    false => State::Parked,
                 },
                 since: kernel.millis(),
                 cpu: None,
                 wait: None,
-                call: None,
+                system_call: None,
                 spawned_at: identity.and_then(Identity::spawned_at),
                 stack: 0,
             }
@@ -74,8 +66,8 @@ impl Snapshot {
         writeln!(to, "greenthread: {} kernel threads", self.threads.len())?;
         for entry in &self.threads {
             let name = entry.name.as_deref().unwrap_or("<unnamed>");
-            let doing = match entry.doing {
-                Doing::Parked => "waits",
+            let doing = match entry.state {
+                State::Parked => "waits",
                 _ => "runs",
             };
             writeln!(to, "\nthread {} {name:?}: {doing}", entry.id)?;
@@ -91,7 +83,7 @@ impl Snapshot {
             Object::default()
                 .with("id", entry.id)
                 .with("kind", Quoted("kernel"))
-                .with("state", Quoted(entry.state_word()))
+                .with("state", Quoted(entry.state.word()))
                 .with("since_ms", entry.since)
                 .with("stack", 0)
         });
@@ -116,11 +108,5 @@ impl Snapshot {
 
     pub(crate) fn describe_cycle(&self, _: &[u32]) -> String {
         String::new()
-    }
-}
-
-impl Entry {
-    pub(crate) fn system_call(&self) -> Option<String> {
-        None
     }
 }

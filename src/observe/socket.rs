@@ -39,11 +39,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use super::dump::{STATES, State};
+use super::dump::STATES;
 use super::employ;
 use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, insert};
-use super::snapshot::{self, Depth, Entry, Snapshot};
+use super::snapshot::{self, Depth, Entry, Snapshot, State};
 use super::symbols::Symbols;
 use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
@@ -406,7 +406,7 @@ impl Client<'_> {
         };
         let mut longest_now = Vec::new();
         for entry in longest.iter().filter_map(entry) {
-            if entry.state() != State::Running {
+            if entry.state != State::Running {
                 insert(&mut longest_now, entry.since.into(), entry, show);
             }
         }
@@ -504,19 +504,14 @@ impl Counts {
     ) -> bool {
         let is_kernel = matches!(seen.thread, AnyThread::Kernel(_));
         self.kinds[usize::from(is_kernel)] += 1;
-        let state = match seen.doing {
-            Doing::New => State::New,
-            Doing::Ready => State::Ready,
-            Doing::Parked => State::Parked,
-            Doing::Running(id) => {
-                let asks = *questions > 0;
-                *questions = questions.saturating_sub(1);
-                match asks && is_in_call(observer, id) {
-                    true => State::Blocked,
-                    false => State::Running,
-                }
+        let is_in_call = match seen.doing {
+            Doing::Running(id) if *questions > 0 => {
+                *questions -= 1;
+                is_in_call(observer, id)
             }
+            _ => false,
         };
+        let state = State::of(seen.doing, is_in_call);
         self.states[state as usize] += 1;
         if let (State::Parked, Some(waiting)) = (state, &seen.waiting) {
             let what = waiting.reason.kind.name;
@@ -760,8 +755,7 @@ fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
 /// One thread, with its backtrace.
 fn thread(id: u64) -> Object {
     let mut found = None;
-    let mut all = all();
-    snapshot::inspect(&mut || all.next(), |thread| {
+    snapshot::inspect(&mut all(), |thread| {
         // SAFETY: it was seen in the read section that is open, and so it stays.
         let identity = unsafe { thread.identity().as_ref() };
         let known = identity.and_then(|identity| identity.known_id());

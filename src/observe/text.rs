@@ -14,12 +14,11 @@ use std::net::TcpStream;
 use std::os::fd::{FromRawFd, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::dump::State;
 use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, order};
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
-use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::threads::Doing;
 
 /// The version of the format of JSON.
 const VERSION: u32 = 1;
@@ -49,7 +48,7 @@ impl Snapshot {
             "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}"
         )?;
         let of = |word: &str| {
-            let is = |entry: &&Entry| entry.is_green && entry.state_word() == word;
+            let is = |entry: &&Entry| entry.is_green && entry.state.word() == word;
             self.threads.iter().filter(is).count()
         };
         let states = ["running", "blocked", "ready", "new", "parked"];
@@ -62,8 +61,7 @@ impl Snapshot {
         let key = |entry: &Entry| {
             let kind = entry.wait.as_ref().map(|wait| wait.kind.name.as_ptr());
             let spawned_at = entry.spawned_at.map(core::ptr::from_ref);
-            let state = entry.state_word();
-            (state, kind, spawned_at, entry.stack, entry.is_green)
+            (entry.state, kind, spawned_at, entry.stack, entry.is_green)
         };
         let mut groups: NumberMap<Vec<&Entry>> = NumberMap::default();
         for entry in &self.threads {
@@ -103,7 +101,7 @@ impl Snapshot {
                 to,
                 "  and {} more; all are {} for {} to {}",
                 group.len() - NAMED,
-                first.state_word(),
+                first.state.word(),
                 time(shortest.unwrap_or(0)),
                 time(longest.unwrap_or(0)),
             )?;
@@ -117,16 +115,16 @@ impl Snapshot {
     /// The state of a thread, and its wait.
     pub(super) fn doing(&self, entry: &Entry) -> String {
         let since = time(u64::from(entry.since));
-        let mut text = format!("{} for {since}", entry.state_word());
+        let mut text = format!("{} for {since}", entry.state.word());
         if let Some(cpu) = entry.cpu {
             text += &format!(", with {} of CPU time", time(cpu / 1_000_000));
         }
-        if let Some(call) = entry.system_call() {
+        if let Some(call) = &entry.system_call {
             text += &format!(" in the system call {call}");
         }
         match &entry.wait {
             // One that was woken, or that waits on its own kernel thread.
-            Some(wait) if entry.doing == Doing::Ready => {
+            Some(wait) if entry.state == State::Ready => {
                 text += &format!(", woken from its wait for {}", self.describe_wait(wait));
             }
             Some(wait) => text += &format!(", waits for {}", self.describe_wait(wait)),
@@ -188,13 +186,6 @@ impl Snapshot {
             }
         }
         Ok(())
-    }
-}
-
-impl Entry {
-    /// The name of the system call that the thread is blocked in.
-    pub(super) fn system_call(&self) -> Option<String> {
-        self.call.map(kernel_thread::call_name)
     }
 }
 
@@ -269,11 +260,11 @@ pub(super) fn thread_as_json(entry: &Entry) -> Object {
     Object::default()
         .with("id", entry.id)
         .with("kind", Quoted(kind))
-        .with("state", Quoted(entry.state_word()))
+        .with("state", Quoted(entry.state.word()))
         .with("since_ms", entry.since)
         .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
         .maybe("name", entry.name.as_deref().map(Quoted))
-        .maybe("system_call", entry.system_call().map(Quoted))
+        .maybe("system_call", entry.system_call.as_ref().map(Quoted))
         .maybe("spawned_at", place.map(Quoted))
 }
 
@@ -294,7 +285,7 @@ impl Snapshot {
         }
         write!(to, r#"],"stacks":["#)?;
         let mut symbols = Symbols::new();
-        for number in 0..self.stacks.len() {
+        for number in 0..self.stacks.entries.len() as u32 {
             let comma = if number == 0 { "" } else { "," };
             write!(to, "{comma}{}", self.frames_as_json(number, &mut symbols))?;
         }

@@ -178,8 +178,7 @@ impl Unwinder {
         address: usize,
         read: Read<'_>,
     ) -> Result<(), End> {
-        let row = self.with_row(address, |row| row.caller(at, read));
-        let below = row.unwrap_or(Err(End::Lost))?;
+        let below = self.row(address).ok_or(End::Lost)?.caller(at, read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // Only a signal's frame is exact.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
@@ -220,8 +219,7 @@ impl Unwinder {
         if self.is_below_a_handler(address) {
             return Rule::Signal;
         }
-        self.with_row(address, |row| row.short())
-            .unwrap_or(Rule::Untold)
+        self.row(address).map_or(Rule::Untold, |row| row.short())
     }
 
     /// Whether a signal's handler returns to the address behind this one.
@@ -236,30 +234,25 @@ impl Unwinder {
                 .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
     }
 
-    fn with_row<T>(&mut self, address: usize, then: impl FnOnce(Row<'_>) -> T) -> Option<T> {
-        let view = self.modules.tables(address)?;
-        let header = view
-            .header
-            .parse(&view.bases, size_of::<usize>() as u8)
-            .ok()?;
-        let entry = header
-            .table()?
-            .fde_for_address(
-                &view.frames,
-                &view.bases,
-                address as u64,
-                EhFrame::cie_from_offset,
-            )
-            .ok()?;
-        let row = entry
-            .unwind_info_for_address(&view.frames, &view.bases, &mut self.context, address as u64)
-            .ok()?;
-        Some(then(Row {
-            row,
-            section: &view.frames,
+    /// The rule of the tables for the instruction at `address`.
+    fn row(&mut self, address: usize) -> Option<Row<'_>> {
+        let View {
+            header,
+            frames: section,
+            bases,
+        } = self.modules.tables(address)?;
+        let (at, context) = (address as u64, &mut self.context);
+        let header = header.parse(&bases, size_of::<usize>() as u8).ok()?;
+        let table = header.table()?;
+        let entry = table.fde_for_address(&section, &bases, at, EhFrame::cie_from_offset);
+        let entry = entry.ok()?;
+        let row = entry.unwind_info_for_address(&section, &bases, context, at);
+        Some(Row {
+            row: row.ok()?,
+            section,
             return_address: entry.cie().return_address_register(),
             is_signal: entry.is_signal_trampoline(),
-        }))
+        })
     }
 }
 
@@ -472,7 +465,7 @@ impl UnwindContextStorage<usize> for InPlace {
 /// One rule as it stands in the tables.
 struct Row<'a> {
     row: &'a UnwindTableRow<usize, InPlace>,
-    section: &'a EhFrame<Bytes<'a>>,
+    section: EhFrame<Bytes<'a>>,
     return_address: Register,
     is_signal: bool,
 }
@@ -562,7 +555,7 @@ impl Row<'_> {
         read: Read<'_>,
     ) -> Result<usize, End> {
         let lost = |_| End::Lost;
-        let Expression(mut code) = expression.get(self.section).map_err(lost)?;
+        let Expression(mut code) = expression.get(&self.section).map_err(lost)?;
         let mut stack = Operands::default();
         if let Some(first) = first {
             stack.push(first)?;

@@ -55,8 +55,8 @@ const TAKEN: u32 = 2;
 const HELD: u32 = 3;
 const STATES: u32 = 4;
 
-/// Threads that have been asked and have not answered, by the system's numbers; 0: a free place. If there are more,
-/// the first are forgotten.
+/// Threads that have been asked and have not answered, by the system's numbers, each at the place that its number gives; 0:
+/// none. Of two with the same place the first is forgotten.
 static DEAF: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 
 static WORD: AtomicU32 = AtomicU32::new(IDLE);
@@ -144,7 +144,7 @@ fn ask(word: u32, thread: i32, computes: bool, observer: &mut TaskReader) -> Ans
     let tick = word / STATES;
     let payload = Payload { who: WHO, tick };
     let is_sent = signal != 0
-        && DEAF.iter().all(|place| place.load(Relaxed) != thread)
+        && deaf(thread).load(Relaxed) != thread
         && signal::queue(0, std::process::id() as i32, thread, signal, payload).is_ok();
     let mut is_hopeless = || {
         let (used, waited) = (clock::cpu_time(cpu_clock), clock::now() - since);
@@ -171,7 +171,7 @@ fn ask(word: u32, thread: i32, computes: bool, observer: &mut TaskReader) -> Ans
         }
         if is_hopeless() {
             // First the note, which the thread takes back if it answers too late.
-            note_deaf(thread);
+            deaf(thread).store(thread, Relaxed);
             let is_over = end(word + ASKED);
             if !is_over || !kernel_thread::exists(thread) {
                 forget_deaf(thread);
@@ -184,20 +184,13 @@ fn ask(word: u32, thread: i32, computes: bool, observer: &mut TaskReader) -> Ans
     }
 }
 
-/// The thread has not answered in time.
-fn note_deaf(thread: i32) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let free = |place: &&AtomicI32| place.compare_exchange(0, thread, Relaxed, Relaxed).is_ok();
-    if DEAF.iter().find(free).is_none() {
-        let next = NEXT.fetch_add(1, Relaxed) as usize % DEAF.len();
-        DEAF[next].store(thread, Relaxed);
-    }
+/// The thread's place among those that are deaf.
+fn deaf(thread: i32) -> &'static AtomicI32 {
+    &DEAF[thread as usize % DEAF.len()]
 }
 
 fn forget_deaf(thread: i32) {
-    for place in &DEAF {
-        let _ = place.compare_exchange(thread, 0, Relaxed, Relaxed);
-    }
+    let _ = deaf(thread).compare_exchange(thread, 0, Relaxed, Relaxed);
 }
 
 /// In a forked child: a thread was held in the parent only.

@@ -229,18 +229,17 @@ pub(in crate::observe) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why:
 
 /// A thread has woken `thread`, or made it.
 fn caused(by: Actor<'_>, kind: Kind, thread: ThreadInEvent<'_>) {
-    match by.thread {
-        Some(caller) => {
-            let ring = by.processor.as_ref().and_then(Ring::of);
-            let caller = number_of(ring, caller);
-            let number = number_of(ring, thread);
-            write(ring, kind, number, word(Kind::By, caller.into()));
-        }
-        None => {
-            let caller = word(Kind::By, record::own_number().into());
-            of_thread(None, kind, thread, caller);
-        }
-    }
+    let ring = by.processor.as_ref().and_then(Ring::of);
+    let caller = match by.thread {
+        Some(caller) => number_of(ring, caller),
+        None => record::own_number(),
+    };
+    write(
+        ring,
+        kind,
+        number_of(ring, thread),
+        word(Kind::By, caller.into()),
+    );
 }
 
 fn of_thread(
