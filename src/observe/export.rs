@@ -375,13 +375,14 @@ pub use self::publish::publish_metrics;
 #[cfg(feature = "metrics")]
 mod publish {
     use std::collections::BTreeMap;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
     use metrics::Unit;
 
     use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, FIGURES, Value, family_of, metrics_of};
     use crate::engine::facade::Backend;
     use crate::engine::public::{Bucket, Histogram, Metrics};
+    use crate::observe::lock;
 
     /// What histograms were like when they were published: by the number of the runtime, the name and the part.
     type Published = BTreeMap<(usize, &'static str, &'static str), Histogram>;
@@ -417,7 +418,7 @@ mod publish {
     /// ```
     pub fn publish_metrics() {
         // Two callers must not publish the same difference.
-        let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = lock(&PUBLISHED);
         describe();
         for runtime in Backend::all() {
             publish(runtime.number, &metrics_of(runtime.backend), &mut published);

@@ -359,7 +359,7 @@ fn frames_of_running(
 }
 
 /// The number of this stack among the `stacks`, where it is kept if it is new.
-fn number_of(stacks: &mut NumberMap<Box<[usize]>>, stack: &[usize]) -> u32 {
+pub(super) fn number_of(stacks: &mut NumberMap<Box<[usize]>>, stack: &[usize]) -> u32 {
     let mut digest = DefaultHasher::new();
     stack.hash(&mut digest);
     let is_it = |known: &Box<[usize]>| **known == *stack;

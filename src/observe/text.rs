@@ -5,7 +5,7 @@
 //!
 //! JSON is one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name theirs by number.
 
-use core::fmt::{self, Write as _};
+use core::fmt::Write as _;
 use core::hash::{Hash, Hasher};
 use core::mem::ManuallyDrop;
 use std::hash::DefaultHasher;
@@ -87,11 +87,11 @@ impl Snapshot {
     ) -> io::Result<()> {
         let first = group[0];
         if group.len() == 1 {
-            writeln!(to, "{}: {}", Named(first), self.doing(first))?;
+            writeln!(to, "{}: {}", title(first), self.doing(first))?;
         } else {
             writeln!(to, "{} threads:", group.len())?;
             for entry in group.iter().take(NAMED) {
-                writeln!(to, "  {}: {}", Named(entry), self.doing(entry))?;
+                writeln!(to, "  {}: {}", title(entry), self.doing(entry))?;
             }
         }
         if group.len() > NAMED {
@@ -135,7 +135,7 @@ impl Snapshot {
 
     /// What a thread waits for: `mutex 0x7f…, held by thread 3 "b"`.
     pub(crate) fn describe_wait(&self, wait: &Wait) -> String {
-        let whom = wait.whom.map(|at| Named(&self.threads[at as usize]));
+        let whom = wait.whom.map(|at| title(&self.threads[at as usize]));
         let mut text = match (wait.facts.target, &whom) {
             (Some(_), Some(whom)) => format!("the end of {whom}"),
             _ if wait.of != 0 => format!("{} {:#x}", wait.kind.name, wait.of),
@@ -208,21 +208,16 @@ fn humantime(at: SystemTime) -> String {
 }
 
 /// A thread as a report calls it: its number, and its name.
-pub(super) struct Named<'a>(pub(super) &'a Entry);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entry = self.0;
-        match entry.is_green {
-            true => write!(f, "thread {}", entry.id)?,
-            false if entry.id != 0 => write!(f, "kernel thread {}", entry.id)?,
-            false => write!(f, "kernel thread")?,
-        }
-        match &entry.name {
-            Some(name) => write!(f, " {name:?}"),
-            None => Ok(()),
-        }
+pub(super) fn title(entry: &Entry) -> String {
+    let mut title = match (entry.is_green, entry.id) {
+        (true, id) => format!("thread {id}"),
+        (false, 0) => "kernel thread".into(),
+        (false, id) => format!("kernel thread {id}"),
+    };
+    if let Some(name) = &entry.name {
+        title += &format!(" {name:?}");
     }
+    title
 }
 
 /// A time, to two digits or so.

@@ -23,7 +23,8 @@
 //!
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
 //! frame as a return address, cannot compute rules that read memory (glibc's `__restore_rt`, functions that
-//! align their stack), keeps 509 rules, and brings a second version of `gimli`.
+//! align their stack), keeps 509 rules, and brings a second version of `gimli`. And `gimli`'s own `Evaluation` of expressions: it
+//! knows all operations, and makes every program 50 KB larger.
 //!
 //! The program and its libraries ([`Modules`]), as they are loaded when an unwinder is made: where their code lies, and their unwind tables.
 //!
@@ -261,8 +262,12 @@ impl Unwinder {
 fn step_by_record(at: &mut Registers, read: Read<'_>) -> Result<(), End> {
     let (_, registers_at) = here::SIGNAL.ok_or(End::Lost)?;
     let start = at.sp().wrapping_add(registers_at);
+    // All registers in the order of their numbers; the program counter comes last.
     let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
-    *at = Registers::interrupted(&mut register)?;
+    *at = Registers::at(register(here::SP + 1)?, register(here::SP)?);
+    for number in 0..here::SP {
+        at.set(number, register(number)?);
+    }
     Ok(())
 }
 
@@ -374,16 +379,6 @@ impl Registers {
         let (other, other_at) = here::SAVED_OTHER;
         new.set(other, saved(other_at)?);
         Some(new)
-    }
-
-    /// Of a thread that a signal has interrupted, whose registers `read` reads, in the order of their numbers.
-    /// The program counter comes last.
-    fn interrupted(read: &mut dyn FnMut(usize) -> Result<usize, End>) -> Result<Registers, End> {
-        let mut new = Registers::at(read(here::SP + 1)?, read(here::SP)?);
-        for number in 0..here::SP {
-            new.set(number, read(number)?);
-        }
-        Ok(new)
     }
 
     /// Goes to a caller of which nothing else is known.

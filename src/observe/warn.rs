@@ -21,7 +21,7 @@ use super::dump::State;
 use super::employ;
 use super::numbers::NumberMap;
 use super::snapshot::{Depth, Entry, Snapshot};
-use super::text::Named;
+use super::text::title;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::system::kernel_thread::TaskReader;
@@ -201,7 +201,7 @@ impl Said {
             return;
         }
         *last = Some(now);
-        let mut out = format!("greenthread: warning: {} {text}\n", Named(entry));
+        let mut out = format!("greenthread: warning: {} {text}\n", title(entry));
         if let Some(place) = entry.spawned_at {
             out += &format!("  spawned at {place}\n");
         }

@@ -12,7 +12,7 @@
 //!
 //! The states carry a number, so that a handler which comes too late does not take another's request.
 //! A thread that has not answered is not asked again until it has ([`DEAF`]): a signal that no thread takes
-//! stays in a queue, and queues of signals are short.
+//! stays in a queue, and queues of signals are short. Observers take turns ([`TURN`]).
 //!
 //! # Invariants
 //! 1. What the observer reads of the stack while the word is `HELD` is true, if the step from there to `IDLE`
@@ -24,10 +24,13 @@
 //! # Memory orderings
 //! The step to `HELD` is Release, and the observer's load Acquire: the registers. The observer's step to
 //! `IDLE` is Release: its reads come before, and so does the note that a thread is deaf, which the handler's failed step
-//! acquires.
+//! acquires. What one observer does comes before what the next one does by their lock.
+
+use std::sync::{Mutex, PoisonError};
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
+use crate::engine::sched::current::is_forked_child;
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{
     clock, futex,
@@ -40,7 +43,7 @@ pub(crate) const WHO: u32 = u32::MAX - 2;
 const PATIENCE: u64 = 5_000_000;
 /// How often a thread is held that has not stood still for as long as the observer took: the first time takes longest.
 const TRIES: usize = 20;
-/// How long an observer waits for the handler of a thread that stays blocked, and for its turn.
+/// How long an observer waits for the handler of a thread that stays blocked.
 const UNTIL_TAKEN: u64 = 100_000_000;
 /// How long an observer waits for the handler of a thread that computes, or that the signal has woken: the system may not
 /// run the thread at once.
@@ -59,6 +62,8 @@ const STATES: u32 = 4;
 /// none. Of two with the same place the first is forgotten.
 static DEAF: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 
+/// The lock of the observer that holds a thread, with the number of its request.
+static TURN: Mutex<u32> = Mutex::new(0);
 static WORD: AtomicU32 = AtomicU32::new(IDLE);
 static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 /// The signal; 0 while there is none.
@@ -93,8 +98,15 @@ pub(crate) fn held<R>(
     observer: &mut TaskReader,
     mut read: impl FnMut([usize; 4]) -> R,
 ) -> Option<R> {
+    // In a forked child the lock may be held for ever.
+    if is_forked_child() {
+        return None;
+    }
+    let mut turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..TRIES {
-        let word = begin()?;
+        *turn = (*turn + 1) % (u32::MAX / STATES);
+        let word = *turn * STATES;
+        WORD.store(word + ASKED, Relaxed);
         match ask(word, thread, computes, observer) {
             Answer::Held => {
                 let result = read(core::array::from_fn(|i| REGISTERS[i].load(Relaxed)));
@@ -109,29 +121,12 @@ pub(crate) fn held<R>(
     None
 }
 
-/// Waits for the observer's turn, and begins a request; its states begin with the number that is returned.
-fn begin() -> Option<u32> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let word = (NUMBER.fetch_add(1, Relaxed) % (u32::MAX / STATES)) * STATES;
-    // Another observer may hold a thread, which does not take long.
-    let until = clock::now() + UNTIL_TAKEN;
-    // Acquire: the observer before has read its registers; partner: Release in `end`.
-    while let Err(seen) = WORD.compare_exchange(IDLE, word + ASKED, Acquire, Relaxed) {
-        if clock::now() >= until {
-            return None;
-        }
-        futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
-    }
-    Some(word)
-}
-
 /// Ends a request that is in this state. False: the handler has gone on from there.
 fn end(state: u32) -> bool {
     // Release: what was read of the stack, or the note that the thread is deaf; partner: Acquire in `answer`.
     let is_ours = WORD.compare_exchange(state, IDLE, Release, Relaxed).is_ok();
     if is_ours {
-        // The thread, and other observers that wait for their turn.
-        futex::wake(&WORD, i32::MAX as u32);
+        futex::wake(&WORD, 1);
     }
     is_ours
 }
@@ -162,8 +157,7 @@ fn ask(word: u32, thread: i32, computes: bool, observer: &mut TaskReader) -> Ans
         if seen == word + HELD {
             return Answer::Held;
         }
-        // Another observer may have begun already.
-        if !(word + ASKED..word + HELD).contains(&seen) {
+        if seen == IDLE {
             return Answer::Late;
         }
         if !is_sent && end(word + ASKED) {

@@ -127,7 +127,7 @@ impl KernelThread {
 
     /// Whether `thread`, which has had the record, is gone without giving it back. The system is asked, but for
     /// threads of ours, which give their records back.
-    fn is_gone(&self, thread: i32) -> bool {
+    pub(crate) fn is_gone(&self, thread: i32) -> bool {
         !self.is_ours() && !self.is_helper() && !kernel_thread::exists(thread)
     }
 
@@ -225,11 +225,6 @@ impl KernelThread {
     /// Whether it is a thread of a runtime of kernel threads.
     pub(crate) fn is_ours(&self) -> bool {
         self.role.load(Relaxed) == RUNTIME
-    }
-
-    /// Whether its thread has ended. That is not announced, so the system is asked.
-    pub(crate) fn is_left_over(&self) -> bool {
-        self.is_gone(self.thread())
     }
 
     /// Whether it is one of the kernel threads that keep runtimes going.

@@ -434,6 +434,7 @@ impl Copied {
 mod tests {
     use super::*;
 
+    use crate::engine::facade::{Backend, Running};
     use crate::runtime::Runtime;
 
     /// An empty ring, which stays.
@@ -489,15 +490,16 @@ mod tests {
     /// What does not fit is counted; the first of it is marked, and nothing is kept after the mark.
     #[test]
     fn a_full_trace_is_cut_once() {
-        let runtime = Runtime::builder().processors(1).build().unwrap();
+        let _runtime = Runtime::builder().processors(1).build().unwrap();
+        let cluster = |running: Running| match running.backend {
+            Backend::Green(cluster) => Some(cluster),
+            Backend::Kernel(_) => None,
+        };
         // There may be no green threads.
-        let Some(processor) = runtime
-            .spawn(inspect::Processor::first_here)
-            .join()
-            .unwrap()
-        else {
+        let Some(cluster) = Backend::all().into_iter().find_map(cluster) else {
             return;
         };
+        let processor = cluster.processor(0);
         let ring = ring();
         let of = |values: core::ops::Range<u64>| values.map(|value| word(Kind::Found, value));
         let write = |values| {
