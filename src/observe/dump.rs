@@ -5,8 +5,11 @@ use core::panic::Location;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::snapshot::{Entry, Snapshot};
+use super::snapshot::Snapshot;
 use crate::engine::facade;
+use crate::engine::inspect::notes::{Facts, WaitKind};
+#[cfg(green)]
+use crate::engine::inspect::threads::AnyThread;
 use crate::thread::ThreadId;
 
 /// What a report is to look at.
@@ -203,6 +206,46 @@ impl State {
     pub(super) fn word(self) -> &'static str {
         STATES[self as usize]
     }
+}
+
+/// One thread.
+pub(super) struct Entry {
+    pub(super) id: u64,
+    pub(super) name: Option<Box<str>>,
+    pub(super) is_green: bool,
+    pub(super) state: State,
+    /// For how long it has done that, in milliseconds.
+    pub(super) since: u32,
+    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
+    pub(super) cpu: Option<u64>,
+    pub(super) wait: Option<Box<Wait>>,
+    /// The system call that it is blocked in.
+    pub(super) system_call: Option<String>,
+    pub(super) spawned_at: Option<&'static Location<'static>>,
+    /// The number of its stack.
+    pub(super) stack: u32,
+    #[cfg(green)]
+    pub(super) thread: AnyThread,
+    #[cfg(green)]
+    pub(super) turns: u32,
+    /// The address of its identity, and the word that it leaves in locks.
+    #[cfg(green)]
+    pub(super) identity: usize,
+    #[cfg(green)]
+    pub(super) mark: usize,
+}
+
+/// What a thread waits for.
+#[cfg_attr(not(green), allow(dead_code, reason = "nobody reads stacks there"))]
+pub(super) struct Wait {
+    pub(super) kind: &'static WaitKind,
+    /// The address of the thing.
+    pub(super) of: usize,
+    /// For how long it will wait at most, in nanoseconds.
+    pub(super) left: Option<u64>,
+    pub(super) facts: Facts,
+    /// The thread that holds the thing, or that is to end: its place among the entries.
+    pub(super) whom: Option<u32>,
 }
 
 /// One thread of a [`Dump`].

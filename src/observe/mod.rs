@@ -92,7 +92,11 @@ mod observer;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
-#[cfg_attr(not(green), path = "elsewhere.rs")]
+#[cfg_attr(
+    not(green),
+    path = "elsewhere.rs",
+    allow(dead_code, reason = "there are no stacks")
+)]
 #[allow(unsafe_code, reason = "names that others own")]
 mod snapshot;
 #[cfg(green)]
@@ -102,8 +106,7 @@ pub(crate) mod start;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a file is mapped")]
 mod symbols;
-#[cfg(green)]
-#[allow(unsafe_code, reason = "the address of a socket's peer")]
+#[cfg_attr(not(green), allow(dead_code, reason = "nobody asks for one thread"))]
 mod text;
 #[allow(unsafe_code, reason = "memory for rings, text in words")]
 mod trace;

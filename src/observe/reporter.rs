@@ -45,7 +45,6 @@ use std::sync::{Mutex, Once, OnceLock};
 use super::numbers::NumberMap;
 use super::snapshot::{Depth, Snapshot};
 use super::start::Wishes;
-use super::text::title;
 use super::{employ, lock, socket, warn};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::engine::facade::{is_forked_child, program_ignores};
@@ -245,7 +244,7 @@ impl Snapshot {
         let mut walk_of = vec![UNSEEN; self.threads.len()];
         let mut found = Vec::new();
         for start in 0..self.threads.len() as u32 {
-            let mut at = Some(start).filter(|&place| walk_of[place as usize] == UNSEEN);
+            let mut at = Some(start);
             while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
                 walk_of[place as usize] = start;
                 at = next(place);
@@ -272,17 +271,6 @@ impl Snapshot {
         cycle.iter().all(|place| entry(place).stands())
             && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
             && cycle.iter().all(|place| entry(place).stands())
-    }
-
-    /// A cycle in words, a line for each thread.
-    pub(crate) fn describe_cycle(&self, cycle: &[u32]) -> String {
-        let line = |&place: &u32| {
-            let entry = &self.threads[place as usize];
-            let wait = entry.wait.as_ref().map(|wait| self.describe_wait(wait));
-            let wait = wait.unwrap_or_default();
-            format!("  {} waits for {wait}\n", title(entry))
-        };
-        cycle.iter().map(line).collect()
     }
 }
 

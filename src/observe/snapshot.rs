@@ -15,16 +15,19 @@
 //! Invariant: while a thread is held nothing is allocated, since that thread may hold the allocator's lock.
 
 use core::hash::{Hash, Hasher};
-use core::panic::Location;
+use core::mem::ManuallyDrop;
 use std::hash::DefaultHasher;
+use std::net::TcpStream;
+use std::os::fd::{FromRawFd, RawFd};
 use std::time::SystemTime;
 
-pub(super) use super::dump::{Depth, State};
+pub(super) use super::dump::{Depth, Entry, State, Wait};
 use super::numbers::NumberMap;
-use super::symbols::{Symbol, Symbols, is_full};
+pub(super) use super::symbols::Symbols;
+use super::symbols::{Symbol, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::hold;
-use crate::engine::inspect::notes::{Facts, ReadSection, WaitKind};
+use crate::engine::inspect::notes::ReadSection;
 use crate::engine::inspect::system::kernel_thread::{self, TaskReader};
 use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
@@ -34,41 +37,6 @@ use crate::sys::{clock, word};
 const AT_ONCE: usize = 1024;
 /// How often a thread's stack is read anew because the thread has run meanwhile.
 const TRIES: usize = 8;
-
-/// One thread.
-pub(crate) struct Entry {
-    pub(crate) id: u64,
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) is_green: bool,
-    pub(crate) state: State,
-    /// For how long it has done that, in milliseconds.
-    pub(crate) since: u32,
-    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
-    pub(crate) cpu: Option<u64>,
-    pub(crate) wait: Option<Box<Wait>>,
-    /// The system call that it is blocked in.
-    pub(crate) system_call: Option<String>,
-    pub(crate) spawned_at: Option<&'static Location<'static>>,
-    /// The number of its stack.
-    pub(crate) stack: u32,
-    pub(super) thread: AnyThread,
-    pub(super) turns: u32,
-    /// The address of its identity, and the word that it leaves in locks.
-    identity: usize,
-    mark: usize,
-}
-
-/// What a thread waits for.
-pub(crate) struct Wait {
-    pub(crate) kind: &'static WaitKind,
-    /// The address of the thing.
-    pub(crate) of: usize,
-    /// For how long it will wait at most, in nanoseconds.
-    pub(crate) left: Option<u64>,
-    pub(crate) facts: Facts,
-    /// The thread that holds the thing, or that is to end: its place among the entries.
-    pub(crate) whom: Option<u32>,
-}
 
 impl Entry {
     /// Whether the thread has not run since it was looked at.
@@ -120,7 +88,7 @@ impl Snapshot {
         Snapshot::of(&mut all(), depth)
     }
 
-    /// Looks at these threads.
+    /// Looks at these threads, some in a read section at a time. `threads`, too, is asked in one.
     pub(super) fn of(threads: &mut dyn Iterator<Item = AnyThread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
             observer: TaskReader::new(),
@@ -134,7 +102,12 @@ impl Snapshot {
         };
         // The empty stack, of threads that have none or are not asked for it.
         number_of(&mut collector.snapshot.stacks, &[]);
-        inspect(threads, |thread| collector.look(thread));
+        let mut is_over = false;
+        while !is_over {
+            let _section = ReadSection::begin();
+            let some = Iterator::take(&mut *threads, AT_ONCE);
+            is_over = some.map(|thread| collector.look(thread)).count() < AT_ONCE;
+        }
         collector.snapshot.resolve();
         collector.snapshot
     }
@@ -185,22 +158,6 @@ impl Snapshot {
         for wait in self.threads.iter_mut().filter_map(|e| e.wait.as_mut()) {
             let mut others = wait.facts.others();
             wait.whom = others.find_map(|word| places.get(word as u64).copied());
-        }
-    }
-}
-
-/// Does something with each thread in a read section, some threads at a time.
-pub(super) fn inspect(
-    threads: &mut dyn Iterator<Item = AnyThread>,
-    mut each: impl FnMut(AnyThread),
-) {
-    loop {
-        let _section = ReadSection::begin();
-        for _ in 0..AT_ONCE {
-            match threads.next() {
-                Some(thread) => each(thread),
-                None => return,
-            }
         }
     }
 }
@@ -356,6 +313,18 @@ fn frames_of_running(
             None => frames.clear(),
         }
     }
+}
+
+/// `peer 127.0.0.1:80`, or what `/proc` calls the file.
+pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
+    // SAFETY: the descriptor is only asked about, not closed; one that is another file's by now has another answer.
+    let socket = (descriptor >= 0)
+        .then(|| ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(descriptor) }))?;
+    if let Ok(peer) = socket.peer_addr() {
+        return Some(format!("peer {peer}"));
+    }
+    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
+    Some(link.to_string_lossy().into_owned())
 }
 
 /// The number of this stack among the `stacks`, where it is kept if it is new.

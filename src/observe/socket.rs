@@ -43,7 +43,7 @@ use super::dump::STATES;
 use super::employ;
 use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, insert};
-use super::snapshot::{self, Depth, Entry, Snapshot, State};
+use super::snapshot::{Depth, Entry, Snapshot, State};
 use super::symbols::Symbols;
 use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
@@ -754,16 +754,13 @@ fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
 
 /// One thread, with its backtrace.
 fn thread(id: u64) -> Object {
-    let mut found = None;
-    snapshot::inspect(&mut all(), |thread| {
-        // SAFETY: it was seen in the read section that is open, and so it stays.
+    let is_it = |thread: &AnyThread| {
+        // SAFETY: it is seen in a read section (`Snapshot::of`), and so it stays.
         let identity = unsafe { thread.identity().as_ref() };
         let known = identity.and_then(|identity| identity.known_id());
-        if known.is_some_and(|known| known.get() == id) {
-            found = Some(thread);
-        }
-    });
-    let mut snapshot = Snapshot::of(&mut found.into_iter(), Depth::Stacks);
+        known.is_some_and(|known| known.get() == id)
+    };
+    let mut snapshot = Snapshot::of(&mut all().filter(is_it), Depth::Stacks);
     snapshot.add_holders();
     // Another thread may have the record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {

@@ -7,18 +7,14 @@
 
 use core::fmt::Write as _;
 use core::hash::{Hash, Hasher};
-use core::mem::ManuallyDrop;
 use std::hash::DefaultHasher;
 use std::io::{self, Write};
-use std::net::TcpStream;
-use std::os::fd::{FromRawFd, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::dump::State;
+use super::dump::{Entry, State, Wait};
 use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, order};
-use super::snapshot::{Entry, Snapshot, Wait};
-use super::symbols::Symbols;
+use super::snapshot::{Snapshot, Symbols, descriptor_text};
 
 /// The version of the format of JSON.
 const VERSION: u32 = 1;
@@ -163,6 +159,17 @@ impl Snapshot {
         text
     }
 
+    /// A cycle in words, a line for each thread.
+    pub(crate) fn describe_cycle(&self, cycle: &[u32]) -> String {
+        let line = |&place: &u32| {
+            let entry = &self.threads[place as usize];
+            let wait = entry.wait.as_ref().map(|wait| self.describe_wait(wait));
+            let wait = wait.unwrap_or_default();
+            format!("  {} waits for {wait}\n", title(entry))
+        };
+        cycle.iter().map(line).collect()
+    }
+
     /// A stack as text.
     pub(crate) fn backtrace(&self, number: u32) -> String {
         let mut text = Vec::new();
@@ -232,18 +239,6 @@ pub(super) fn time(millis: u64) -> String {
     } else {
         format!("{} h {} min", minutes / 60, minutes % 60)
     }
-}
-
-/// `peer 127.0.0.1:80`, or what `/proc` calls the file.
-fn descriptor_text(descriptor: RawFd) -> Option<String> {
-    // SAFETY: the descriptor is only asked about, not closed; one that is another file's by now has another answer.
-    let socket = (descriptor >= 0)
-        .then(|| ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(descriptor) }))?;
-    if let Ok(peer) = socket.peer_addr() {
-        return Some(format!("peer {peer}"));
-    }
-    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
-    Some(link.to_string_lossy().into_owned())
 }
 
 // ==== JSON ====
