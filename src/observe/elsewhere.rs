@@ -68,6 +68,7 @@ impl Symbols {
 }
 
 /// A function of a stack.
+#[allow(dead_code, reason = "nobody reads stacks here")]
 pub(super) struct Symbol {
     pub(super) function: String,
     pub(super) file: Option<String>,

@@ -78,25 +78,19 @@ pub(crate) mod export;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "names that debuggers know")]
 mod gdb;
-#[cfg_attr(not(green), allow(dead_code, reason = "dumps are short"))]
 mod json;
 #[cfg(green)]
 #[allow(
     unsafe_code,
-    reason = "memory of zero bytes; the place of a call, from its address"
+    reason = "memory of zero bytes; a place, from its address"
 )]
 mod measure;
-#[cfg_attr(not(green), allow(dead_code, reason = "nothing is in groups"))]
 mod numbers;
 mod observer;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
-#[cfg_attr(
-    not(green),
-    path = "elsewhere.rs",
-    allow(dead_code, reason = "there are no stacks")
-)]
+#[cfg_attr(not(green), path = "elsewhere.rs")]
 #[allow(unsafe_code, reason = "names that others own")]
 mod snapshot;
 #[cfg(green)]

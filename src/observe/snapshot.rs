@@ -303,15 +303,11 @@ fn frames_of_running(
     let was_held = may_hold
         && hold::held(thread, call.is_none(), observer, |registers| {
             read(Registers::of_signal(registers));
-        })
-        .is_some();
-    if !was_held {
-        match call {
-            Some(call) => {
-                read(Registers::new(call.program_counter, call.stack_pointer, 0));
-            }
-            None => frames.clear(),
-        }
+        });
+    match call {
+        _ if was_held => {}
+        Some(call) => read(Registers::new(call.program_counter, call.stack_pointer, 0)),
+        None => frames.clear(),
     }
 }
 
@@ -331,8 +327,8 @@ pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
 pub(super) fn number_of(stacks: &mut NumberMap<Box<[usize]>>, stack: &[usize]) -> u32 {
     let mut digest = DefaultHasher::new();
     stack.hash(&mut digest);
-    let is_it = |known: &Box<[usize]>| **known == *stack;
-    stacks.place(digest.finish(), is_it, || stack.into()) as u32
+    let place = stacks.place(digest.finish(), |known| **known == *stack, || stack.into());
+    place as u32
 }
 
 #[cfg(test)]

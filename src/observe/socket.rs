@@ -724,15 +724,15 @@ fn of_runtime(runtime: &Running) -> Object {
         .with("mode", Quoted(mode))
         .maybe("policy", policy.map(Quoted));
     let metrics = runtime.backend.metrics();
-    for figure in FIGURES {
-        let name = match figure.name {
+    for &(name, _, value) in FIGURES {
+        let name = match name {
             // The list of processors stands for their number.
             "processors" => continue,
             // The protocol's first version calls this one otherwise.
             "global_queue_len" => "global_queue",
             name => name,
         };
-        if let Value::Counter(of) | Value::Gauge(of) = figure.value {
+        if let Value::Counter(of) | Value::Gauge(of) = value {
             told = told.with(name, of(&metrics));
         }
     }

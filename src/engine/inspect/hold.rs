@@ -26,11 +26,10 @@
 //! `IDLE` is Release: its reads come before, and so does the note that a thread is deaf, which the handler's failed step
 //! acquires. What one observer does comes before what the next one does by their lock.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
-use crate::engine::sched::current::is_forked_child;
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{
     clock, futex,
@@ -43,7 +42,7 @@ pub(crate) const WHO: u32 = u32::MAX - 2;
 const PATIENCE: u64 = 5_000_000;
 /// How often a thread is held that has not stood still for as long as the observer took: the first time takes longest.
 const TRIES: usize = 20;
-/// How long an observer waits for the handler of a thread that stays blocked.
+/// How long an observer waits for the handler of a thread that stays blocked, and for its turn.
 const UNTIL_TAKEN: u64 = 100_000_000;
 /// How long an observer waits for the handler of a thread that computes, or that the signal has woken: the system may not
 /// run the thread at once.
@@ -90,35 +89,37 @@ pub(crate) fn is_possible() -> bool {
 }
 
 /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked, while `read` is called
-/// with its registers, as the frame gives them out (`Frame::registers`). Returns what `read` has returned, once the thread has
-/// stood still until then. `None`: the thread blocks the signal, did not come in time, or another one is held.
-pub(crate) fn held<R>(
+/// with its registers, as the frame gives them out (`Frame::registers`). The last call counts: until its end the thread has stood
+/// still. False: the thread blocks the signal, did not come in time, or another one is held.
+pub(crate) fn held(
     thread: i32,
     computes: bool,
     observer: &mut TaskReader,
-    mut read: impl FnMut([usize; 4]) -> R,
-) -> Option<R> {
-    // In a forked child the lock may be held for ever.
-    if is_forked_child() {
-        return None;
+    mut read: impl FnMut([usize; 4]),
+) -> bool {
+    // Another observer may hold a thread, which does not take long; but in a forked child its lock stays for ever.
+    let (until, mut turn) = (clock::now() + UNTIL_TAKEN, TURN.try_lock());
+    while turn.is_err() && clock::now() < until {
+        kernel_thread::rest(LOOK_AGAIN);
+        turn = TURN.try_lock();
     }
-    let mut turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(mut turn) = turn else { return false };
     for _ in 0..TRIES {
         *turn = (*turn + 1) % (u32::MAX / STATES);
         let word = *turn * STATES;
         WORD.store(word + ASKED, Relaxed);
         match ask(word, thread, computes, observer) {
             Answer::Held => {
-                let result = read(core::array::from_fn(|i| REGISTERS[i].load(Relaxed)));
+                read(core::array::from_fn(|i| REGISTERS[i].load(Relaxed)));
                 if end(word + HELD) {
-                    return Some(result);
+                    return true;
                 }
             }
             Answer::Late => {}
-            Answer::None => return None,
+            Answer::None => return false,
         }
     }
-    None
+    false
 }
 
 /// Ends a request that is in this state. False: the handler has gone on from there.
