@@ -267,12 +267,6 @@ mod threads {
             let green = self.worker.load(Acquire)?.running()?;
             Some(&green.observed)
         }
-
-        /// The first processor of the calling green thread's runtime.
-        #[cfg(test)]
-        pub(crate) fn first_here() -> Option<&'static sched::Processor> {
-            current::green().map(|green| green.cluster().processor(0))
-        }
     }
 
     // Below, an event's parts are values before they are told: what a reference leads to could not stay in a register

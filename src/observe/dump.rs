@@ -5,8 +5,11 @@ use core::panic::Location;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::snapshot::{Doing, Entry, Snapshot};
+use super::snapshot::Snapshot;
 use crate::engine::facade;
+use crate::engine::inspect::notes::{Facts, WaitKind};
+#[cfg(green)]
+use crate::engine::inspect::threads::AnyThread;
 use crate::thread::ThreadId;
 
 /// What a report is to look at.
@@ -199,21 +202,50 @@ pub enum State {
 /// The word for each state.
 pub(super) const STATES: [&str; 5] = ["new", "ready", "running", "blocked", "parked"];
 
-impl Entry {
-    pub(super) fn state(&self) -> State {
-        match self.doing {
-            Doing::New => State::New,
-            Doing::Ready => State::Ready,
-            Doing::Running(_) if self.call.is_some() => State::Blocked,
-            Doing::Running(_) => State::Running,
-            Doing::Parked => State::Parked,
-        }
+impl State {
+    pub(super) fn word(self) -> &'static str {
+        STATES[self as usize]
     }
+}
 
-    /// The word for the thread's state.
-    pub(super) fn state_word(&self) -> &'static str {
-        STATES[self.state() as usize]
-    }
+/// One thread.
+pub(super) struct Entry {
+    pub(super) id: u64,
+    pub(super) name: Option<Box<str>>,
+    pub(super) is_green: bool,
+    pub(super) state: State,
+    /// For how long it has done that, in milliseconds.
+    pub(super) since: u32,
+    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
+    pub(super) cpu: Option<u64>,
+    pub(super) wait: Option<Box<Wait>>,
+    /// The system call that it is blocked in.
+    pub(super) system_call: Option<String>,
+    pub(super) spawned_at: Option<&'static Location<'static>>,
+    /// The number of its stack.
+    pub(super) stack: u32,
+    #[cfg(green)]
+    pub(super) thread: AnyThread,
+    #[cfg(green)]
+    pub(super) turns: u32,
+    /// The address of its identity, and the word that it leaves in locks.
+    #[cfg(green)]
+    pub(super) identity: usize,
+    #[cfg(green)]
+    pub(super) mark: usize,
+}
+
+/// What a thread waits for.
+#[cfg_attr(not(green), allow(dead_code, reason = "nobody reads stacks there"))]
+pub(super) struct Wait {
+    pub(super) kind: &'static WaitKind,
+    /// The address of the thing.
+    pub(super) of: usize,
+    /// For how long it will wait at most, in nanoseconds.
+    pub(super) left: Option<u64>,
+    pub(super) facts: Facts,
+    /// The thread that holds the thing, or that is to end: its place among the entries.
+    pub(super) whom: Option<u32>,
 }
 
 /// One thread of a [`Dump`].
@@ -241,7 +273,7 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns what the thread does.
     pub fn state(&self) -> State {
-        self.entry.state()
+        self.entry.state
     }
 
     /// Returns for how long the thread has done that, to some milliseconds. A thread that gives way or is preempted
@@ -264,7 +296,7 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns the name of the system call that blocks the thread's kernel thread.
     pub fn system_call(&self) -> Option<String> {
-        self.entry.system_call()
+        self.entry.system_call.clone()
     }
 
     /// Returns the thread that holds the lock for which this one waits, or for whose end it waits.

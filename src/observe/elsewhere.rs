@@ -1,49 +1,23 @@
 //! The stand-in for `snapshot` and its kin where there are no green threads: the names of threads, and whether they
 //! wait. What they wait for lies on their stacks, which nobody can read here.
 
-use core::panic::Location;
-use std::io::{self, Write};
+use std::time::SystemTime;
 
-use super::dump::Depth;
-use super::json::{Object, Quoted, list};
+use super::dump::{Depth, Entry, State};
+use super::numbers::NumberMap;
 use crate::engine::inspect::notes::ReadSection;
 use crate::engine::inspect::{Identity, kernel};
 
-/// What a thread does.
-pub(crate) enum Doing {
-    New,
-    Ready,
-    Running(i32),
-    Parked,
-}
-
-/// A wait that is described; there is none.
-pub(crate) struct Wait {
-    pub(crate) whom: Option<u32>,
-    never: core::convert::Infallible,
-}
-
-/// One thread.
-pub(crate) struct Entry {
-    pub(crate) id: u64,
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) is_green: bool,
-    pub(crate) doing: Doing,
-    pub(crate) since: u32,
-    pub(crate) cpu: Option<u64>,
-    pub(crate) wait: Option<Box<Wait>>,
-    pub(crate) call: Option<i64>,
-    pub(crate) spawned_at: Option<&'static Location<'static>>,
-    pub(crate) stack: u32,
-}
-
 /// All threads.
-pub(crate) struct Snapshot {
-    pub(crate) threads: Vec<Entry>,
+pub(super) struct Snapshot {
+    pub(super) at: SystemTime,
+    pub(super) threads: Vec<Entry>,
+    /// The empty stack alone.
+    pub(super) stacks: NumberMap<()>,
 }
 
 impl Snapshot {
-    pub(crate) fn take(_: Depth) -> Snapshot {
+    pub(super) fn take(_: Depth) -> Snapshot {
         let _section = ReadSection::begin();
         let entry = |kernel: &kernel::KernelThread| {
             let identity = kernel.identity();
@@ -53,74 +27,55 @@ impl Snapshot {
                 id: identity.map_or(0, |identity| identity.id().get()),
                 name: identity.and_then(Identity::name).map(Into::into),
                 is_green: false,
-                doing: match kernel.parking().is_null() {
-                    true => Doing::Running(0),
-                    false => Doing::Parked,
+                state: match kernel.parking().is_null() {
+                    true => State::Running,
+                    false => State::Parked,
                 },
                 since: kernel.millis(),
                 cpu: None,
                 wait: None,
-                call: None,
+                system_call: None,
                 spawned_at: identity.and_then(Identity::spawned_at),
                 stack: 0,
             }
         };
+        let mut stacks = NumberMap::default();
+        stacks.or_insert(0, ());
         Snapshot {
+            at: SystemTime::now(),
             threads: kernel::all().map(entry).collect(),
+            stacks,
         }
     }
 
-    pub(crate) fn write_text(&self, to: &mut dyn Write) -> io::Result<()> {
-        writeln!(to, "greenthread: {} kernel threads", self.threads.len())?;
-        for entry in &self.threads {
-            let name = entry.name.as_deref().unwrap_or("<unnamed>");
-            let doing = match entry.doing {
-                Doing::Parked => "waits",
-                _ => "runs",
-            };
-            writeln!(to, "\nthread {} {name:?}: {doing}", entry.id)?;
-            if let Some(place) = entry.spawned_at {
-                writeln!(to, "  spawned at {place}")?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        let threads = self.threads.iter().map(|entry| {
-            Object::default()
-                .with("id", entry.id)
-                .with("kind", Quoted("kernel"))
-                .with("state", Quoted(entry.state_word()))
-                .with("since_ms", entry.since)
-                .with("stack", 0)
-        });
-        let dump = Object::default().with("version", 1);
-        let dump = dump.with("process", std::process::id());
-        let dump = dump.with("threads", list(threads));
-        writeln!(to, "{}", dump.with("stacks", "[[]]"))
-    }
-
-    pub(crate) fn describe_wait(&self, wait: &Wait) -> String {
-        match wait.never {}
-    }
-
-    pub(crate) fn backtrace(&self, _: u32) -> String {
-        String::new()
-    }
-
-    /// Nobody knows who holds a lock here.
-    pub(crate) fn cycles(&self) -> Vec<Vec<u32>> {
+    pub(super) fn frames(&self, _: u32, _: &mut Symbols) -> Vec<Symbol> {
         Vec::new()
     }
 
-    pub(crate) fn describe_cycle(&self, _: &[u32]) -> String {
-        String::new()
+    /// Nobody knows who holds a lock here.
+    pub(super) fn cycles(&self) -> Vec<Vec<u32>> {
+        Vec::new()
     }
 }
 
-impl Entry {
-    pub(crate) fn system_call(&self) -> Option<String> {
-        None
+/// The names of functions; there are none.
+pub(super) struct Symbols;
+
+impl Symbols {
+    pub(super) fn new() -> Symbols {
+        Symbols
     }
+}
+
+/// A function of a stack.
+#[allow(dead_code, reason = "nobody reads stacks here")]
+pub(super) struct Symbol {
+    pub(super) function: String,
+    pub(super) file: Option<String>,
+    pub(super) line: Option<u32>,
+}
+
+/// What is told of a descriptor that a thread waits for.
+pub(super) fn descriptor_text(_: i32) -> Option<String> {
+    None
 }

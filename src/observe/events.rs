@@ -79,8 +79,8 @@ mod publish {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use crate::observe::employ;
     use crate::observe::observer::{self, EVENTS};
+    use crate::observe::{employ, lock};
 
     /// How soon the queue is looked at again: if there was something, and if there was not.
     const SOON: Duration = Duration::from_millis(1);
@@ -126,9 +126,7 @@ mod publish {
     /// ```
     pub fn publish_events() -> io::Result<()> {
         static BEGUN: Mutex<bool> = Mutex::new(false);
-        let mut begun = BEGUN
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut begun = lock(&BEGUN);
         if !*begun {
             employ("gt-events", live)?;
             observer::add(EVENTS);

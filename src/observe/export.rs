@@ -103,13 +103,8 @@ pub(crate) fn metrics_of(backend: Backend) -> Metrics {
     metrics
 }
 
-/// A row of [`FIGURES`]: a figure's name, what it means, and where it is.
-pub(super) struct Figure {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) value: Value,
-}
-
+/// Where a figure is.
+#[derive(Clone, Copy)]
 pub(super) enum Value {
     /// It only grows.
     Counter(fn(&Metrics) -> u64),
@@ -121,33 +116,30 @@ pub(super) enum Value {
 
 type Part = (&'static str, fn(&Metrics) -> &Histogram);
 
-const fn row(name: &'static str, help: &'static str, value: Value) -> Figure {
-    Figure { name, help, value }
-}
-
+/// Each figure's name, what it means, and where it is.
 #[rustfmt::skip]
-pub(super) const FIGURES: &[Figure] = &[
-    row("switches", "Times that a processor left a green thread.", Counter(|m| m.switches)),
-    row("steals", "Times that a processor took threads from another one.", Counter(|m| m.steals)),
-    row("steal_attempts", "Times that a processor looked for threads at the other ones.", Counter(|m| m.steal_attempts)),
-    row("preemptions", "Times that a thread was interrupted at the end of its time slice.", Counter(|m| m.preemptions)),
-    row("hand_offs", "Times that a processor was taken from a thread that was blocked in the kernel.", Counter(|m| m.hand_offs)),
-    row("parked_calls", "Blocking calls of libc that parked a green thread.", Counter(|m| m.parked_calls)),
-    row("spawns", "Threads that were started.", Counter(|m| m.spawns)),
-    row("wake_ups", "Times that a sleeping kernel thread was woken for work.", Counter(|m| m.wake_ups)),
-    row("live_threads", "Threads that were started and have not ended.", Gauge(|m| m.live_threads as u64)),
-    row("kernel_threads", "Kernel threads for green threads.", Gauge(|m| m.kernel_threads as u64)),
-    row("parked_kernel_threads", "Kernel threads for green threads that are idle.", Gauge(|m| m.parked_kernel_threads as u64)),
-    row("global_queue_len", "Ready threads in the global queue.", Gauge(|m| m.global_queue_len as u64)),
-    row("processors", "Threads that can run at once.", Gauge(|m| m.processors.len() as u64)),
-    row("scheduling_latency", "Time from being ready to running.", Times(&[("", |m| &m.scheduling_latency)])),
-    row("queue_wait", "The same, by where the processor found the thread.", Times(&[
+pub(super) const FIGURES: &[(&str, &str, Value)] = &[
+    ("switches", "Times that a processor left a green thread.", Counter(|m| m.switches)),
+    ("steals", "Times that a processor took threads from another one.", Counter(|m| m.steals)),
+    ("steal_attempts", "Times that a processor looked for threads at the other ones.", Counter(|m| m.steal_attempts)),
+    ("preemptions", "Times that a thread was interrupted at the end of its time slice.", Counter(|m| m.preemptions)),
+    ("hand_offs", "Times that a processor was taken from a thread that was blocked in the kernel.", Counter(|m| m.hand_offs)),
+    ("parked_calls", "Blocking calls of libc that parked a green thread.", Counter(|m| m.parked_calls)),
+    ("spawns", "Threads that were started.", Counter(|m| m.spawns)),
+    ("wake_ups", "Times that a sleeping kernel thread was woken for work.", Counter(|m| m.wake_ups)),
+    ("live_threads", "Threads that were started and have not ended.", Gauge(|m| m.live_threads as u64)),
+    ("kernel_threads", "Kernel threads for green threads.", Gauge(|m| m.kernel_threads as u64)),
+    ("parked_kernel_threads", "Kernel threads for green threads that are idle.", Gauge(|m| m.parked_kernel_threads as u64)),
+    ("global_queue_len", "Ready threads in the global queue.", Gauge(|m| m.global_queue_len as u64)),
+    ("processors", "Threads that can run at once.", Gauge(|m| m.processors.len() as u64)),
+    ("scheduling_latency", "Time from being ready to running.", Times(&[("", |m| &m.scheduling_latency)])),
+    ("queue_wait", "The same, by where the processor found the thread.", Times(&[
         ("next_slot", |m| &m.queue_wait.next_slot),
         ("queue", |m| &m.queue_wait.queue),
         ("stolen", |m| &m.queue_wait.stolen),
     ])),
-    row("run_time", "Time that a thread runs at a stretch.", Times(&[("", |m| &m.run_time)])),
-    row("blocked_time", "Time that a blocked thread holds a kernel thread after it has lost its processor.",
+    ("run_time", "Time that a thread runs at a stretch.", Times(&[("", |m| &m.run_time)])),
+    ("blocked_time", "Time that a blocked thread holds a kernel thread after it has lost its processor.",
         Times(&[("", |m| &m.blocked_time)])),
 ];
 
@@ -156,13 +148,13 @@ const BLOCKED_CALLS_HELP: &str =
     "Times that a thread blocked in a system call has lost its processor.";
 
 /// The name outside of the program, and the kind of a figure there.
-fn family_of(figure: &Figure) -> (String, &'static str) {
-    let (unit, kind) = match figure.value {
+fn family_of(name: &str, value: Value) -> (String, &'static str) {
+    let (unit, kind) = match value {
         Value::Counter(_) => ("_total", "counter"),
         Value::Gauge(_) => ("", "gauge"),
         Value::Times(_) => ("_seconds", "histogram"),
     };
-    (format!("greenthread_{}{unit}", figure.name), kind)
+    (format!("greenthread_{name}{unit}"), kind)
 }
 
 /// Writes the figures of all runtimes of the process in Prometheus' text format, version 0.0.4.
@@ -202,9 +194,9 @@ pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
             }
         }
     };
-    for figure in FIGURES {
-        let (name, kind) = family_of(figure);
-        family(&name, kind, figure.help, &|_, metrics| match figure.value {
+    for &(name, help, value) in FIGURES {
+        let (name, kind) = family_of(name, value);
+        family(&name, kind, help, &|_, metrics| match value {
             Value::Counter(of) | Value::Gauge(of) => vec![sample("", of(metrics))],
             Value::Times(parts) => {
                 let parts = parts.iter();
@@ -351,9 +343,9 @@ fn schedtrace_line(millis: u128, runtime: Running) -> String {
     let is_green = backend.mode() == Mode::Green;
     let mode = if is_green { "" } else { " mode=kernel" };
     let mut line = format!("SCHED {millis}ms: runtime={number}{mode}");
-    for figure in FIGURES {
-        if let Value::Gauge(of) = figure.value {
-            line += &format!(" {}={}", figure.name, of(&metrics));
+    for &(name, _, value) in FIGURES {
+        if let Value::Gauge(of) = value {
+            line += &format!(" {name}={}", of(&metrics));
         }
     }
     if is_green {
@@ -375,13 +367,14 @@ pub use self::publish::publish_metrics;
 #[cfg(feature = "metrics")]
 mod publish {
     use std::collections::BTreeMap;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
     use metrics::Unit;
 
     use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, FIGURES, Value, family_of, metrics_of};
     use crate::engine::facade::Backend;
     use crate::engine::public::{Bucket, Histogram, Metrics};
+    use crate::observe::lock;
 
     /// What histograms were like when they were published: by the number of the runtime, the name and the part.
     type Published = BTreeMap<(usize, &'static str, &'static str), Histogram>;
@@ -417,7 +410,7 @@ mod publish {
     /// ```
     pub fn publish_metrics() {
         // Two callers must not publish the same difference.
-        let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = lock(&PUBLISHED);
         describe();
         for runtime in Backend::all() {
             publish(runtime.number, &metrics_of(runtime.backend), &mut published);
@@ -425,9 +418,9 @@ mod publish {
     }
 
     fn describe() {
-        for figure in FIGURES {
-            let (name, help) = (family_of(figure).0, figure.help);
-            match figure.value {
+        for &(name, help, value) in FIGURES {
+            let (name, _) = family_of(name, value);
+            match value {
                 Value::Counter(_) => metrics::describe_counter!(name, Unit::Count, help),
                 Value::Gauge(_) => metrics::describe_gauge!(name, Unit::Count, help),
                 Value::Times(_) => metrics::describe_histogram!(name, Unit::Seconds, help),
@@ -438,9 +431,9 @@ mod publish {
 
     fn publish(number: usize, figures: &Metrics, published: &mut Published) {
         let runtime = [("runtime", number.to_string())];
-        for figure in FIGURES {
-            let (name, _) = family_of(figure);
-            match figure.value {
+        for &(figure, _, value) in FIGURES {
+            let (name, _) = family_of(figure, value);
+            match value {
                 Value::Counter(of) => metrics::counter!(name, &runtime).absolute(of(figures)),
                 Value::Gauge(of) => metrics::gauge!(name, &runtime).set(of(figures) as f64),
                 Value::Times(parts) => {
@@ -450,7 +443,7 @@ mod publish {
                             labels.push(("from", (*part).into()));
                         }
                         let recorder = metrics::histogram!(name.clone(), &labels);
-                        let (key, now) = ((number, figure.name, *part), of(figures));
+                        let (key, now) = ((number, figure, *part), of(figures));
                         let before = published.insert(key, now.clone()).unwrap_or_default();
                         for (up_to, count) in added(&before, now) {
                             recorder.record_many(up_to, count as usize);

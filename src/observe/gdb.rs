@@ -53,44 +53,9 @@ macro_rules! parts {
 
 parts!("threads.py" "stacks.py" "commands.py");
 
-/// Copies a script without its comments and with a quarter of its indentation. Returns the length.
-const fn shorten(text: &[u8], to: &mut [u8]) -> usize {
-    let (mut from, mut length) = (0, 0);
-    while from < text.len() {
-        let mut indentation = 0;
-        while text[from] == b' ' {
-            from += 1;
-            indentation += 1;
-        }
-        let is_code = !matches!(text[from], b'#' | b'\n');
-        while is_code && indentation >= 4 {
-            to[length] = b' ';
-            length += 1;
-            indentation -= 4;
-        }
-        let mut ends = false;
-        while from < text.len() && !ends {
-            ends = text[from] == b'\n';
-            if is_code {
-                to[length] = text[from];
-                length += 1;
-            }
-            from += 1;
-        }
-    }
-    length
-}
-
-const LENGTH: usize = shorten(PARTS.as_bytes(), &mut [0; PARTS.len()]);
-
 #[used]
 #[unsafe(link_section = ".debug_gdb_scripts")]
-static SCRIPT: [u8; LENGTH] = {
-    let (mut whole, mut bytes) = ([0; PARTS.len()], [0; LENGTH]);
-    shorten(PARTS.as_bytes(), &mut whole);
-    bytes.copy_from_slice(whole.split_at(LENGTH).0);
-    bytes
-};
+static SCRIPT: [u8; PARTS.len()] = *PARTS.as_bytes().first_chunk().unwrap();
 
 /// Declares the table with the names of its entries.
 macro_rules! table {
@@ -171,12 +136,10 @@ table! {
     locator_holder: usize = Locator::HOLDER,
     locator_target: usize = Locator::TARGET,
     locator_descriptor: usize = Locator::DESCRIPTOR,
-    /// The parts of a place in the source, which is std's type: the file's name, its length, line and column;
+    /// The parts of a place in the source, which is std's type: the two words of the file's name, and the line;
     /// one more than the offset, and 0 if it is not known.
     place_file: AtomicUsize = LATER,
-    place_file_length: AtomicUsize = LATER,
     place_line: AtomicUsize = LATER,
-    place_column: AtomicUsize = LATER,
     /// The preemption signals in use, a bit each: bit `n - 1` for signal `n`.
     signals: AtomicUsize = LATER,
 }
@@ -187,24 +150,17 @@ unsafe impl Sync for Table {}
 /// Fills in what is known at run time, for a cluster that is about to start with this preemption signal.
 pub(crate) fn prepare(signal: i32) {
     let table = &greenthread_debugger;
-    let parts = [
-        &table.place_file,
-        &table.place_file_length,
-        &table.place_line,
-        &table.place_column,
-    ];
-    for (part, found) in parts.into_iter().zip(parts_of_a_place()) {
-        part.store(found, Relaxed);
-    }
+    let [file, line] = parts_of_a_place();
+    table.place_file.store(file, Relaxed);
+    table.place_line.store(line, Relaxed);
     table.signals.fetch_or(1 << (signal - 1), Relaxed);
 }
 
-/// Where a `Location` has its file's name, the length of that, its line and its column: one more than the offset, 0 for one
-/// that was not found.
+/// Where a `Location` has its file's name and its line: one more than the offset, 0 for one that was not found.
 ///
 /// The type is std's own, and its fields are private. So the parts are looked for in an example, in which they
 /// are all different.
-fn parts_of_a_place() -> [usize; 4] {
+fn parts_of_a_place() -> [usize; 2] {
     const HALF: usize = size_of::<u32>();
     const HALVES: usize = size_of::<Location<'static>>() / HALF;
     let example = Location::caller();
@@ -212,21 +168,11 @@ fn parts_of_a_place() -> [usize; 4] {
     // SAFETY: a place consists of a file's name and two numbers, of four bytes each, without gaps; and if
     // there were any, a static has initialized memory in them.
     let halves: [u32; HALVES] = core::array::from_fn(|i| unsafe { first.add(i).read() });
-    let offset = |found: Option<usize>| found.map_or(0, |i| i * HALF + 1);
-    let half = |wanted: u32| offset(halves.iter().position(|&half| half == wanted));
-    let word = |wanted: &[usize]| {
-        let word = |&i: &usize| halves[i] as usize | (halves[i + 1] as usize) << 32;
-        let mut places = (0..HALVES - 1).step_by(2);
-        offset(places.find(|i| wanted.contains(&word(i))))
-    };
-    let file = example.file();
-    [
-        word(&[file.as_ptr().addr()]),
-        // Some versions of std count a null at the end.
-        word(&[file.len(), file.len() + 1]),
-        half(example.line()),
-        half(example.column()),
-    ]
+    // The address of a text begins with its lower half.
+    [example.file().as_ptr().addr() as u32, example.line()].map(|part| {
+        let found = halves.iter().position(|&half| half == part);
+        found.map_or(0, |i| i * HALF + 1)
+    })
 }
 
 #[cfg(test)]

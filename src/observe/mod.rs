@@ -78,15 +78,13 @@ pub(crate) mod export;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "names that debuggers know")]
 mod gdb;
-#[cfg_attr(not(green), allow(dead_code, reason = "dumps are short"))]
 mod json;
 #[cfg(green)]
 #[allow(
     unsafe_code,
-    reason = "memory of zero bytes; the place of a call, from its address"
+    reason = "memory of zero bytes; a place, from its address"
 )]
 mod measure;
-#[cfg_attr(not(green), allow(dead_code, reason = "nothing is in groups"))]
 mod numbers;
 mod observer;
 #[cfg(green)]
@@ -102,8 +100,7 @@ pub(crate) mod start;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a file is mapped")]
 mod symbols;
-#[cfg(green)]
-#[allow(unsafe_code, reason = "the address of a socket's peer")]
+#[cfg_attr(not(green), allow(dead_code, reason = "nobody asks for one thread"))]
 mod text;
 #[allow(unsafe_code, reason = "memory for rings, text in words")]
 mod trace;
@@ -121,10 +118,16 @@ pub use self::export::publish_metrics;
 pub use self::export::{is_measuring, measure, write_prometheus};
 pub use self::trace::{Trace, trace};
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Starts a helper that observes.
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     use crate::engine::facade::spawn_helper;
     spawn_helper(name, Box::new(work))
+}
+
+/// Locks a mutex, although a thread may have panicked that held it: what is locked here is whole between two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

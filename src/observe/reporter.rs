@@ -40,14 +40,13 @@ use std::fs::OpenOptions;
 use std::hash::DefaultHasher;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, OnceLock};
 
 use super::numbers::NumberMap;
 use super::snapshot::{Depth, Snapshot};
 use super::start::Wishes;
-use super::text::Named;
-use super::{employ, socket, warn};
-use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use super::{employ, lock, socket, warn};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::engine::facade::{is_forked_child, program_ignores};
 use crate::engine::inspect::kernel::{self, quiet};
 use crate::engine::inspect::layout::Parking;
@@ -74,35 +73,24 @@ const PATIENCE: u64 = 5_000_000_000;
 const STUCK: &[u8] = b"greenthread: the dump is not done after 5 s. If a thread holds the allocator's lock, it never is: \
     attach gdb, and ask it with `info greenthreads`.\n";
 
-/// Nobody has asked for an action yet.
-const UNSET: u8 = u8::MAX;
-static ON_DEADLOCK: AtomicU8 = AtomicU8::new(UNSET);
-
-/// What the process does about a deadlock from now on, as a builder asks. The environment is heard
-/// only until one has.
-pub(crate) fn set_on_deadlock(action: OnDeadlock) {
-    ON_DEADLOCK.store(action as u8, Ordering::Relaxed);
-    // The reporter may sleep for good.
-    quiet::tell_now();
-}
+/// What to do about a deadlock: what a builder has asked for last, or else the environment.
+static ON_DEADLOCK: Mutex<Option<OnDeadlock>> = Mutex::new(None);
 
 /// Starts the reporter, once, unless it would have nothing to do; and what else is wished for.
 pub(super) fn start(wishes: &Wishes) {
     static STARTED: Mutex<bool> = Mutex::new(false);
-    match (wishes.by_builder, wishes.by_environment) {
-        (Some(action), _) => set_on_deadlock(action),
-        (None, Some(action)) => {
-            let (old, new) = (UNSET, action as u8);
-            let _ = ON_DEADLOCK.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        (None, None) => {}
+    let before = *lock(&ON_DEADLOCK);
+    *lock(&ON_DEADLOCK) = wishes.by_builder.or(before).or(wishes.by_environment);
+    if wishes.by_builder.is_some() {
+        // The reporter may sleep for good.
+        quiet::tell_now();
     }
     wishes.socket.iter().for_each(|path| socket::start(path));
     static WARNS: Once = Once::new();
     if let Some(leak) = wishes.warnings {
         WARNS.call_once(|| warn::start(leak));
     }
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut started = lock(&STARTED);
     if *started {
         return;
     }
@@ -193,11 +181,7 @@ fn finds_deadlock(own: i32) -> bool {
 }
 
 fn action() -> OnDeadlock {
-    match ON_DEADLOCK.load(Ordering::Relaxed) {
-        1 => OnDeadlock::Abort,
-        2 => OnDeadlock::Ignore,
-        _ => OnDeadlock::Report,
-    }
+    lock(&ON_DEADLOCK).unwrap_or(OnDeadlock::Report)
 }
 
 /// Says that every thread waits.
@@ -260,7 +244,7 @@ impl Snapshot {
         let mut walk_of = vec![UNSEEN; self.threads.len()];
         let mut found = Vec::new();
         for start in 0..self.threads.len() as u32 {
-            let mut at = Some(start).filter(|&place| walk_of[place as usize] == UNSEEN);
+            let mut at = Some(start);
             while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
                 walk_of[place as usize] = start;
                 at = next(place);
@@ -287,17 +271,6 @@ impl Snapshot {
         cycle.iter().all(|place| entry(place).stands())
             && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
             && cycle.iter().all(|place| entry(place).stands())
-    }
-
-    /// A cycle in words, a line for each thread.
-    pub(crate) fn describe_cycle(&self, cycle: &[u32]) -> String {
-        let line = |&place: &u32| {
-            let entry = &self.threads[place as usize];
-            let wait = entry.wait.as_ref().map(|wait| self.describe_wait(wait));
-            let wait = wait.unwrap_or_default();
-            format!("  {} waits for {wait}\n", Named(entry))
-        };
-        cycle.iter().map(line).collect()
     }
 }
 

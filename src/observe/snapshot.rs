@@ -15,19 +15,21 @@
 //! Invariant: while a thread is held nothing is allocated, since that thread may hold the allocator's lock.
 
 use core::hash::{Hash, Hasher};
-use core::panic::Location;
+use core::mem::ManuallyDrop;
 use std::hash::DefaultHasher;
+use std::net::TcpStream;
+use std::os::fd::{FromRawFd, RawFd};
 use std::time::SystemTime;
 
-pub(super) use super::dump::Depth;
+pub(super) use super::dump::{Depth, Entry, State, Wait};
 use super::numbers::NumberMap;
-use super::symbols::{Symbol, Symbols, is_full};
+pub(super) use super::symbols::Symbols;
+use super::symbols::{Symbol, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::hold;
-use crate::engine::inspect::notes::{Facts, ReadSection, WaitKind};
+use crate::engine::inspect::notes::ReadSection;
 use crate::engine::inspect::system::kernel_thread;
-pub(super) use crate::engine::inspect::threads::Doing;
-use crate::engine::inspect::threads::{AnyThread, ThreadSnapshot};
+use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
 use crate::sys::{clock, word};
 
@@ -35,41 +37,6 @@ use crate::sys::{clock, word};
 const AT_ONCE: usize = 1024;
 /// How often a thread's stack is read anew because the thread has run meanwhile.
 const TRIES: usize = 8;
-
-/// One thread.
-pub(crate) struct Entry {
-    pub(crate) id: u64,
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) is_green: bool,
-    pub(crate) doing: Doing,
-    /// For how long it has done that, in milliseconds.
-    pub(crate) since: u32,
-    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
-    pub(crate) cpu: Option<u64>,
-    pub(crate) wait: Option<Box<Wait>>,
-    /// The number of the system call that it is blocked in.
-    pub(crate) call: Option<i64>,
-    pub(crate) spawned_at: Option<&'static Location<'static>>,
-    /// The number of its stack.
-    pub(crate) stack: u32,
-    pub(super) thread: AnyThread,
-    pub(super) turns: u32,
-    /// The address of its identity, and the word that it leaves in locks.
-    identity: usize,
-    mark: usize,
-}
-
-/// What a thread waits for.
-pub(crate) struct Wait {
-    pub(crate) kind: &'static WaitKind,
-    /// The address of the thing.
-    pub(crate) of: usize,
-    /// For how long it will wait at most, in nanoseconds.
-    pub(crate) left: Option<u64>,
-    pub(crate) facts: Facts,
-    /// The thread that holds the thing, or that is to end: its place among the entries.
-    pub(crate) whom: Option<u32>,
-}
 
 impl Entry {
     /// Whether the thread has not run since it was looked at.
@@ -87,7 +54,21 @@ impl Entry {
     }
 
     fn is_same(&self, seen: &ThreadSnapshot) -> bool {
-        seen.turns == self.turns && seen.doing == self.doing
+        let state = State::of(seen.doing, self.system_call.is_some());
+        seen.turns == self.turns && state == self.state
+    }
+}
+
+impl State {
+    /// The state of a thread that does this. `is_in_call`: if a kernel thread runs it, that one is in a blocking call.
+    pub(super) fn of(doing: Doing, is_in_call: bool) -> State {
+        match doing {
+            Doing::New => State::New,
+            Doing::Ready => State::Ready,
+            Doing::Running(_) if is_in_call => State::Blocked,
+            Doing::Running(_) => State::Running,
+            Doing::Parked => State::Parked,
+        }
     }
 }
 
@@ -95,7 +76,8 @@ impl Entry {
 pub(crate) struct Snapshot {
     pub(crate) at: SystemTime,
     pub(crate) threads: Vec<Entry>,
-    pub(crate) stacks: Stacks,
+    /// Different stacks, by number.
+    pub(super) stacks: NumberMap<Box<[usize]>>,
     /// With [`Depth::Stacks`].
     unwinder: Option<Unwinder>,
 }
@@ -106,24 +88,25 @@ impl Snapshot {
         Snapshot::of(&mut all(), depth)
     }
 
-    /// Looks at these threads.
-    pub(super) fn of(threads: &mut impl Iterator<Item = AnyThread>, depth: Depth) -> Snapshot {
-        Snapshot::of_next(&mut || threads.next(), depth)
-    }
-
-    fn of_next(next: &mut dyn FnMut() -> Option<AnyThread>, depth: Depth) -> Snapshot {
+    /// Looks at these threads, some in a read section at a time. `threads`, too, is asked in one.
+    pub(super) fn of(threads: &mut dyn Iterator<Item = AnyThread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
             snapshot: Snapshot {
                 at: SystemTime::now(),
                 threads: Vec::new(),
-                stacks: Stacks::default(),
+                stacks: NumberMap::default(),
                 unwinder: (depth == Depth::Stacks).then(Unwinder::new),
             },
             frames: Vec::with_capacity(FRAMES),
         };
         // The empty stack, of threads that have none or are not asked for it.
-        collector.snapshot.stacks.number(&[]);
-        inspect(next, |thread| collector.look(thread));
+        number_of(&mut collector.snapshot.stacks, &[]);
+        let mut is_over = false;
+        while !is_over {
+            let _section = ReadSection::begin();
+            let some = Iterator::take(&mut *threads, AT_ONCE);
+            is_over = some.map(|thread| collector.look(thread)).count() < AT_ONCE;
+        }
         collector.snapshot.resolve();
         collector.snapshot
     }
@@ -132,7 +115,7 @@ impl Snapshot {
     pub(super) fn frames(&self, number: u32, symbols: &mut Symbols) -> Vec<Symbol> {
         match &self.unwinder {
             Some(unwinder) => {
-                let stack = &self.stacks.0.entries[number as usize].1;
+                let stack = &self.stacks.entries[number as usize].1;
                 symbols.stack(stack, is_full(), &unwinder.modules)
             }
             None => Vec::new(),
@@ -178,22 +161,6 @@ impl Snapshot {
     }
 }
 
-/// Does something with each thread in a read section, some threads at a time.
-pub(super) fn inspect(
-    next: &mut dyn FnMut() -> Option<AnyThread>,
-    mut each: impl FnMut(AnyThread),
-) {
-    loop {
-        let _section = ReadSection::begin();
-        for _ in 0..AT_ONCE {
-            match next() {
-                Some(thread) => each(thread),
-                None => return,
-            }
-        }
-    }
-}
-
 struct Collector {
     snapshot: Snapshot,
     frames: Vec<usize>,
@@ -211,7 +178,7 @@ impl Collector {
             }
             let Some(seen) = thread.look() else { return };
             let facts = seen.facts();
-            let call = self.call(&seen);
+            let system_call = self.call(&seen);
             let stack = self.stack(&seen);
             // At the last try the thread is shown all the same, as one that runs.
             if tries > 0 && (stack.is_none() || !seen.holds()) {
@@ -240,11 +207,11 @@ impl Collector {
                     .or_else(|| own_name.map(text_of))
                     .or_else(|| kernel_name(&seen)),
                 is_green: matches!(thread, AnyThread::Green(_)),
-                doing: seen.doing,
+                state: State::of(seen.doing, system_call.is_some()),
                 since: seen.since,
                 cpu: thread.cpu_time(),
                 wait,
-                call,
+                system_call,
                 spawned_at: name.and_then(Identity::spawned_at),
                 stack: stack.unwrap_or(0),
                 thread,
@@ -257,12 +224,12 @@ impl Collector {
     }
 
     /// The system call in which the thread blocks its kernel thread.
-    fn call(&mut self, seen: &ThreadSnapshot) -> Option<i64> {
+    fn call(&mut self, seen: &ThreadSnapshot) -> Option<String> {
         let Doing::Running(thread) = seen.doing else {
             return None;
         };
         match kernel_thread::doing(thread) {
-            kernel_thread::TaskState::Call(call) => Some(call.number),
+            kernel_thread::TaskState::Call(call) => Some(kernel_thread::call_name(call.number)),
             _ => None,
         }
     }
@@ -289,7 +256,7 @@ impl Collector {
                 return None;
             }
         }
-        Some(self.snapshot.stacks.number(&self.frames))
+        Some(number_of(&mut self.snapshot.stacks, &self.frames))
     }
 }
 
@@ -335,38 +302,32 @@ fn frames_of_running(
     let was_held = may_hold
         && hold::held(thread, call.is_none(), |registers| {
             read(Registers::of_signal(registers));
-        })
-        .is_some();
-    if !was_held {
-        match call {
-            Some(call) => {
-                read(Registers::new(call.program_counter, call.stack_pointer, 0));
-            }
-            None => frames.clear(),
-        }
+        });
+    match call {
+        _ if was_held => {}
+        Some(call) => read(Registers::new(call.program_counter, call.stack_pointer, 0)),
+        None => frames.clear(),
     }
 }
 
-/// Different stacks, by number.
-#[derive(Default)]
-pub(crate) struct Stacks(NumberMap<Box<[usize]>>);
-
-impl Stacks {
-    /// The number of this stack, which is kept if it is new.
-    pub(super) fn number(&mut self, stack: &[usize]) -> u32 {
-        let mut digest = DefaultHasher::new();
-        stack.hash(&mut digest);
-        let digest = digest.finish();
-        let place = self
-            .0
-            .place(digest, |known| **known == *stack, || stack.into());
-        place as u32
+/// `peer 127.0.0.1:80`, or what `/proc` calls the file.
+pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
+    // SAFETY: the descriptor is only asked about, not closed; one that is another file's by now has another answer.
+    let socket = (descriptor >= 0)
+        .then(|| ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(descriptor) }))?;
+    if let Ok(peer) = socket.peer_addr() {
+        return Some(format!("peer {peer}"));
     }
+    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> u32 {
-        self.0.entries.len() as u32
-    }
+/// The number of this stack among the `stacks`, where it is kept if it is new.
+pub(super) fn number_of(stacks: &mut NumberMap<Box<[usize]>>, stack: &[usize]) -> u32 {
+    let mut digest = DefaultHasher::new();
+    stack.hash(&mut digest);
+    let place = stacks.place(digest.finish(), |known| **known == *stack, || stack.into());
+    place as u32
 }
 
 #[cfg(test)]
@@ -375,21 +336,18 @@ mod tests {
 
     #[test]
     fn equal_stacks_have_one_number() {
-        let mut stacks = Stacks::default();
-        let numbers = [
-            stacks.number(&[1, 2, 3]),
-            stacks.number(&[1, 2]),
-            stacks.number(&[]),
-        ];
+        let mut stacks = NumberMap::default();
+        let mut number = |stack: &[usize]| number_of(&mut stacks, stack);
+        let numbers = [number(&[1, 2, 3]), number(&[1, 2]), number(&[])];
         assert_eq!(numbers, [0, 1, 2]);
         for _ in 0..100 {
-            assert_eq!(stacks.number(&[1, 2]), 1);
-            assert_eq!(stacks.number(&[1, 2, 3]), 0);
-            assert_eq!(stacks.number(&[]), 2);
+            assert_eq!(number(&[1, 2]), 1);
+            assert_eq!(number(&[1, 2, 3]), 0);
+            assert_eq!(number(&[]), 2);
         }
-        assert_eq!(stacks.len(), 3);
+        assert_eq!(stacks.entries.len(), 3);
         assert_eq!(
-            (&*stacks.0.entries[0].1, &*stacks.0.entries[2].1),
+            (&*stacks.entries[0].1, &*stacks.entries[2].1),
             (&[1, 2, 3][..], &[][..])
         );
     }

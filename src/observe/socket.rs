@@ -39,11 +39,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use super::dump::{STATES, State};
+use super::dump::STATES;
 use super::employ;
 use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, insert};
-use super::snapshot::{self, Depth, Entry, Snapshot};
+use super::snapshot::{Depth, Entry, Snapshot, State};
 use super::symbols::Symbols;
 use super::text::thread_as_json;
 use crate::atomic::{AtomicUsize, Ordering};
@@ -403,7 +403,7 @@ impl Client<'_> {
         };
         let mut longest_now = Vec::new();
         for entry in longest.iter().filter_map(entry) {
-            if entry.state() != State::Running {
+            if entry.state != State::Running {
                 insert(&mut longest_now, entry.since.into(), entry, show);
             }
         }
@@ -496,19 +496,14 @@ impl Counts {
     fn add(&mut self, seen: &ThreadSnapshot, questions: &mut usize) -> bool {
         let is_kernel = matches!(seen.thread, AnyThread::Kernel(_));
         self.kinds[usize::from(is_kernel)] += 1;
-        let state = match seen.doing {
-            Doing::New => State::New,
-            Doing::Ready => State::Ready,
-            Doing::Parked => State::Parked,
-            Doing::Running(id) => {
-                let asks = *questions > 0;
-                *questions = questions.saturating_sub(1);
-                match asks && is_in_call(id) {
-                    true => State::Blocked,
-                    false => State::Running,
-                }
+        let is_in_call = match seen.doing {
+            Doing::Running(id) if *questions > 0 => {
+                *questions -= 1;
+                is_in_call(id)
             }
+            _ => false,
         };
+        let state = State::of(seen.doing, is_in_call);
         self.states[state as usize] += 1;
         if let (State::Parked, Some(waiting)) = (state, &seen.waiting) {
             let what = waiting.reason.kind.name;
@@ -714,15 +709,15 @@ fn of_runtime(runtime: &Running) -> Object {
         .with("mode", Quoted(mode))
         .maybe("policy", policy.map(Quoted));
     let metrics = runtime.backend.metrics();
-    for figure in FIGURES {
-        let name = match figure.name {
+    for &(name, _, value) in FIGURES {
+        let name = match name {
             // The list of processors stands for their number.
             "processors" => continue,
             // The protocol's first version calls this one otherwise.
             "global_queue_len" => "global_queue",
             name => name,
         };
-        if let Value::Counter(of) | Value::Gauge(of) = figure.value {
+        if let Value::Counter(of) | Value::Gauge(of) = value {
             told = told.with(name, of(&metrics));
         }
     }
@@ -744,17 +739,13 @@ fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
 
 /// One thread, with its backtrace.
 fn thread(id: u64) -> Object {
-    let mut found = None;
-    let mut all = all();
-    snapshot::inspect(&mut || all.next(), |thread| {
-        // SAFETY: it was seen in the read section that is open, and so it stays.
+    let is_it = |thread: &AnyThread| {
+        // SAFETY: it is seen in a read section (`Snapshot::of`), and so it stays.
         let identity = unsafe { thread.identity().as_ref() };
         let known = identity.and_then(|identity| identity.known_id());
-        if known.is_some_and(|known| known.get() == id) {
-            found = Some(thread);
-        }
-    });
-    let mut snapshot = Snapshot::of(&mut found.into_iter(), Depth::Stacks);
+        known.is_some_and(|known| known.get() == id)
+    };
+    let mut snapshot = Snapshot::of(&mut all().filter(is_it), Depth::Stacks);
     snapshot.add_holders();
     // Another thread may have the record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {

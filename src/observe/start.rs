@@ -5,9 +5,9 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 #[cfg(green)]
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use super::{export, trace};
 #[cfg(green)]
@@ -37,10 +37,6 @@ pub(super) struct Wishes {
     pub(super) warnings: Option<Duration>,
 }
 
-/// The longest path of a socket, in bytes: what fits into the system's address, and a zero behind it.
-#[cfg(green)]
-const PATH: RangeInclusive<usize> = 1..=107;
-
 /// One of these words.
 fn choice<T, const COUNT: usize>(
     name: &str,
@@ -52,11 +48,7 @@ fn choice<T, const COUNT: usize>(
 
 /// A number from 1 to `most`.
 fn up_to(most: u64) -> impl Fn(&str) -> Option<u64> {
-    move |text| {
-        text.parse()
-            .ok()
-            .filter(|number| (1..=most).contains(number))
-    }
+    move |text| text.parse().ok().filter(|n| (1..=most).contains(n))
 }
 
 const ON_OR_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
@@ -69,17 +61,15 @@ impl Wishes {
             ("abort", OnDeadlock::Abort),
             ("off", OnDeadlock::Ignore),
         ];
-        let accepted = format!(
-            "unix: and the path of a socket, of 1 to {} bytes",
-            PATH.end()
-        );
+        // What fits into the system's address, and a zero behind it.
+        let accepted = "unix: and the path of a socket, of 1 to 107 bytes";
         let socket = |text: &str| {
             let path = text.strip_prefix("unix:")?;
-            PATH.contains(&path.len()).then(|| path.into())
+            (1..=107).contains(&path.len()).then(|| path.into())
         };
         let on_signal = choice("GREENTHREAD_SIGQUIT", "on or off", ON_OR_OFF)?;
         let by_environment = choice("GREENTHREAD_DEADLOCK", "report, abort or off", actions)?;
-        let socket = read("GREENTHREAD_OBSERVE", &accepted, socket)?;
+        let socket = read("GREENTHREAD_OBSERVE", accepted, socket)?;
         let accepted = "seconds, from 1 to 86400";
         let leak = read("GREENTHREAD_WARN_LEAK", accepted, up_to(86_400))?.unwrap_or(120);
         let warns = [("0", None), ("1", Some(Duration::from_secs(leak)))];

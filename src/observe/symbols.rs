@@ -414,12 +414,6 @@ const KINDS: [(&str, &str, Kind); 10] = [
 /// std's name for the function below which a short backtrace ends.
 const BOTTOM: &str = "__rust_begin_short_backtrace";
 
-/// Whether `text` contains `part`. (std's way to find out is 2 KB more of the program.)
-fn has(text: &str, part: &str) -> bool {
-    let mut parts = text.as_bytes().windows(part.len());
-    parts.any(|other| other == part.as_bytes())
-}
-
 /// `own` is this library's folder, as the debug information has it, with a slash; empty if there is none.
 fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
     // `<path::Type as path::Trait>::method`
@@ -428,7 +422,7 @@ fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
     let fits = |(name, place, _): &&(&str, &str, Kind)| match (&file, place.strip_prefix('~')) {
         (None, _) => path.starts_with(name),
         (Some(_), _) if place.is_empty() => path.starts_with(name),
-        (Some(file), None) => has(file, place),
+        (Some(file), None) => file.contains(place),
         (Some(file), Some(inside)) => {
             let rest = file.strip_prefix(own).filter(|_| !own.is_empty());
             rest.is_some_and(|rest| rest.starts_with(inside))
@@ -451,7 +445,8 @@ const OWN_FILE: &str = "src/observe/symbols.rs";
 
 /// The frames that a short backtrace shows; all of them if it would show none.
 fn short(frames: &[Symbol]) -> &[Symbol] {
-    let bottom = frames.iter().position(|frame| has(&frame.function, BOTTOM));
+    let is_bottom = |frame: &Symbol| frame.function.contains(BOTTOM);
+    let bottom = frames.iter().position(is_bottom);
     let mut end = bottom.unwrap_or(frames.len());
     while end > 0 && frames[end - 1].kind == Kind::Runtime {
         end -= 1;

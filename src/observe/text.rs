@@ -5,21 +5,16 @@
 //!
 //! JSON is one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name theirs by number.
 
-use core::fmt::{self, Write as _};
+use core::fmt::Write as _;
 use core::hash::{Hash, Hasher};
-use core::mem::ManuallyDrop;
 use std::hash::DefaultHasher;
 use std::io::{self, Write};
-use std::net::TcpStream;
-use std::os::fd::{FromRawFd, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::dump::{Entry, State, Wait};
 use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, order};
-use super::snapshot::{Entry, Snapshot, Wait};
-use super::symbols::Symbols;
-use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::threads::Doing;
+use super::snapshot::{Snapshot, Symbols, descriptor_text};
 
 /// The version of the format of JSON.
 const VERSION: u32 = 1;
@@ -49,7 +44,7 @@ impl Snapshot {
             "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}"
         )?;
         let of = |word: &str| {
-            let is = |entry: &&Entry| entry.is_green && entry.state_word() == word;
+            let is = |entry: &&Entry| entry.is_green && entry.state.word() == word;
             self.threads.iter().filter(is).count()
         };
         let states = ["running", "blocked", "ready", "new", "parked"];
@@ -62,8 +57,7 @@ impl Snapshot {
         let key = |entry: &Entry| {
             let kind = entry.wait.as_ref().map(|wait| wait.kind.name.as_ptr());
             let spawned_at = entry.spawned_at.map(core::ptr::from_ref);
-            let state = entry.state_word();
-            (state, kind, spawned_at, entry.stack, entry.is_green)
+            (entry.state, kind, spawned_at, entry.stack, entry.is_green)
         };
         let mut groups: NumberMap<Vec<&Entry>> = NumberMap::default();
         for entry in &self.threads {
@@ -89,11 +83,11 @@ impl Snapshot {
     ) -> io::Result<()> {
         let first = group[0];
         if group.len() == 1 {
-            writeln!(to, "{}: {}", Named(first), self.doing(first))?;
+            writeln!(to, "{}: {}", title(first), self.doing(first))?;
         } else {
             writeln!(to, "{} threads:", group.len())?;
             for entry in group.iter().take(NAMED) {
-                writeln!(to, "  {}: {}", Named(entry), self.doing(entry))?;
+                writeln!(to, "  {}: {}", title(entry), self.doing(entry))?;
             }
         }
         if group.len() > NAMED {
@@ -103,7 +97,7 @@ impl Snapshot {
                 to,
                 "  and {} more; all are {} for {} to {}",
                 group.len() - NAMED,
-                first.state_word(),
+                first.state.word(),
                 time(shortest.unwrap_or(0)),
                 time(longest.unwrap_or(0)),
             )?;
@@ -117,16 +111,16 @@ impl Snapshot {
     /// The state of a thread, and its wait.
     pub(super) fn doing(&self, entry: &Entry) -> String {
         let since = time(u64::from(entry.since));
-        let mut text = format!("{} for {since}", entry.state_word());
+        let mut text = format!("{} for {since}", entry.state.word());
         if let Some(cpu) = entry.cpu {
             text += &format!(", with {} of CPU time", time(cpu / 1_000_000));
         }
-        if let Some(call) = entry.system_call() {
+        if let Some(call) = &entry.system_call {
             text += &format!(" in the system call {call}");
         }
         match &entry.wait {
             // One that was woken, or that waits on its own kernel thread.
-            Some(wait) if entry.doing == Doing::Ready => {
+            Some(wait) if entry.state == State::Ready => {
                 text += &format!(", woken from its wait for {}", self.describe_wait(wait));
             }
             Some(wait) => text += &format!(", waits for {}", self.describe_wait(wait)),
@@ -137,7 +131,7 @@ impl Snapshot {
 
     /// What a thread waits for: `mutex 0x7f…, held by thread 3 "b"`.
     pub(crate) fn describe_wait(&self, wait: &Wait) -> String {
-        let whom = wait.whom.map(|at| Named(&self.threads[at as usize]));
+        let whom = wait.whom.map(|at| title(&self.threads[at as usize]));
         let mut text = match (wait.facts.target, &whom) {
             (Some(_), Some(whom)) => format!("the end of {whom}"),
             _ if wait.of != 0 => format!("{} {:#x}", wait.kind.name, wait.of),
@@ -163,6 +157,17 @@ impl Snapshot {
             let _ = write!(text, ", for {} at most", time(left / 1_000_000));
         }
         text
+    }
+
+    /// A cycle in words, a line for each thread.
+    pub(crate) fn describe_cycle(&self, cycle: &[u32]) -> String {
+        let line = |&place: &u32| {
+            let entry = &self.threads[place as usize];
+            let wait = entry.wait.as_ref().map(|wait| self.describe_wait(wait));
+            let wait = wait.unwrap_or_default();
+            format!("  {} waits for {wait}\n", title(entry))
+        };
+        cycle.iter().map(line).collect()
     }
 
     /// A stack as text.
@@ -191,13 +196,6 @@ impl Snapshot {
     }
 }
 
-impl Entry {
-    /// The name of the system call that the thread is blocked in.
-    pub(super) fn system_call(&self) -> Option<String> {
-        self.call.map(kernel_thread::call_name)
-    }
-}
-
 /// A time of day of the universal time.
 fn humantime(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -217,21 +215,16 @@ fn humantime(at: SystemTime) -> String {
 }
 
 /// A thread as a report calls it: its number, and its name.
-pub(super) struct Named<'a>(pub(super) &'a Entry);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entry = self.0;
-        match entry.is_green {
-            true => write!(f, "thread {}", entry.id)?,
-            false if entry.id != 0 => write!(f, "kernel thread {}", entry.id)?,
-            false => write!(f, "kernel thread")?,
-        }
-        match &entry.name {
-            Some(name) => write!(f, " {name:?}"),
-            None => Ok(()),
-        }
+pub(super) fn title(entry: &Entry) -> String {
+    let mut title = match (entry.is_green, entry.id) {
+        (true, id) => format!("thread {id}"),
+        (false, 0) => "kernel thread".into(),
+        (false, id) => format!("kernel thread {id}"),
+    };
+    if let Some(name) = &entry.name {
+        title += &format!(" {name:?}");
     }
+    title
 }
 
 /// A time, to two digits or so.
@@ -248,18 +241,6 @@ pub(super) fn time(millis: u64) -> String {
     }
 }
 
-/// `peer 127.0.0.1:80`, or what `/proc` calls the file.
-fn descriptor_text(descriptor: RawFd) -> Option<String> {
-    // SAFETY: the descriptor is only asked about, not closed; one that is another file's by now has another answer.
-    let socket = (descriptor >= 0)
-        .then(|| ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(descriptor) }))?;
-    if let Ok(peer) = socket.peer_addr() {
-        return Some(format!("peer {peer}"));
-    }
-    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
-    Some(link.to_string_lossy().into_owned())
-}
-
 // ==== JSON ====
 
 /// What every report tells of a thread.
@@ -269,11 +250,11 @@ pub(super) fn thread_as_json(entry: &Entry) -> Object {
     Object::default()
         .with("id", entry.id)
         .with("kind", Quoted(kind))
-        .with("state", Quoted(entry.state_word()))
+        .with("state", Quoted(entry.state.word()))
         .with("since_ms", entry.since)
         .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
         .maybe("name", entry.name.as_deref().map(Quoted))
-        .maybe("system_call", entry.system_call().map(Quoted))
+        .maybe("system_call", entry.system_call.as_ref().map(Quoted))
         .maybe("spawned_at", place.map(Quoted))
 }
 
@@ -294,7 +275,7 @@ impl Snapshot {
         }
         write!(to, r#"],"stacks":["#)?;
         let mut symbols = Symbols::new();
-        for number in 0..self.stacks.len() {
+        for number in 0..self.stacks.entries.len() as u32 {
             let comma = if number == 0 { "" } else { "," };
             write!(to, "{comma}{}", self.frames_as_json(number, &mut symbols))?;
         }

@@ -23,7 +23,8 @@
 //!
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
 //! frame as a return address, cannot compute rules that read memory (glibc's `__restore_rt`, functions that
-//! align their stack), keeps 509 rules, and brings a second version of `gimli`.
+//! align their stack), keeps 509 rules, and brings a second version of `gimli`. And `gimli`'s own `Evaluation` of expressions: it
+//! knows all operations, and makes every program 50 KB larger.
 //!
 //! The program and its libraries ([`Modules`]), as they are loaded when an unwinder is made: where their code lies, and their unwind tables.
 //!
@@ -178,8 +179,7 @@ impl Unwinder {
         address: usize,
         read: Read<'_>,
     ) -> Result<(), End> {
-        let row = self.with_row(address, |row| row.caller(at, read));
-        let below = row.unwrap_or(Err(End::Lost))?;
+        let below = self.row(address).ok_or(End::Lost)?.caller(at, read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // Only a signal's frame is exact.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
@@ -220,8 +220,7 @@ impl Unwinder {
         if self.is_below_a_handler(address) {
             return Rule::Signal;
         }
-        self.with_row(address, |row| row.short())
-            .unwrap_or(Rule::Untold)
+        self.row(address).map_or(Rule::Untold, |row| row.short())
     }
 
     /// Whether a signal's handler returns to the address behind this one.
@@ -236,30 +235,25 @@ impl Unwinder {
                 .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
     }
 
-    fn with_row<T>(&mut self, address: usize, then: impl FnOnce(Row<'_>) -> T) -> Option<T> {
-        let view = self.modules.tables(address)?;
-        let header = view
-            .header
-            .parse(&view.bases, size_of::<usize>() as u8)
-            .ok()?;
-        let entry = header
-            .table()?
-            .fde_for_address(
-                &view.frames,
-                &view.bases,
-                address as u64,
-                EhFrame::cie_from_offset,
-            )
-            .ok()?;
-        let row = entry
-            .unwind_info_for_address(&view.frames, &view.bases, &mut self.context, address as u64)
-            .ok()?;
-        Some(then(Row {
-            row,
-            section: &view.frames,
+    /// The rule of the tables for the instruction at `address`.
+    fn row(&mut self, address: usize) -> Option<Row<'_>> {
+        let View {
+            header,
+            frames: section,
+            bases,
+        } = self.modules.tables(address)?;
+        let (at, context) = (address as u64, &mut self.context);
+        let header = header.parse(&bases, size_of::<usize>() as u8).ok()?;
+        let table = header.table()?;
+        let entry = table.fde_for_address(&section, &bases, at, EhFrame::cie_from_offset);
+        let entry = entry.ok()?;
+        let row = entry.unwind_info_for_address(&section, &bases, context, at);
+        Some(Row {
+            row: row.ok()?,
+            section,
             return_address: entry.cie().return_address_register(),
             is_signal: entry.is_signal_trampoline(),
-        }))
+        })
     }
 }
 
@@ -268,8 +262,12 @@ impl Unwinder {
 fn step_by_record(at: &mut Registers, read: Read<'_>) -> Result<(), End> {
     let (_, registers_at) = here::SIGNAL.ok_or(End::Lost)?;
     let start = at.sp().wrapping_add(registers_at);
+    // All registers in the order of their numbers; the program counter comes last.
     let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
-    *at = Registers::interrupted(&mut register)?;
+    *at = Registers::at(register(here::SP + 1)?, register(here::SP)?);
+    for number in 0..here::SP {
+        at.set(number, register(number)?);
+    }
     Ok(())
 }
 
@@ -383,16 +381,6 @@ impl Registers {
         Some(new)
     }
 
-    /// Of a thread that a signal has interrupted, whose registers `read` reads, in the order of their numbers.
-    /// The program counter comes last.
-    fn interrupted(read: &mut dyn FnMut(usize) -> Result<usize, End>) -> Result<Registers, End> {
-        let mut new = Registers::at(read(here::SP + 1)?, read(here::SP)?);
-        for number in 0..here::SP {
-            new.set(number, read(number)?);
-        }
-        Ok(new)
-    }
-
     /// Goes to a caller of which nothing else is known.
     #[inline]
     fn go_down(&mut self, pc: usize, sp: usize, bp: usize) {
@@ -472,7 +460,7 @@ impl UnwindContextStorage<usize> for InPlace {
 /// One rule as it stands in the tables.
 struct Row<'a> {
     row: &'a UnwindTableRow<usize, InPlace>,
-    section: &'a EhFrame<Bytes<'a>>,
+    section: EhFrame<Bytes<'a>>,
     return_address: Register,
     is_signal: bool,
 }
@@ -562,7 +550,7 @@ impl Row<'_> {
         read: Read<'_>,
     ) -> Result<usize, End> {
         let lost = |_| End::Lost;
-        let Expression(mut code) = expression.get(self.section).map_err(lost)?;
+        let Expression(mut code) = expression.get(&self.section).map_err(lost)?;
         let mut stack = Operands::default();
         if let Some(first) = first {
             stack.push(first)?;

@@ -17,13 +17,14 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use super::dump::State;
 use super::employ;
 use super::numbers::NumberMap;
 use super::snapshot::{Depth, Entry, Snapshot};
-use super::text::Named;
+use super::text::title;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
-use crate::engine::inspect::threads::{AnyThread, Doing};
+use crate::engine::inspect::threads::AnyThread;
 use crate::engine::inspect::{all, runs};
 
 /// In nanoseconds, on the average.
@@ -122,7 +123,7 @@ impl Said {
             return;
         };
         let (kind, text) = if blocks {
-            let call = entry.system_call();
+            let call = entry.system_call.as_ref();
             let now = call.map_or("in system calls".into(), |call| format!("now in {call}"));
             let text = format!(
                 "blocks its kernel thread and has not said so: in {} of {SAMPLES} samples, {now}; \
@@ -153,7 +154,7 @@ impl Said {
         }
         for (place, count) in waiters.entries {
             let holder = &snapshot.threads[place as usize];
-            let waits = holder.doing == Doing::Parked || holder.call.is_some();
+            let waits = matches!(holder.state, State::Parked | State::Blocked);
             if waits && holder.since >= LONG {
                 let doing = snapshot.doing(holder);
                 let text = format!("holds a lock for which {count} wait, and is itself {doing}");
@@ -171,7 +172,7 @@ impl Said {
             // Nobody knows who needs the program's own kernel threads.
             let is_ours = entry.spawned_at.is_some();
             let is_new = u128::from(entry.since) < leak.as_millis();
-            if is_new || !is_ours || entry.doing != Doing::Parked {
+            if is_new || !is_ours || entry.state != State::Parked {
                 continue;
             }
             let why = if in_cycle.get(place.into()).is_some() {
@@ -199,7 +200,7 @@ impl Said {
             return;
         }
         *last = Some(now);
-        let mut out = format!("greenthread: warning: {} {text}\n", Named(entry));
+        let mut out = format!("greenthread: warning: {} {text}\n", title(entry));
         if let Some(place) = entry.spawned_at {
             out += &format!("  spawned at {place}\n");
         }

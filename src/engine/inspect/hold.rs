@@ -12,7 +12,7 @@
 //!
 //! The states carry a number, so that a handler which comes too late does not take another's request.
 //! A thread that has not answered is not asked again until it has ([`DEAF`]): a signal that no thread takes
-//! stays in a queue, and queues of signals are short.
+//! stays in a queue, and queues of signals are short. Observers take turns ([`TURN`]).
 //!
 //! # Invariants
 //! 1. What the observer reads of the stack while the word is `HELD` is true, if the step from there to `IDLE`
@@ -24,7 +24,9 @@
 //! # Memory orderings
 //! The step to `HELD` is Release, and the observer's load Acquire: the registers. The observer's step to
 //! `IDLE` is Release: its reads come before, and so does the note that a thread is deaf, which the handler's failed step
-//! acquires.
+//! acquires. What one observer does comes before what the next one does by their lock.
+
+use std::sync::Mutex;
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
@@ -52,10 +54,12 @@ const TAKEN: u32 = 2;
 const HELD: u32 = 3;
 const STATES: u32 = 4;
 
-/// Threads that have been asked and have not answered, by the system's numbers; 0: a free place. If there are more,
-/// the first are forgotten.
+/// Threads that have been asked and have not answered, by the system's numbers, each at the place that its number gives; 0:
+/// none. Of two with the same place the first is forgotten.
 static DEAF: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 
+/// The lock of the observer that holds a thread, with the number of its request.
+static TURN: Mutex<u32> = Mutex::new(0);
 static WORD: AtomicU32 = AtomicU32::new(IDLE);
 static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 /// The signal; 0 while there is none.
@@ -82,43 +86,36 @@ pub(crate) fn is_possible() -> bool {
 }
 
 /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked, while `read` is called
-/// with its registers, as the frame gives them out (`Frame::registers`). Returns what `read` has returned, once the thread has
-/// stood still until then. `None`: the thread blocks the signal, did not come in time, or another one is held.
-pub(crate) fn held<R>(
+/// with its registers, as the frame gives them out (`Frame::registers`). The last call counts: until its end the thread has stood
+/// still. False: the thread blocks the signal, did not come in time, or another one is held.
+pub(crate) fn held(
     thread: i32,
     computes: bool,
-    mut read: impl FnMut([usize; 4]) -> R,
-) -> Option<R> {
+    mut read: impl FnMut([usize; 4]),
+) -> bool {
+    // Another observer may hold a thread, which does not take long; but in a forked child its lock stays for ever.
+    let (until, mut turn) = (clock::now() + UNTIL_TAKEN, TURN.try_lock());
+    while turn.is_err() && clock::now() < until {
+        kernel_thread::rest(LOOK_AGAIN);
+        turn = TURN.try_lock();
+    }
+    let Ok(mut turn) = turn else { return false };
     for _ in 0..TRIES {
-        let word = begin()?;
+        *turn = (*turn + 1) % (u32::MAX / STATES);
+        let word = *turn * STATES;
+        WORD.store(word + ASKED, Relaxed);
         match ask(word, thread, computes) {
             Answer::Held => {
-                let result = read(core::array::from_fn(|i| REGISTERS[i].load(Relaxed)));
+                read(core::array::from_fn(|i| REGISTERS[i].load(Relaxed)));
                 if end(word + HELD) {
-                    return Some(result);
+                    return true;
                 }
             }
             Answer::Late => {}
-            Answer::None => return None,
+            Answer::None => return false,
         }
     }
-    None
-}
-
-/// Waits for the observer's turn, and begins a request; its states begin with the number that is returned.
-fn begin() -> Option<u32> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let word = (NUMBER.fetch_add(1, Relaxed) % (u32::MAX / STATES)) * STATES;
-    // Another observer may hold a thread, which does not take long.
-    let until = clock::now() + UNTIL_TAKEN;
-    // Acquire: the observer before has read its registers; partner: Release in `end`.
-    while let Err(seen) = WORD.compare_exchange(IDLE, word + ASKED, Acquire, Relaxed) {
-        if clock::now() >= until {
-            return None;
-        }
-        futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
-    }
-    Some(word)
+    false
 }
 
 /// Ends a request that is in this state. False: the handler has gone on from there.
@@ -126,8 +123,7 @@ fn end(state: u32) -> bool {
     // Release: what was read of the stack, or the note that the thread is deaf; partner: Acquire in `answer`.
     let is_ours = WORD.compare_exchange(state, IDLE, Release, Relaxed).is_ok();
     if is_ours {
-        // The thread, and other observers that wait for their turn.
-        futex::wake(&WORD, i32::MAX as u32);
+        futex::wake(&WORD, 1);
     }
     is_ours
 }
@@ -140,7 +136,7 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
     let tick = word / STATES;
     let payload = Payload { who: WHO, tick };
     let is_sent = signal != 0
-        && DEAF.iter().all(|place| place.load(Relaxed) != thread)
+        && deaf(thread).load(Relaxed) != thread
         && signal::queue(0, std::process::id() as i32, thread, signal, payload).is_ok();
     let is_hopeless = || {
         let (used, waited) = (clock::cpu_time(cpu_clock), clock::now() - since);
@@ -158,8 +154,7 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
         if seen == word + HELD {
             return Answer::Held;
         }
-        // Another observer may have begun already.
-        if !(word + ASKED..word + HELD).contains(&seen) {
+        if seen == IDLE {
             return Answer::Late;
         }
         if !is_sent && end(word + ASKED) {
@@ -167,7 +162,7 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
         }
         if is_hopeless() {
             // First the note, which the thread takes back if it answers too late.
-            note_deaf(thread);
+            deaf(thread).store(thread, Relaxed);
             let is_over = end(word + ASKED);
             if !is_over || !kernel_thread::exists(thread) {
                 forget_deaf(thread);
@@ -180,20 +175,13 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
     }
 }
 
-/// The thread has not answered in time.
-fn note_deaf(thread: i32) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let free = |place: &&AtomicI32| place.compare_exchange(0, thread, Relaxed, Relaxed).is_ok();
-    if DEAF.iter().find(free).is_none() {
-        let next = NEXT.fetch_add(1, Relaxed) as usize % DEAF.len();
-        DEAF[next].store(thread, Relaxed);
-    }
+/// The thread's place among those that are deaf.
+fn deaf(thread: i32) -> &'static AtomicI32 {
+    &DEAF[thread as usize % DEAF.len()]
 }
 
 fn forget_deaf(thread: i32) {
-    for place in &DEAF {
-        let _ = place.compare_exchange(thread, 0, Relaxed, Relaxed);
-    }
+    let _ = deaf(thread).compare_exchange(thread, 0, Relaxed, Relaxed);
 }
 
 /// In a forked child: a thread was held in the parent only.

@@ -11,11 +11,11 @@
 //! A record is a place of a table, for threads of whose end nobody hears. A thread takes one without a lock and without the
 //! allocator.
 //!
-//! A place says whose it is ([`Place`]). A thread that wants one looks at the places
-//! in turn ([`Places`]), and takes the first that is free, or whose thread is gone. So all places are looked at, one
-//! round after another. If more than half of the places of a round had living threads, twice as many places are in use
-//! from then on. All those threads lived when the round began: so the table has at most four places for each thread that
-//! has ever lived at the same time, and a thread looks at four places on the average, or fewer.
+//! A place says whose it is ([`Place`]). A thread that wants one looks at the places in turn ([`Places`]), from where the
+//! last thread has stopped, and takes the first that is free, or whose thread is gone. If the thread meets none on its way round
+//! half of the places in use, twice as many are in use from then on. So the table has about four places at most for each thread
+//! that has ever lived at the same time; and while it does not grow, a thread finds a place after a few looks on the average,
+//! unless the table is nearly full.
 //!
 //! | a place's word | |
 //! |---|---|
@@ -127,7 +127,7 @@ impl KernelThread {
 
     /// Whether `thread`, which has had the record, is gone without giving it back. The system is asked, but for
     /// threads of ours, which give their records back.
-    fn is_gone(&self, thread: i32) -> bool {
+    pub(crate) fn is_gone(&self, thread: i32) -> bool {
         !self.is_ours() && !self.is_helper() && !kernel_thread::exists(thread)
     }
 
@@ -227,11 +227,6 @@ impl KernelThread {
         self.role.load(Relaxed) == RUNTIME
     }
 
-    /// Whether its thread has ended. That is not announced, so the system is asked.
-    pub(crate) fn is_left_over(&self) -> bool {
-        self.is_gone(self.thread())
-    }
-
     /// Whether it is one of the kernel threads that keep runtimes going.
     pub(crate) fn is_helper(&self) -> bool {
         self.role.load(Relaxed) == HELPER
@@ -278,14 +273,12 @@ pub(crate) struct Place {
     word: AtomicU64,
 }
 
-/// The round in which threads look at the places of a table.
+/// How threads look at the places of a table.
 pub(crate) struct Places {
-    /// The place that is looked at next.
-    next: AtomicUsize,
-    /// How many places at the front of the table are in use.
+    /// The number of looks so far: the next one is at this place, counted round the places in use.
+    looks: AtomicUsize,
+    /// How many places at the front of the table are in use: [`LEAST`] times a power of two.
     used: AtomicUsize,
-    /// How many of the places of this round had living threads.
-    living: AtomicUsize,
 }
 
 /// How many places are in use at first.
@@ -341,9 +334,8 @@ impl Places {
     const_fn! {
         pub(crate) const fn new() -> Places {
             Places {
-                next: AtomicUsize::new(0),
+                looks: AtomicUsize::new(0),
                 used: AtomicUsize::new(LEAST),
-                living: AtomicUsize::new(0),
             }
         }
     }
@@ -355,34 +347,17 @@ impl Places {
 
     /// The first place that `take` takes, of a table with `most` places. `None`: the table seems to be full.
     pub(crate) fn find(&self, most: usize, take: impl Fn(usize) -> bool) -> Option<usize> {
-        for look in 0.. {
-            let place = self.next.fetch_add(1, Relaxed);
-            let used = self.used().min(most);
-            if used == most && look == LOOKS {
-                break;
-            }
-            if place >= used {
-                self.begin_round(place + 1, used, most);
-            } else if take(place) {
+        loop {
+            let used = self.used();
+            let looks = if used < most { used / 2 } else { LOOKS };
+            let mut places = (0..looks).map(|_| self.looks.fetch_add(1, Relaxed) % used.min(most));
+            if let Some(place) = places.find(|&place| take(place)) {
                 return Some(place);
-            } else {
-                self.living.fetch_add(1, Relaxed);
+            } else if used >= most {
+                return None;
             }
-        }
-        None
-    }
-
-    /// The round is over: begins the next, unless another thread does. It goes through the new places only, if there
-    /// are some, since they are free.
-    fn begin_round(&self, next: usize, used: usize, most: usize) {
-        let is_crowded = self.living.load(Relaxed) > used / 2;
-        let begin = if is_crowded && used < most { used } else { 0 };
-        let has_begun = self.next.compare_exchange(next, begin, Relaxed, Relaxed);
-        if has_begun.is_ok() {
-            if begin != 0 {
-                self.used.store((2 * used).min(most), Relaxed);
-            }
-            self.living.store(0, Relaxed);
+            // Another thread may have been as unlucky.
+            let _ = self.used.compare_exchange(used, 2 * used, Relaxed, Relaxed);
         }
     }
 }

@@ -112,7 +112,10 @@ impl AnyThread {
     pub(crate) fn look(self) -> Option<ThreadSnapshot> {
         let mut tries = 0;
         loop {
-            let turns = self.turns();
+            let turns = match self {
+                AnyThread::Green(green) => green.since.turns(),
+                AnyThread::Kernel(kernel) => kernel.turns(),
+            };
             // Acquire: what is read below is read after the count.
             fence(Acquire);
             let (mut seen, parking) = self.look_once(turns)?;
@@ -143,13 +146,6 @@ impl AnyThread {
         }
     }
 
-    fn turns(self) -> u32 {
-        match self {
-            AnyThread::Green(green) => green.since.turns(),
-            AnyThread::Kernel(kernel) => kernel.turns(),
-        }
-    }
-
     /// A look at the record, and where the park lies that the record leads to, or null.
     fn look_once(self, turns: u32) -> Option<(ThreadSnapshot, *const Parking)> {
         let (doing, since, parking) = match self {
@@ -170,7 +166,7 @@ impl AnyThread {
                 )
             }
             AnyThread::Kernel(kernel) => {
-                if self.mark() == 0 || kernel.is_left_over() {
+                if self.mark() == 0 || kernel.is_gone(kernel.thread()) {
                     return None;
                 }
                 (

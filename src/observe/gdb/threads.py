@@ -167,7 +167,7 @@ class Thread:
         place = word(self.identity + table.identity_place)
         if not place or not table.place_file or not table.place_line:
             return "-"
-        file = text(word(place + table.place_file - 1), word(place + table.place_file_length - 1))
+        file = text(word(place + table.place_file - 1), word(place + table.place_file - 1 + WORD))
         return f"{file}:{short(place + table.place_line - 1)}"
 
     def stack(self):

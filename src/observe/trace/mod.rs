@@ -29,7 +29,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ use self::record::{Event, QUEUE};
 #[cfg(green)]
 use self::ring::Copies;
 use self::timeline::{Clock, Timeline};
-use super::employ;
 use super::observer::{self, TRACE};
+use super::{employ, lock};
 use crate::arch::ticks;
 use crate::atomic::{
     AtomicBool,
@@ -242,7 +242,7 @@ impl Session {
         let collector = Collector::begin();
         let life = move || {
             let timeline = collector.collect();
-            *RESULT.lock().unwrap_or_else(PoisonError::into_inner) = Some(timeline);
+            *lock(&RESULT) = Some(timeline);
         };
         let thread = employ("gt-trace", life).inspect_err(|_| release())?;
         observer::add(TRACE);
@@ -264,7 +264,7 @@ impl Session {
             let _ = collector.join();
         }
         observer::remove(TRACE);
-        let timeline = RESULT.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let timeline = lock(&RESULT).take();
         release();
         timeline.ok_or_else(|| io::Error::other("the collector of the trace has panicked"))
     }
@@ -353,16 +353,8 @@ pub(super) fn begin(path: &str) -> io::Result<()> {
     let mut result = Ok(());
     ONCE.call_once(|| {
         result = Session::start().map(|session| {
-            let mut parts = path.split('%');
-            let mut path = parts.next().unwrap_or_default().to_string();
-            for part in parts {
-                path += &match part.strip_prefix('p') {
-                    Some(rest) => format!("{}{rest}", std::process::id()),
-                    None => format!("%{part}"),
-                };
-            }
-            let mut traced = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-            *traced = Some((session, path.into()));
+            let path = path.replace("%p", &std::process::id().to_string());
+            *lock(&OF_PROCESS) = Some((session, path.into()));
             // SAFETY: the handler has the type that libc calls, and does not unwind.
             unsafe { at_exit(end) };
         });
@@ -379,11 +371,7 @@ extern "C" fn end() {
     if is_forked_child() {
         return;
     }
-    let traced = OF_PROCESS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    let Some((mut session, path)) = traced else {
+    let Some((mut session, path)) = lock(&OF_PROCESS).take() else {
         return;
     };
     let written = session.end().and_then(|timeline| timeline.save(&path));

@@ -1,17 +1,64 @@
-// The page's script: `DATA` stands before it.
-// ---- the data: columns of numbers, one for each item, sorted by start ----
-const YIELD = 0, PREEMPTED = 1, WAITS = 2, UNTIL = 3, OVER = 4, ENDED = 5, OFF_REASON = 6;
+"use strict";
+// ---- the data: the trace events that stand before, one a line, become items: a number in each column, in the order of their starts ----
+const STOPS = ["yields", "was preempted", "waits", "waits, with a deadline", "hands over", "ends", "lost its processor", "goes on"];
+const PREEMPTED = 1, WAITS = 2, UNTIL = 3, OVER = 4, OFF_REASON = 6;
 const WOKE = 16, SPAWNED = 17, FIRED = 18, ARRIVED = 19, STOLE = 20, IDLE = 32, WAITED = 33, OFF = 34;
-const KERNEL = 1 << 27;
-function column(text) {
-  const raw = atob(text), bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  return new Uint32Array(bytes.buffer);
+const POINTS = { "wake-up": WOKE, spawn: SPAWNED, "a deadline has passed": FIRED, "an event has come": ARRIVED, steal: STOLE };
+const KERNEL = 1 << 27, KERNEL_THREADS = 1000;
+const $ = id => document.getElementById(id);
+const start = [], end = [], thread = [], other = [], kinds = [], places = [];
+const tracks = [], trackOf = i => tracks[places[i]], kindOf = i => kinds[i];
+const names = new Map(), texts = [""];
+let total = 1, lost = 0;
+{
+  const trackAt = new Map(), textAt = new Map([["", 0]]);
+  let begun = 0;
+  const key = event => event.pid * 2 ** 28 + event.tid;
+  const add = (event, kind, from, to, who = 0, whom = 0) => {
+    start.push(from); end.push(to); thread.push(who); other.push(whom); kinds.push(kind); places.push(trackAt.get(key(event)));
+  };
+  const know = (number, name) => { if (!names.has(number)) names.set(number, name); };
+  const numberOf = text => {
+    if (!textAt.has(text)) { textAt.set(text, texts.length); texts.push(text); }
+    return textAt.get(text);
+  };
+  const read = event => {
+    const { ph, name, args } = event, at = Math.round(event.ts * 1e3);
+    if (ph === "X") {
+      const until = at + Math.round(event.dur * 1e3);
+      if (event.cat === "run") {
+        know(args.thread, name);
+        add(event, STOPS.indexOf(args.stopped), at, until, args.thread, args.to ?? numberOf(args.for ?? ""));
+      } else if (event.cat !== "outside") add(event, event.cat === "idle" ? IDLE : WAITED, at, until, args.thread);
+    } else if (ph === "s") { if (args.how in POINTS) add(event, POINTS[args.how], at, at, args.thread, args.to); }
+    else if (ph === "i") {
+      know(args.thread, args.name);
+      if (name in POINTS) add(event, POINTS[name], at, at, args.thread);
+    } else if (ph === "b") { know(event.id, name); begun = at; }
+    else if (ph === "e") add(event, OFF, begun, at, event.id);
+    else if (ph === "M" && name === "thread_name") {
+      const runtime = event.pid === KERNEL_THREADS ? 0 : event.pid;
+      if (!runtime) know(event.tid, args.name);
+      trackAt.set(key(event), tracks.length);
+      tracks.push({ runtime, name: args.name, at: tracks.length, runs: [], points: [], off: [], lanes: 0, busy: 0 });
+    }
+  };
+  // The text may be longer than any string: it lies in pieces, in which lines are split.
+  let rest = "";
+  for (const piece of $("trace").childNodes) {
+    const lines = (rest + piece.data).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (line.startsWith('{"ph"')) read(JSON.parse(line.endsWith(",") ? line.slice(0, -1) : line));
+      else if (line.startsWith("{")) {
+        const about = JSON.parse(line + "]}").otherData;
+        total = Math.max(1, about.nanoseconds); lost = about.lost;
+      }
+    }
+  }
+  $("trace").remove();
 }
-const start = column(DATA.start), end = column(DATA.end), thread = column(DATA.thread), other = column(DATA.other);
-const place = column(DATA.kind), count = start.length, unit = DATA.unit;
-const kindOf = i => place[i] & 255, trackOf = i => place[i] >>> 8;
-const total = Math.max(1, DATA.length / unit);
+const count = start.length;
 
 // Threads get small numbers, in the order in which they are met.
 const dense = new Map(), numbers = [];
@@ -20,24 +67,10 @@ function denseOf(number) {
   if (at === undefined) { at = numbers.length; dense.set(number, at); numbers.push(number); }
   return at;
 }
-const who = new Uint32Array(count);
-const runCount = DATA.tracks.map(() => 0), pointCount = DATA.tracks.map(() => 0);
-for (let i = 0; i < count; i++) {
-  who[i] = denseOf(thread[i]);
-  const kind = kindOf(i);
-  if (kind < 16 || kind === IDLE || kind === WAITED) runCount[trackOf(i)]++;
-  else if (kind < IDLE) pointCount[trackOf(i)]++;
-  if (kind === WOKE || kind === SPAWNED || kind === OVER) denseOf(other[i]);
-}
-function nameOf(number) {
-  if (number === 0) return "?";
-  const name = DATA.names[number];
-  if (name) return name;
-  return (number & KERNEL ? "kernel thread " : "thread ") + (number & ~KERNEL);
-}
+const nameOf = number => names.get(number) ?? "thread " + number;
 function labelOf(number) {
-  const name = DATA.names[number];
-  return name && !(number & KERNEL) ? name + " #" + number : nameOf(number);
+  const name = nameOf(number);
+  return number === 0 || number & KERNEL || name === "thread " + number ? name : name + " #" + number;
 }
 function hash(text) {
   let h = 2166149882;
@@ -55,41 +88,28 @@ function paint() {
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Runs and points of each track; runs of each thread; wake-ups of each thread and by it.
-const tracks = DATA.tracks.map((track, at) => ({
-  ...track, at, runs: new Uint32Array(runCount[at]), points: new Uint32Array(pointCount[at]), off: [], lanes: 0, busy: 0,
-}));
-const threads = numbers.map(() => ({ runs: [], woken: [], wakes: [] }));
-const spentIn = new Float64Array(numbers.length);
-{
-  const at = tracks.map(() => [0, 0]);
-  for (let i = 0; i < count; i++) {
-    const kind = kindOf(i), track = tracks[trackOf(i)], next = at[track.at];
-    if (kind < 16 || kind === IDLE || kind === WAITED) {
-      track.runs[next[0]++] = i;
-      if (kind < 16) {
-        threads[who[i]].runs.push(i);
-        spentIn[who[i]] += end[i] - start[i];
-        track.busy += end[i] - start[i];
-        if (kind === OVER) { threads[denseOf(other[i])].woken.push(i); threads[who[i]].wakes.push(i); }
-      }
-    } else if (kind === OFF) track.off.push(i);
-    else {
-      track.points[next[1]++] = i;
-      if (kind === WOKE || kind === SPAWNED) { threads[denseOf(other[i])].woken.push(i); threads[who[i]].wakes.push(i); }
-      else if (kind !== STOLE) threads[who[i]].woken.push(i);
-    }
+const threads = [], spentIn = [], who = new Uint32Array(count);
+const threadOf = number => threads[denseOf(number)] ??= (spentIn.push(0), { runs: [], woken: [], wakes: [] });
+for (let i = 0; i < count; i++) {
+  const kind = kindOf(i), track = trackOf(i), own = threadOf(thread[i]), long = end[i] - start[i];
+  who[i] = denseOf(thread[i]);
+  if (kind === OFF) track.off.push(i);
+  else if (kind < 16 || kind >= IDLE) track.runs.push(i);
+  else track.points.push(i);
+  if (kind < 16) { own.runs.push(i); spentIn[who[i]] += long; track.busy += long; }
+  if (kind === WOKE || kind === SPAWNED || kind === OVER) { threadOf(other[i]).woken.push(i); own.wakes.push(i); }
+  else if (kind === FIRED || kind === ARRIVED) own.woken.push(i);
+}
+for (const track of tracks) {
+  const free = [];
+  track.lane = new Map();
+  for (const i of track.off) {
+    let lane = free.findIndex(until => until <= start[i]);
+    if (lane < 0) lane = free.length < 4 ? free.length : 3;
+    free[lane] = end[i];
+    track.lane.set(i, lane);
   }
-  for (const track of tracks) {
-    const free = [];
-    track.lane = new Map();
-    for (const i of track.off) {
-      let lane = free.findIndex(until => until <= start[i]);
-      if (lane < 0) lane = free.length < 4 ? free.length : 3;
-      free[lane] = end[i];
-      track.lane.set(i, lane);
-    }
-    track.lanes = free.length;
-  }
+  track.lanes = free.length;
 }
 /// The first index in `list` for which `test` holds; it holds for all after it.
 function first(list, test, from = 0) {
@@ -124,18 +144,17 @@ const longest = (() => {
 })();
 
 // ---- words ----
-function span(units) {
-  const ns = units * unit;
+function span(ns) {
   if (ns < 1e3) return Math.round(ns) + " ns";
   if (ns < 1e6) return (ns / 1e3).toPrecision(3).replace(/e.*/, "") + " µs";
   if (ns < 1e9) return (ns / 1e6).toPrecision(ns < 1e9 / 1 ? 3 : 4) + " ms";
   return (ns / 1e9).toPrecision(4) + " s";
 }
-const precise = units => { const ns = units * unit; return ns < 1e9 ? (ns / 1e6).toFixed(4) + " ms" : (ns / 1e9).toFixed(6) + " s"; };
+const precise = ns => ns < 1e9 ? (ns / 1e6).toFixed(4) + " ms" : (ns / 1e9).toFixed(6) + " s";
 const escape = text => String(text).replace(/[&<>"]/g, c => "&#" + c.charCodeAt(0) + ";");
 const dot = dense => `<i class="dot" style="background:${colours[dense]}"></i>`;
 function whatFor(run) {
-  const kind = kindOf(run), text = DATA.texts[other[run]];
+  const kind = kindOf(run), text = texts[other[run]];
   if (kind === OVER) return "its turn";
   if (text && !text.startsWith("0x")) return text + (kind === UNTIL ? ", with a deadline" : "");
   return kind === UNTIL ? "a wake-up or a deadline" : "a wake-up";
@@ -149,7 +168,6 @@ function causeOf(item) {
 }
 
 // ---- the view ----
-const $ = id => document.getElementById(id);
 const canvas = $("canvas"), over = $("over"), pen = canvas.getContext("2d"), small = over.getContext("2d");
 let LANE = 26;
 const LABEL = 132, RULER = 26, GAP = 7, THIN = 7, HEAD = 20;
@@ -227,16 +245,15 @@ function clip(text, room) {
   return text + "…";
 }
 function ruler(soft, line, high) {
-  const rough = (to - from) * unit / Math.max(3, (width - LABEL) / 110);
-  const power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].find(n => n * power >= rough) * power / unit;
+  const rough = (to - from) / Math.max(3, (width - LABEL) / 110);
+  const power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].find(n => n * power >= rough) * power;
   pen.strokeStyle = line; pen.fillStyle = soft; pen.lineWidth = 1;
   pen.beginPath();
   for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
     const at = Math.round(x(t)) + .5;
     pen.moveTo(at, RULER - 6); pen.lineTo(at, high);
-    const ns = t * unit, one = step * unit;
-    const text = one >= 1e9 ? (ns / 1e9).toFixed(0) + " s" : one >= 1e6 ? (ns / 1e6).toFixed(0) + " ms"
-      : one >= 1e3 ? (ns / 1e6).toFixed(3 - Math.floor(Math.log10(one / 1e3))) + " ms" : (ns / 1e3).toFixed(3 - Math.max(0, Math.floor(Math.log10(one)))) + " µs";
+    const text = step >= 1e9 ? (t / 1e9).toFixed(0) + " s" : step >= 1e6 ? (t / 1e6).toFixed(0) + " ms"
+      : step >= 1e3 ? (t / 1e6).toFixed(3 - Math.floor(Math.log10(step / 1e3))) + " ms" : (t / 1e3).toFixed(3 - Math.max(0, Math.floor(Math.log10(step)))) + " µs";
     pen.fillText(text, at + 4, 12);
   }
   pen.stroke();
@@ -269,7 +286,7 @@ function drawRuns(row, ink, soft, sleep) {
   let at = first(mine, i => end[i] > from);
   for (let n = 0; at < mine.length && start[mine[at]] < to && n < 20000; n++) {
     const i = mine[at], left = Math.max(LABEL, x(start[i])), wide = Math.min(width, x(end[i])) - left;
-    if (tracks[trackOf(i)] === row.track && wide < 3) {
+    if (trackOf(i) === row.track && wide < 3) {
       pen.fillRect(left - .5, row.y - 2, Math.max(2, wide), row.lane + 4);
     }
     if (wide >= 1) at++; else { const edge = start[i] + step / 2; at = first(mine, k => start[k] > edge, at + 1); }
@@ -314,7 +331,7 @@ function arrows() {
   }
 }
 function arrow(time, track, then, there, colour) {
-  const a = tracks[track].row, b = tracks[there].row;
+  const a = track.row, b = there.row;
   const x1 = x(time), y1 = a.y + a.lane / 2, x2 = x(then), y2 = b.y + b.lane / 2;
   if (Math.max(x1, x2) < LABEL || Math.min(x1, x2) > width) return;
   const bend = Math.max(10, Math.abs(x2 - x1) / 2), lift = track === there ? 16 : 0;
@@ -363,7 +380,7 @@ function drawOver(soft, line) {
 let asked = false;
 function redraw() { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; draw(); }); } }
 function show(a, b) {
-  const least = Math.min(total, 20 / unit + 2), long = Math.min(total, Math.max(least, b - a));
+  const least = Math.min(total, 22), long = Math.min(total, Math.max(least, b - a));
   from = Math.max(0, Math.min(total - long, (a + b - long) / 2)); to = from + long;
   redraw();
 }
@@ -393,7 +410,7 @@ canvas.addEventListener("pointerup", event => {
 });
 canvas.addEventListener("dblclick", event => { const item = itemAt(event.offsetX, event.offsetY); if (item >= 0) around(start[item], end[item]); });
 canvas.addEventListener("pointerleave", () => $("tip").style.display = "none");
-const around = (a, b) => { const room = Math.max((b - a) * .6, 200 / unit); show(a - room, b + room); };
+const around = (a, b) => { const room = Math.max((b - a) * .6, 200); show(a - room, b + room); };
 let along = false;
 function overTo(event) { const time = (event.offsetX - LABEL) / (over.clientWidth - LABEL) * total, half = (to - from) / 2; const a = Math.max(0, Math.min(total - 2 * half, time - half)); show(a, a + 2 * half); }
 over.addEventListener("pointerdown", event => { along = true; over.setPointerCapture(event.pointerId); overTo(event); });
@@ -420,8 +437,8 @@ function tell(item) {
   const at = `<br><span>from</span> ${precise(start[item])}`;
   if (kind === OFF) return `${title}<br><span>without a processor for</span> ${long}${at}`;
   if (kind === WAITED) return `${title}<br><span>waits, for</span> ${long}${at}`;
-  let why = DATA.whys[kind];
-  const text = DATA.texts[other[item]];
+  let why = STOPS[kind];
+  const text = texts[other[item]];
   if (kind === OVER) why += " to " + escape(nameOf(other[item]));
   else if ((kind === WAITS || kind === UNTIL) && text) why = text.startsWith("0x") ? why : `waits for ${escape(text)}${kind === UNTIL ? ", with a deadline" : ""}`;
   const runs = threads[who[item]].runs, n = first(runs, i => start[i] >= start[item]);
@@ -459,7 +476,7 @@ function detail() {
   let waited = 0, queued = 0;
   one.runs.forEach((run, n) => {
     const kind = kindOf(run);
-    whys[DATA.whys[kind]] = (whys[DATA.whys[kind]] || 0) + 1;
+    whys[STOPS[kind]] = (whys[STOPS[kind]] || 0) + 1;
     if (n + 1 < one.runs.length) {
       const gap = start[one.runs[n + 1]] - end[run], waits = kind === WAITS || kind === UNTIL || kind === OVER;
       const woken = waits ? cause(chosen, start[run], one.runs[n + 1]) : -1;
@@ -535,7 +552,7 @@ $("waits").addEventListener("click", event => { const row = event.target.closest
 const many = n => n.toLocaleString("en").replace(/,/g, "\u202f");
 const greens = numbers.filter(number => number && !(number & KERNEL)).length;
 $("facts").textContent = `${span(total)} · ${many(greens)} thread${greens === 1 ? "" : "s"} · ${many(count)} events`;
-if (DATA.lost) $("lost").textContent = `${many(DATA.lost)} words of the record were lost`;
+if (lost) $("lost").textContent = `${many(lost)} words of the record were lost`;
 paint(); layOut(); fill(); detail(); draw();
 addEventListener("resize", () => { layOut(); draw(); });
 dark.addEventListener("change", () => { paint(); fill(); detail(); draw(); });
@@ -544,9 +561,9 @@ dark.addEventListener("change", () => { paint(); fill(); detail(); draw(); });
 const asks = new URLSearchParams(location.hash.slice(1));
 if (asks.has("find")) { const hits = search(asks.get("find")); if (hits.length) { pick(hits[0]); $("search").value = asks.get("find"); } }
 if (asks.has("wait") && longest.length) toWait(longest[Math.min(longest.length - 1, +asks.get("wait"))]);
-if (asks.has("from")) { show(+asks.get("from") * 1e6 / unit, +asks.get("to") * 1e6 / unit); }
+if (asks.has("from")) { show(+asks.get("from") * 1e6, +asks.get("to") * 1e6); }
 if (asks.has("selftest")) {
-  const report = { items: count, threads: greens, tracks: tracks.length, lost: DATA.lost, drawn: {}, overlaps: 0 };
+  const report = { items: count, threads: greens, tracks: tracks.length, lost: lost, drawn: {}, overlaps: 0 };
   const timed = () => { const before = performance.now(); draw(); return performance.now() - before; };
   report.milliseconds = timed(); report.drawn.all = drawn;
   for (const track of tracks) for (let n = 1; n < track.runs.length; n++) if (start[track.runs[n]] < end[track.runs[n - 1]]) report.overlaps++;
@@ -556,7 +573,7 @@ if (asks.has("selftest")) {
   if (longest.length) {
     toWait(longest[0]); draw(); report.drawn.wait = drawn;
     const wait = longest[0];
-    report.longest = { nanoseconds: wait.long * unit, thread: nameOf(numbers[wait.dense]), by: causeOf(wait.cause) };
+    report.longest = { nanoseconds: wait.long, thread: nameOf(numbers[wait.dense]), by: causeOf(wait.cause) };
   }
   report.rows = $("waits").rows.length;
   choose(-1); show(0, total); draw();

@@ -81,8 +81,8 @@ pub(super) enum Kind {
     KernelGoesOn,
 }
 
-/// Why a thread stopped.
-pub(super) const STOPS: [&str; 8] = [
+/// Why a thread stopped. The page's script (`page.js`) knows these texts.
+const STOPS: [&str; 8] = [
     "yields",
     "was preempted",
     "waits",

@@ -229,18 +229,17 @@ pub(in crate::observe) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why:
 
 /// A thread has woken `thread`, or made it.
 fn caused(by: Actor<'_>, kind: Kind, thread: ThreadInEvent<'_>) {
-    match by.thread {
-        Some(caller) => {
-            let ring = by.processor.as_ref().and_then(Ring::of);
-            let caller = number_of(ring, caller);
-            let number = number_of(ring, thread);
-            write(ring, kind, number, word(Kind::By, caller.into()));
-        }
-        None => {
-            let caller = word(Kind::By, record::own_number().into());
-            of_thread(None, kind, thread, caller);
-        }
-    }
+    let ring = by.processor.as_ref().and_then(Ring::of);
+    let caller = match by.thread {
+        Some(caller) => number_of(ring, caller),
+        None => record::own_number(),
+    };
+    write(
+        ring,
+        kind,
+        number_of(ring, thread),
+        word(Kind::By, caller.into()),
+    );
 }
 
 fn of_thread(
@@ -435,6 +434,7 @@ impl Copied {
 mod tests {
     use super::*;
 
+    use crate::engine::facade::{Backend, Running};
     use crate::runtime::Runtime;
 
     /// An empty ring, which stays.
@@ -490,15 +490,16 @@ mod tests {
     /// What does not fit is counted; the first of it is marked, and nothing is kept after the mark.
     #[test]
     fn a_full_trace_is_cut_once() {
-        let runtime = Runtime::builder().processors(1).build().unwrap();
+        let _runtime = Runtime::builder().processors(1).build().unwrap();
+        let cluster = |running: Running| match running.backend {
+            Backend::Green(cluster) => Some(cluster),
+            Backend::Kernel(_) => None,
+        };
         // There may be no green threads.
-        let Some(processor) = runtime
-            .spawn(inspect::Processor::first_here)
-            .join()
-            .unwrap()
-        else {
+        let Some(cluster) = Backend::all().into_iter().find_map(cluster) else {
             return;
         };
+        let processor = cluster.processor(0);
         let ring = ring();
         let of = |values: core::ops::Range<u64>| values.map(|value| word(Kind::Found, value));
         let write = |values| {

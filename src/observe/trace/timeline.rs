@@ -12,7 +12,7 @@ use super::record::{Event, KERNEL, Kind, NUMBER, bytes_of, value};
 use crate::observe::numbers::{NumberMap, order};
 
 /// From ticks to nanoseconds since the beginning of the trace.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Clock {
     begin: u64,
     ticks: u64,
@@ -89,11 +89,7 @@ impl Timeline {
     pub(super) fn of(mut reels: Vec<Reel>, outside: &[Event], lost: u64, clock: Clock) -> Timeline {
         let mut decoder = Decoder {
             clock,
-            tracks: Vec::new(),
-            items: Vec::new(),
-            names: NumberMap::default(),
-            kernel_tracks: NumberMap::default(),
-            stays: Vec::new(),
+            ..Decoder::default()
         };
         reels.retain(|reel| !reel.words.is_empty());
         let by_index = order(reels.iter().map(|reel| reel.index.into()));
@@ -148,6 +144,7 @@ impl Timeline {
 }
 
 /// Makes a timeline.
+#[derive(Default)]
 struct Decoder {
     clock: Clock,
     tracks: Vec<Track>,
@@ -161,6 +158,7 @@ struct Decoder {
 }
 
 /// A processor, while its words are decoded.
+#[derive(Default)]
 struct Processor {
     track: u32,
     /// When the run began that has not ended yet.
@@ -194,8 +192,7 @@ impl Decoder {
     fn processor(&mut self, track: u32, reel: &Reel) {
         let mut processor = Processor {
             track,
-            since: None,
-            asleep_since: None,
+            ..Processor::default()
         };
         // The last time, if nothing was lost since; the events after that; the word that belongs to the next one; and the
         // thread whose name follows.

@@ -11,23 +11,18 @@
 //! | from a waker or spawner to the next run of the thread | flow (`s`, `f`) |
 //! | steal, preemption, hand-off, event, deadline | instant (`i`) |
 //!
-//! The text is written as it is made, in the order of the timeline.
+//! The text is written as it is made, an event a line, in the order of the timeline.
 //!
-//! *The page* is one file with all that it needs, which any browser opens without a network.
-//!
-//! `page.html` is its text, with the script `page.js`. The data stand before that, as an object of the page's language: the
-//! names as they are, the items as columns of numbers in base64. Times have the unit in which the length
-//! of the trace fits into 32 bits.
+//! *The page* is one file with all that it needs, which any browser opens without a network: `page.html`, the very same JSON,
+//! and the script `page.js`, which reads that line by line. Nothing in the JSON looks like HTML (`Quoted`).
 
 use core::fmt::Arguments;
 use std::io::{self, Write};
 
-use super::record::{KERNEL, Kind, STOPS, text_of};
+use super::record::{KERNEL, Kind, text_of};
 use super::timeline::{Item, Timeline};
-use crate::observe::json::{Object, Quoted, list};
+use crate::observe::json::Quoted;
 use crate::observe::numbers::NumberMap;
-
-// ==== JSON ====
 
 type Done = io::Result<()>;
 
@@ -47,6 +42,17 @@ impl Timeline {
         writer.head()?;
         self.items.iter().try_for_each(|item| writer.item(item))?;
         writer.out.write_all(b"\n]}\n")
+    }
+
+    pub(super) fn write_html(&self, out: &mut dyn Write) -> Done {
+        out.write_all(include_bytes!("page.html"))?;
+        self.write_json(out)?;
+        let script = concat!(
+            "</pre>\n<script>\n",
+            include_str!("page.js"),
+            "</script>\n</body>\n</html>\n"
+        );
+        out.write_all(script.as_bytes())
     }
 }
 
@@ -148,7 +154,7 @@ impl Writer<'_> {
         match item.kind {
             Kind::HandedOver => {
                 let last = item.end.saturating_sub(1).max(item.start);
-                self.leads_to(item.other as u32, item.track, last, "hand-over")
+                self.leads_to(item, last, "hand-over")
             }
             Kind::Preempted => self.point(item, item.end, "preemption"),
             Kind::HandedOff => self.point(item, item.end, "hand-off"),
@@ -164,17 +170,17 @@ impl Writer<'_> {
             let more = format_args!(",\"wakes\":{}", item.other);
             self.slice(&moment, what, "outside", more)?;
         }
-        self.leads_to(item.other as u32, item.track, item.start, what)
+        self.leads_to(item, item.start, what)
     }
 
-    /// An arrow from here to the next run of `thread`.
-    fn leads_to(&mut self, thread: u32, track: u32, at: u64, how: &str) -> Done {
+    /// An arrow from the item's thread, at this time, to the next run of the other one.
+    fn leads_to(&mut self, item: &Item, at: u64, how: &str) -> Done {
         self.flows += 1;
-        let flow = self.flows;
-        *self.on_their_way.or_insert(thread.into(), 0) = flow;
-        let args = format_args!(r#""args":{{"to":{thread},"how":"{how}"}}"#);
+        let (flow, thread, to) = (self.flows, item.thread, item.other);
+        *self.on_their_way.or_insert(to, 0) = flow;
+        let args = format_args!(r#""args":{{"thread":{thread},"to":{to},"how":"{how}"}}"#);
         let more = format_args!(r#","id":{flow},{FLOW},{args}"#);
-        self.event("s", track, at, more)
+        self.event("s", item.track, at, more)
     }
 
     fn point(&mut self, item: &Item, at: u64, name: &str) -> Done {
@@ -193,134 +199,5 @@ impl Writer<'_> {
             self.event(phase, item.track, at, more)?;
         }
         Ok(())
-    }
-}
-
-// ==== the page ====
-
-impl Timeline {
-    pub(super) fn write_html(&self, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(
-            concat!(
-                include_str!("page.html"),
-                "<script>\n\"use strict\";\nconst DATA = "
-            )
-            .as_bytes(),
-        )?;
-        self.data(out)?;
-        out.write_all(
-            concat!(
-                ";\n",
-                include_str!("page.js"),
-                "</script>\n</body>\n</html>\n"
-            )
-            .as_bytes(),
-        )
-    }
-
-    fn data(&self, out: &mut dyn Write) -> io::Result<()> {
-        let unit = self.length / u64::from(u32::MAX) + 1;
-        // What threads wait for. The first text is empty.
-        let mut texts = NumberMap::default();
-        texts.or_insert(0, (0, ""));
-        for wait in self.items.iter().filter(|item| is_wait(item)) {
-            let number = texts.entries.len() as u32;
-            texts.or_insert(wait.other, (number, text_of(wait.other)));
-        }
-        let tracks = self.tracks.iter().map(|track| {
-            let told = Object::default().with("runtime", track.runtime);
-            told.with("name", Quoted(self.name_of(track)))
-        });
-        let mut names = Object::default();
-        for (number, name) in &self.names.entries {
-            names = names.with(&number.to_string(), Quoted(name));
-        }
-        let head = Object::default()
-            .with("unit", unit)
-            .with("length", self.length)
-            .with("lost", self.lost)
-            .with("count", self.items.len())
-            .with("whys", list(STOPS.iter().map(Quoted)))
-            .with("tracks", list(tracks))
-            .with(
-                "texts",
-                list(texts.entries.iter().map(|(_, (_, text))| Quoted(text))),
-            )
-            .with("names", names);
-        write!(out, "{{...{head}")?;
-        self.column(out, "start", |item| (item.start / unit) as u32)?;
-        self.column(out, "end", |item| (item.end / unit) as u32)?;
-        self.column(out, "thread", |item| item.thread)?;
-        self.column(out, "other", |item| match is_wait(item) {
-            true => texts.get(item.other).map_or(0, |text| text.0),
-            false => item.other as u32,
-        })?;
-        self.column(out, "kind", |item| item.track << 8 | code(item.kind))?;
-        write!(out, "}}")
-    }
-
-    /// A number of each item.
-    fn column(
-        &self,
-        out: &mut dyn Write,
-        name: &str,
-        number: impl Fn(&Item) -> u32,
-    ) -> io::Result<()> {
-        let bytes: Vec<u8> = self
-            .items
-            .iter()
-            .map(number)
-            .flat_map(u32::to_le_bytes)
-            .collect();
-        write!(out, ",{name}:\"")?;
-        base64(out, &bytes)?;
-        write!(out, "\"")
-    }
-}
-
-/// An item's kind, for the page. A run's is the reason why it ended.
-fn code(kind: Kind) -> u32 {
-    let groups = [(Kind::Idle, 32), (Kind::Woke, 16), (Kind::Yielded, 0)];
-    let group = groups.into_iter().find(|&(first, _)| kind >= first);
-    group.map_or(0, |(first, code)| code + kind as u32 - first as u32)
-}
-
-fn is_wait(item: &Item) -> bool {
-    matches!(item.kind, Kind::Parked | Kind::ParkedUntil)
-}
-
-/// Writes bytes as base64.
-fn base64(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for some in bytes.chunks(3) {
-        let mut group = [0; 4];
-        group[1..=some.len()].copy_from_slice(some);
-        let group = u32::from_be_bytes(group);
-        let mut letters = [b'='; 4];
-        for (at, letter) in letters.iter_mut().enumerate().take(some.len() + 1) {
-            *letter = LETTERS[(group >> (18 - 6 * at)) as usize & 63];
-        }
-        out.write_all(&letters)?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn encodes_as_others_do() {
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            let mut out = Vec::new();
-            base64(&mut out, bytes.as_bytes()).unwrap();
-            assert_eq!(out, text.as_bytes());
-        }
     }
 }

@@ -28,12 +28,15 @@ pub(crate) mod kernel {
     impl KernelThread {
         nothing! {
             identity -> *const Identity
-            is_left_over -> bool
             mark -> usize
             millis -> u32
             parking -> *const Parking
             thread -> i32
             turns -> u32
+        }
+
+        pub(crate) fn is_gone(&self, _: i32) -> bool {
+            match *self {}
         }
     }
 }

@@ -70,10 +70,10 @@ fn cost_of_a_stack_and_a_symbol() {
         read(&mut unwinder, &mut frames);
     }
     println!("without rules: {:?}", (start.elapsed() - clearing) / 1000);
-    let mut stacks = crate::observe::snapshot::Stacks::default();
+    let mut stacks = crate::observe::numbers::NumberMap::default();
     let start = Instant::now();
     for _ in 0..ROUNDS {
-        stacks.number(&frames);
+        crate::observe::snapshot::number_of(&mut stacks, &frames);
     }
     println!("into the stacks: {:?}", start.elapsed() / ROUNDS);
     let before = resident();
@@ -135,7 +135,7 @@ fn cost_of_many_stacks() {
     let mut threads: Vec<_> = (0..THREADS).map(|_| thread()).collect();
     let registers: Vec<_> = threads.iter().map(Thread::registers).collect();
     let mut unwinder = Unwinder::new();
-    let mut stacks = crate::observe::snapshot::Stacks::default();
+    let mut stacks = crate::observe::numbers::NumberMap::default();
     let mut frames = Vec::new();
     let start = Instant::now();
     for (key, thread) in threads.iter().enumerate() {
@@ -143,14 +143,14 @@ fn cost_of_many_stacks() {
         let read = |at| thread.bounds.read(at);
         let end = unwinder.frames(registers[key], read, &mut |pc| frames.push(pc));
         assert_eq!(end, End::Bottom);
-        stacks.number(&frames);
+        crate::observe::snapshot::number_of(&mut stacks, &frames);
     }
     let each = start.elapsed() / THREADS as u32;
     println!(
         "{THREADS} threads with {} frames, each: {each:?}",
         frames.len()
     );
-    assert_eq!(stacks.len(), 1);
+    assert_eq!(stacks.entries.len(), 1);
     for thread in &mut threads {
         assert!(!thread.run());
     }
