@@ -53,44 +53,9 @@ macro_rules! parts {
 
 parts!("threads.py" "stacks.py" "commands.py");
 
-/// Copies a script without its comments and with a quarter of its indentation. Returns the length.
-const fn shorten(text: &[u8], to: &mut [u8]) -> usize {
-    let (mut from, mut length) = (0, 0);
-    while from < text.len() {
-        let mut indentation = 0;
-        while text[from] == b' ' {
-            from += 1;
-            indentation += 1;
-        }
-        let is_code = !matches!(text[from], b'#' | b'\n');
-        while is_code && indentation >= 4 {
-            to[length] = b' ';
-            length += 1;
-            indentation -= 4;
-        }
-        let mut ends = false;
-        while from < text.len() && !ends {
-            ends = text[from] == b'\n';
-            if is_code {
-                to[length] = text[from];
-                length += 1;
-            }
-            from += 1;
-        }
-    }
-    length
-}
-
-const LENGTH: usize = shorten(PARTS.as_bytes(), &mut [0; PARTS.len()]);
-
 #[used]
 #[unsafe(link_section = ".debug_gdb_scripts")]
-static SCRIPT: [u8; LENGTH] = {
-    let (mut whole, mut bytes) = ([0; PARTS.len()], [0; LENGTH]);
-    shorten(PARTS.as_bytes(), &mut whole);
-    bytes.copy_from_slice(whole.split_at(LENGTH).0);
-    bytes
-};
+static SCRIPT: [u8; PARTS.len()] = *PARTS.as_bytes().first_chunk().unwrap();
 
 /// Declares the table with the names of its entries.
 macro_rules! table {

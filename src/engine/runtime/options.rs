@@ -11,6 +11,7 @@
 //! one: whoever drops a ready thread ends the process.
 
 use std::any::Any;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
@@ -317,8 +318,12 @@ pub(crate) fn read<T>(
     };
     match value.to_str().and_then(parse) {
         Some(result) => Ok(Some(result)),
-        None => Err(invalid(format!("{name}={value:?}: accepted is {accepted}"))),
+        None => Err(refused(name, &value, accepted)),
     }
+}
+
+fn refused(name: &str, value: &OsStr, accepted: &str) -> io::Error {
+    invalid(format!("{name}={value:?}: accepted is {accepted}"))
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {

@@ -248,14 +248,14 @@ impl Timeline {
             )
             .with("names", names);
         write!(out, "{{...{head}")?;
-        self.column(out, "start", |item| (item.start / unit) as u32)?;
-        self.column(out, "end", |item| (item.end / unit) as u32)?;
-        self.column(out, "thread", |item| item.thread)?;
-        self.column(out, "other", |item| match is_wait(item) {
+        self.column(out, "start", &|item| (item.start / unit) as u32)?;
+        self.column(out, "end", &|item| (item.end / unit) as u32)?;
+        self.column(out, "thread", &|item| item.thread)?;
+        self.column(out, "other", &|item| match is_wait(item) {
             true => texts.get(item.other).map_or(0, |text| text.0),
             false => item.other as u32,
         })?;
-        self.column(out, "kind", |item| item.track << 8 | code(item.kind))?;
+        self.column(out, "kind", &|item| item.track << 8 | code(item.kind))?;
         write!(out, "}}")
     }
 
@@ -264,14 +264,12 @@ impl Timeline {
         &self,
         out: &mut dyn Write,
         name: &str,
-        number: impl Fn(&Item) -> u32,
+        number: &dyn Fn(&Item) -> u32,
     ) -> io::Result<()> {
-        let bytes: Vec<u8> = self
-            .items
-            .iter()
-            .map(number)
-            .flat_map(u32::to_le_bytes)
-            .collect();
+        let mut bytes = Vec::new();
+        for item in &self.items {
+            bytes.extend_from_slice(&number(item).to_le_bytes());
+        }
         write!(out, ",{name}:\"")?;
         base64(out, &bytes)?;
         write!(out, "\"")
