@@ -158,7 +158,6 @@ impl Addresses {
     /// `refuse` looks at the condition of the place of this number, and may ask who else waits there. If it returns an
     /// error, the thread does not wait. It runs with preemption off, and must not touch the table. `then` runs while the
     /// thread is queued, before it is parked, with preemption on.
-    #[inline(always)]
     pub(crate) fn wait<E>(
         &self,
         places: &[Waiting],
@@ -166,8 +165,26 @@ impl Addresses {
         position: Position,
         deadline: Option<u64>,
         mut refuse: impl FnMut(usize, Beside<'_>) -> Result<(), E>,
-        then: impl FnOnce(),
+        then: &dyn Fn(),
     ) -> Result<Waited, E> {
+        let mut error = None;
+        let mut refuse = |number, beside: Beside<'_>| {
+            refuse(number, beside).map_err(|found| error = Some(found))
+        };
+        let waited = self.wait_unless(places, how, position, deadline, &mut refuse, then);
+        waited.map_err(|()| error.expect("it was refused"))
+    }
+
+    /// [`Addresses::wait`], once for all types of errors.
+    fn wait_unless(
+        &self,
+        places: &[Waiting],
+        how: How,
+        position: Position,
+        deadline: Option<u64>,
+        refuse: &mut dyn FnMut(usize, Beside<'_>) -> Result<(), ()>,
+        then: &dyn Fn(),
+    ) -> Result<Waited, ()> {
         let name = places[0].address();
         let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));

@@ -145,9 +145,9 @@ options! {
     preempt_signal: i32 = "GREENTHREAD_SIGNAL", &green::accepted_signals(),
         number, green::check_signal;
     mode: Mode = "GREENTHREAD_MODE", "green or kernel",
-        |text| word(text, [("green", Mode::Green), ("kernel", Mode::Kernel)]), |_| Ok(());
+        |text| word(text, &[("green", Mode::Green), ("kernel", Mode::Kernel)]), |_| Ok(());
     driver: Driver = "GREENTHREAD_DRIVER", "epoll or io_uring",
-        |text| word(text, [("epoll", Driver::Epoll), ("io_uring", Driver::IoUring)]), |_| Ok(());
+        |text| word(text, &[("epoll", Driver::Epoll), ("io_uring", Driver::IoUring)]), |_| Ok(());
 }
 
 impl RuntimeOptions {
@@ -330,9 +330,9 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-pub(crate) fn word<T, const COUNT: usize>(text: &str, words: [(&str, T); COUNT]) -> Option<T> {
-    let mut words = words.into_iter();
-    words.find_map(|(word, value)| (word == text).then_some(value))
+pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
+    let mut words = words.iter();
+    words.find_map(|&(word, value)| (word == text).then_some(value))
 }
 
 pub(super) fn invalid(message: String) -> io::Error {
