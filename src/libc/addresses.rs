@@ -37,6 +37,8 @@ use super::inside::{self, Inside};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::{AtomicUsize, Cell, const_fn, fence};
 use crate::sys::perturb;
+#[cfg(not(greenthread_model))]
+use crate::sys::shared::{Zero, Zeros};
 use crate::wait::queue::{Chain, Claimed, Ended, Locked, Node, Position, Wait, WaitQueue};
 use crate::wait::{WaitKind, WaitReason};
 
@@ -57,7 +59,14 @@ pub(crate) struct Addresses {
 
 /// A table's buckets, a static of their own: as nothing in them is but zeros, a program's file does not have the
 /// megabyte.
+#[cfg(not(greenthread_model))]
+pub(crate) struct Buckets(Zeros<Bucket, BUCKETS>);
+#[cfg(greenthread_model)]
 pub(crate) struct Buckets([Bucket; BUCKETS]);
+
+// SAFETY: a queue in which no thread waits, and a number.
+#[cfg(not(greenthread_model))]
+unsafe impl Zero for Bucket {}
 
 struct Bucket {
     queue: WaitQueue,
@@ -149,7 +158,6 @@ impl Addresses {
     /// `refuse` looks at the condition of the place of this number, and may ask who else waits there. If it returns an
     /// error, the thread does not wait. It runs with preemption off, and must not touch the table. `then` runs while the
     /// thread is queued, before it is parked, with preemption on.
-    #[inline(always)]
     pub(crate) fn wait<E>(
         &self,
         places: &[Waiting],
@@ -157,8 +165,26 @@ impl Addresses {
         position: Position,
         deadline: Option<u64>,
         mut refuse: impl FnMut(usize, Beside<'_>) -> Result<(), E>,
-        then: impl FnOnce(),
+        then: &dyn Fn(),
     ) -> Result<Waited, E> {
+        let mut error = None;
+        let mut refuse = |number, beside: Beside<'_>| {
+            refuse(number, beside).map_err(|found| error = Some(found))
+        };
+        let waited = self.wait_unless(places, how, position, deadline, &mut refuse, then);
+        waited.map_err(|()| error.expect("it was refused"))
+    }
+
+    /// [`Addresses::wait`], once for all types of errors.
+    fn wait_unless(
+        &self,
+        places: &[Waiting],
+        how: How,
+        position: Position,
+        deadline: Option<u64>,
+        refuse: &mut dyn FnMut(usize, Beside<'_>) -> Result<(), ()>,
+        then: &dyn Fn(),
+    ) -> Result<Waited, ()> {
         let name = places[0].address();
         let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));
@@ -374,25 +400,19 @@ const STEPS: usize = if cfg!(greenthread_model) { 1 } else { 64 };
 impl Buckets {
     #[cfg(not(greenthread_model))]
     pub(crate) const fn new() -> Buckets {
-        Buckets([const { Bucket::new() }; BUCKETS])
+        Buckets(Zeros::new())
     }
 
     #[cfg(greenthread_model)]
     pub(crate) fn new() -> Buckets {
-        Buckets(core::array::from_fn(|_| Bucket::new()))
+        Buckets(core::array::from_fn(|_| Bucket {
+            queue: WaitQueue::new(0),
+            stamp: Cell::new(0),
+        }))
     }
 }
 
 impl Bucket {
-    const_fn! {
-        const fn new() -> Bucket {
-            Bucket {
-                queue: WaitQueue::new(0),
-                stamp: Cell::new(0),
-            }
-        }
-    }
-
     /// The first thread of the group of `address`.
     fn first<'a>(locked: &'a Locked<'_>, address: usize) -> Option<&'a Waiting> {
         let head = locked.list.head();

@@ -27,7 +27,7 @@ use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
 use crate::sys::libraries::Decision;
-use crate::sys::{calls, signal, word};
+use crate::sys::{calls, shared::Zeros, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ pub(super) enum Nature {
 const KNOWN: usize = 1 << 16;
 
 /// The natures, plus one; 0: not known. Relaxed: hints.
-static NATURES: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
+static NATURES: Zeros<AtomicU8, KNOWN> = Zeros::new();
 
 impl Nature {
     fn place(fd: c_int) -> Option<&'static AtomicU8> {
@@ -272,7 +272,9 @@ const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
 /// Whether the kernel could read so many values there.
 pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
-    all_pages(at, count, |word| word::load(word).is_ok())
+    all_pages(at.addr(), size_of::<T>().checked_mul(count), |word| {
+        word::load(word).is_ok()
+    })
 }
 
 /// A record of C's: any bits of its size are a value.
@@ -300,19 +302,19 @@ pub(super) fn value_at<T: Record>(at: *const T) -> Option<T> {
 
 /// Whether the kernel could write so many values there.
 pub(super) fn can_be_written<T>(at: *mut T, count: usize) -> bool {
-    all_pages(at, count, |word| word::update(word, |same| same).is_ok())
+    let update = |word| word::update(word, |same| same).is_ok();
+    all_pages(at.addr(), size_of::<T>().checked_mul(count), update)
 }
 
-/// Asks for a word of each page of so many values, and for the last one.
-fn all_pages<T>(at: *const T, count: usize, ask: impl Fn(usize) -> bool) -> bool {
+/// Asks for a word of each page of so many bytes, and for the last one. No address space has `None`.
+fn all_pages(at: usize, length: Option<usize>, ask: fn(usize) -> bool) -> bool {
     // The smallest that there is.
     const PAGE: usize = 4096;
-    let end = (size_of::<T>().checked_mul(count)).and_then(|length| at.addr().checked_add(length));
-    let Some(end) = end else {
+    let Some(end) = length.and_then(|length| at.checked_add(length)) else {
         return false;
     };
-    let pages = (at.addr()..end).step_by(PAGE);
-    let last = (end != at.addr()).then(|| end - 1);
+    let pages = (at..end).step_by(PAGE);
+    let last = (end != at).then(|| end - 1);
     pages.chain(last).all(|at| ask(at & !3))
 }
 

@@ -209,7 +209,7 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
         count_parked();
     }
     let refuse = |number, _: Beside<'_>| compare(number);
-    match FUTEXES.wait(places, how, Position::Back, deadline, refuse, || ())? {
+    match FUTEXES.wait(places, how, Position::Back, deadline, refuse, &|| ())? {
         Waited::Woken(number) => Ok(number),
         Waited::TimedOut => Err(libc::ETIMEDOUT),
         Waited::Interrupted => Err(libc::EINTR),

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::panic::Location;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::snapshot::Snapshot;
@@ -64,7 +65,17 @@ pub fn deadlocks() -> Vec<Deadlock> {
 /// Runs `f` on a kernel thread of its own: a look takes more stack than a green thread may have, and so does finding
 /// names; and the caller is seen as any other thread.
 fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
-    let f = &f;
+    let made = Mutex::new(None);
+    let make = || {
+        let new = f();
+        *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(new);
+    };
+    run_aside(&make);
+    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    made.expect("`make` has run")
+}
+
+fn run_aside(f: &(dyn Fn() + Sync)) {
     // A lock of std's threads may be held for ever there.
     if facade::is_forked_child() {
         return f();

@@ -8,19 +8,23 @@ pub(super) struct Quoted<T>(pub(super) T);
 
 impl<T: AsRef<str>> Display for Quoted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"")?;
-        for c in self.0.as_ref().chars() {
-            match c {
-                '"' => f.write_str("\\\"")?,
-                '\\' => f.write_str("\\\\")?,
-                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1F' | '\x7F' => {
-                    write!(f, "\\u{:04x}", c as u32)?;
-                }
-                c => write!(f, "{c}")?,
-            }
-        }
-        f.write_str("\"")
+        quote(self.0.as_ref(), f)
     }
+}
+
+fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("\"")?;
+    for c in text.chars() {
+        match c {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1F' | '\x7F' => {
+                write!(f, "\\u{:04x}", c as u32)?;
+            }
+            c => write!(f, "{c}")?,
+        }
+    }
+    f.write_str("\"")
 }
 
 /// An object. The names of its members need no escapes.
@@ -65,7 +69,9 @@ pub(super) fn list(items: impl Iterator<Item = impl Display>) -> String {
         let _ = write!(text, "{comma}{item}");
     }
     let mut text = String::from("[");
-    items.for_each(|item| add(&mut text, &item));
+    for item in items {
+        add(&mut text, &item);
+    }
     text + "]"
 }
 

@@ -69,7 +69,7 @@ fn find_or_insert(places: &mut Places, number: u64, new: usize) -> usize {
 }
 
 /// The places of items with these keys, from the lowest key on. Items with the same key stay in their order.
-pub(super) fn order(keys: impl Iterator<Item = u64>) -> Vec<usize> {
+pub(super) fn order(keys: &mut dyn Iterator<Item = u64>) -> Vec<usize> {
     let mut order: Vec<(u64, u32)> = keys.zip(0..).collect();
     sort(&mut order);
     let places = order.into_iter().map(|(_, place)| place as usize);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn items_have_their_order() {
-        assert_eq!(order([3, 1, 3, 2, 1].into_iter()), [1, 4, 3, 0, 2]);
+        assert_eq!(order(&mut [3, 1, 3, 2, 1].into_iter()), [1, 4, 3, 0, 2]);
         let mut items = Vec::new();
         for (weight, name) in [(3, 'a'), (9, 'b'), (3, 'c'), (5, 'd'), (1, 'e')] {
             insert(&mut items, weight, name, 3);

@@ -28,6 +28,7 @@ use crate::atomic::{
 use crate::engine::probe::{self, Kernel, Observer};
 #[cfg(green)]
 use crate::engine::probe::{Action, Lost, OfThreads};
+use crate::sys::shared::Zeros;
 
 /// The probe tells the picks of every switch only if this bit is set.
 pub(super) const MEASURE: u32 = probe::PICKS;
@@ -138,7 +139,7 @@ pub(super) fn remove(who: u32) {
 
 /// A queue with so many places, for events of so many words.
 pub(super) struct Queue<const PLACES: usize, const WORDS: usize> {
-    place: [[AtomicU64; WORDS]; PLACES],
+    place: Zeros<[AtomicU64; WORDS], PLACES>,
     head: AtomicU64,
     tail: AtomicU64,
     lost: AtomicU64,
@@ -147,7 +148,7 @@ pub(super) struct Queue<const PLACES: usize, const WORDS: usize> {
 impl<const PLACES: usize, const WORDS: usize> Queue<PLACES, WORDS> {
     pub(super) const fn new() -> Self {
         Queue {
-            place: [const { [const { AtomicU64::new(0) }; WORDS] }; PLACES],
+            place: Zeros::new(),
             head: AtomicU64::new(0),
             tail: AtomicU64::new(0),
             lost: AtomicU64::new(0),

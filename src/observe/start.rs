@@ -38,11 +38,7 @@ pub(super) struct Wishes {
 }
 
 /// One of these words.
-fn choice<T, const COUNT: usize>(
-    name: &str,
-    accepted: &str,
-    words: [(&str, T); COUNT],
-) -> io::Result<Option<T>> {
+fn choice<T: Copy>(name: &str, accepted: &str, words: &[(&str, T)]) -> io::Result<Option<T>> {
     read(name, accepted, |text| one_of(text, words))
 }
 
@@ -67,8 +63,8 @@ impl Wishes {
             let path = text.strip_prefix("unix:")?;
             (1..=107).contains(&path.len()).then(|| path.into())
         };
-        let on_signal = choice("GREENTHREAD_SIGQUIT", "on or off", ON_OR_OFF)?;
-        let by_environment = choice("GREENTHREAD_DEADLOCK", "report, abort or off", actions)?;
+        let on_signal = choice("GREENTHREAD_SIGQUIT", "on or off", &ON_OR_OFF)?;
+        let by_environment = choice("GREENTHREAD_DEADLOCK", "report, abort or off", &actions)?;
         let socket = read("GREENTHREAD_OBSERVE", accepted, socket)?;
         let accepted = "seconds, from 1 to 86400";
         let leak = read("GREENTHREAD_WARN_LEAK", accepted, up_to(86_400))?.unwrap_or(120);
@@ -78,7 +74,7 @@ impl Wishes {
             by_builder,
             by_environment,
             socket,
-            warnings: choice("GREENTHREAD_WARN", "0 or 1", warns)?.flatten(),
+            warnings: choice("GREENTHREAD_WARN", "0 or 1", &warns)?.flatten(),
         })
     }
 }
@@ -93,7 +89,7 @@ impl Plan {
         let path = |path: &str| trace::writer(Path::new(path)).map(|_| path.to_string());
         let millis = "a number of milliseconds from 1 to 3600000 (an hour)";
         let millis = read("GREENTHREAD_SCHEDTRACE", millis, up_to(3_600_000))?;
-        let measures = choice("GREENTHREAD_METRICS", "on or off", ON_OR_OFF)?;
+        let measures = choice("GREENTHREAD_METRICS", "on or off", &ON_OR_OFF)?;
         Ok(Plan {
             trace: read("GREENTHREAD_TRACE", accepted, path)?,
             measures: measures.unwrap_or(false),

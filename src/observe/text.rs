@@ -68,8 +68,8 @@ impl Snapshot {
             groups.entries[place].1.push(entry);
         }
         let mut groups = groups.entries;
-        let sizes = groups.iter().map(|(_, group)| group.len() as u64);
-        let order = order(sizes).into_iter();
+        let mut sizes = groups.iter().map(|(_, group)| group.len() as u64);
+        let order = order(&mut sizes).into_iter();
         order
             .map(|place| core::mem::take(&mut groups[place].1))
             .collect()

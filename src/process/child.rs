@@ -231,7 +231,9 @@ impl Child {
     /// ```
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
-        let (stdout, stderr) = match (self.stdout.take(), self.stderr.take()) {
+        // One type of pipe, so that one function reads both.
+        let stderr = self.stderr.take().map(|pipe| ChildStdout(pipe.0));
+        let (stdout, stderr) = match (self.stdout.take(), stderr) {
             (Some(stdout), Some(stderr)) => scope(|s| {
                 // The process may fill either pipe and wait.
                 let errors = Builder::new().spawn_scoped(s, || all(Some(stderr)))?;
@@ -250,7 +252,7 @@ impl Child {
 }
 
 /// Reads `pipe` to its end.
-fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+fn all(pipe: Option<ChildStdout>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
         pipe.read_to_end(&mut bytes)?;

@@ -117,7 +117,7 @@ impl World {
         };
         let place = [Waiting::new(address, events)];
         self.table
-            .wait(&place, how, position, deadline, refuse, || ())
+            .wait(&place, how, position, deadline, refuse, &|| ())
             .ok()
     }
 
@@ -191,8 +191,8 @@ pub(crate) fn one_waits_at_two_addresses() {
                     }
                 };
                 let waiting = places.map(|address| Waiting::new(address, ANY));
-                let (back, then) = (Position::Back, || ());
-                waits.table.wait(&waiting, how, back, None, refuse, then).ok()
+                let back = Position::Back;
+                waits.table.wait(&waiting, how, back, None, refuse, &|| ()).ok()
             };
             let waiter = match kind {
                 Green => green::spawn(main),

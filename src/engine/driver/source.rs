@@ -127,9 +127,14 @@ impl Source {
         &self,
         direction: Direction,
         limit: Limit,
-        call: impl FnMut() -> io::Result<T>,
+        mut call: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
-        self.attempt(direction, limit, call, |_| false)
+        let mut found = None;
+        let mut call = || call().map(|answer| found = Some(answer));
+        // One loop for the calls of all types.
+        let call: &mut dyn FnMut() -> io::Result<()> = &mut call;
+        self.attempt(direction, limit, call, |()| false)?;
+        Ok(found.expect("the call has succeeded"))
     }
 
     /// Transfers bytes, with `flags` of `recv(2)` or `send(2)`.

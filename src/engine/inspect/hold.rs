@@ -88,11 +88,7 @@ pub(crate) fn is_possible() -> bool {
 /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked, while `read` is called
 /// with its registers, as the frame gives them out (`Frame::registers`). The last call counts: until its end the thread has stood
 /// still. False: the thread blocks the signal, did not come in time, or another one is held.
-pub(crate) fn held(
-    thread: i32,
-    computes: bool,
-    mut read: impl FnMut([usize; 4]),
-) -> bool {
+pub(crate) fn held(thread: i32, computes: bool, mut read: impl FnMut([usize; 4])) -> bool {
     // Another observer may hold a thread, which does not take long; but in a forked child its lock stays for ever.
     let (until, mut turn) = (clock::now() + UNTIL_TAKEN, TURN.try_lock());
     while turn.is_err() && clock::now() < until {

@@ -55,6 +55,7 @@ use crate::engine::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, const_fn, fence,
 };
 use crate::engine::sched::{Identity, current, park::Parking};
+use crate::engine::sys::shared::{Zero, Zeros};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
 use core::cell::Cell;
 
@@ -83,7 +84,10 @@ pub(crate) struct KernelThread {
     at: AtomicU32,
 }
 
-static TABLE: [KernelThread; MOST] = [const { KernelThread::free() }; MOST];
+// SAFETY: numbers, and addresses of nothing: a free record.
+unsafe impl Zero for KernelThread {}
+
+static TABLE: Zeros<KernelThread, MOST> = Zeros::new();
 static PLACES: Places = Places::new();
 
 thread_local! {
@@ -98,18 +102,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static KernelThread> {
 }
 
 impl KernelThread {
-    const fn free() -> KernelThread {
-        KernelThread {
-            mark: AtomicUsize::new(0),
-            place: Place::new(),
-            role: AtomicU8::new(FOREIGN),
-            identity: AtomicPtr::new(core::ptr::null_mut()),
-            parking: AtomicPtr::new(core::ptr::null_mut()),
-            turns: AtomicU32::new(0),
-            at: AtomicU32::new(0),
-        }
-    }
-
     /// The record of the calling kernel thread.
     fn own() -> Option<&'static KernelThread> {
         if OWN.get().is_none() {
@@ -291,6 +283,7 @@ const THREAD: u64 = 0xffff_ffff;
 const TURN: u64 = THREAD + 1;
 
 impl Place {
+    #[cfg(any(test, greenthread_model))]
     const_fn! {
         pub(crate) const fn new() -> Place {
             Place {

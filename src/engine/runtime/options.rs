@@ -11,6 +11,7 @@
 //! one: whoever drops a ready thread ends the process.
 
 use std::any::Any;
+use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -143,9 +144,9 @@ options! {
     preempt_signal: i32 = "GREENTHREAD_SIGNAL", &green::accepted_signals(),
         number, green::check_signal;
     mode: Mode = "GREENTHREAD_MODE", "green or kernel",
-        |text| word(text, [("green", Mode::Green), ("kernel", Mode::Kernel)]), |_| Ok(());
+        |text| word(text, &[("green", Mode::Green), ("kernel", Mode::Kernel)]), |_| Ok(());
     driver: Driver = "GREENTHREAD_DRIVER", "epoll or io_uring",
-        |text| word(text, [("epoll", Driver::Epoll), ("io_uring", Driver::IoUring)]), |_| Ok(());
+        |text| word(text, &[("epoll", Driver::Epoll), ("io_uring", Driver::IoUring)]), |_| Ok(());
 }
 
 impl RuntimeOptions {
@@ -310,18 +311,23 @@ pub(crate) fn read<T>(
     let Some(value) = variable::read(name) else {
         return Ok(None);
     };
-    let refused = || invalid(format!("{name}={value:?}: accepted is {accepted}"));
-    let result = value.to_str().and_then(parse).ok_or_else(refused)?;
-    Ok(Some(result))
+    match value.to_str().and_then(parse) {
+        Some(result) => Ok(Some(result)),
+        None => Err(refused(name, &value, accepted)),
+    }
+}
+
+fn refused(name: &str, value: &OsStr, accepted: &str) -> io::Error {
+    invalid(format!("{name}={value:?}: accepted is {accepted}"))
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-pub(crate) fn word<T, const COUNT: usize>(text: &str, words: [(&str, T); COUNT]) -> Option<T> {
-    let mut words = words.into_iter();
-    words.find_map(|(word, value)| (word == text).then_some(value))
+pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
+    let mut words = words.iter();
+    words.find_map(|&(word, value)| (word == text).then_some(value))
 }
 
 pub(super) fn invalid(message: String) -> io::Error {

@@ -36,7 +36,7 @@ impl RuntimeOptions {
             return Err(invalid(format!("RUST_MIN_STACK asks for {error}")));
         }
         // The hooked calls of libc read it by themselves.
-        let known = |text: &str| word(text, [("on", ()), ("off", ())]);
+        let known = |text: &str| word(text, &[("on", ()), ("off", ())]);
         read("GREENTHREAD_UNMODIFIED", "on or off", known)?;
         #[cfg(feature = "observe")]
         let observers = observers::Plan::read(self.on_deadlock)?;

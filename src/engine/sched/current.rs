@@ -529,7 +529,8 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
 
 /// Runs `f`, which blocks the kernel thread.
 pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    saying(Green::ANNOUNCED, f)
+    let _until_the_end = Saying::new(Green::ANNOUNCED);
+    f()
 }
 
 /// Runs `f`, whose system calls may block but seldom do, at little more than their cost.
@@ -538,37 +539,45 @@ pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 /// for longer than its time slice. The monitor does not signal it meanwhile, so a call that a
 /// signal would end early does all its work.
 pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
-    saying(Green::MAY_BLOCK, f)
+    let _until_the_end = Saying::new(Green::MAY_BLOCK);
+    f()
 }
 
 /// Runs `f`, whose calls of libc are libc's: they block the kernel thread.
 pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
-    saying(Green::UNHOOKED, f)
+    let _until_the_end = Saying::new(Green::UNHOOKED);
+    f()
 }
 
-/// Runs `f`, whose calls are as `flag` says.
-#[inline(always)]
-fn saying<T>(flag: u8, f: impl FnOnce() -> T) -> T {
+/// The calling thread's calls are as a flag says, until this is dropped.
+struct Saying {
     /// What the thread has said before.
-    struct Before(u8);
-    impl Drop for Before {
-        // Once in the program: a call is little beside a system call, and there are many that say something.
-        #[inline(never)]
-        fn drop(&mut self) {
-            if let Some(green) = green() {
-                green.calls.store(self.0, Relaxed);
-                // The thread gives way if its slice is over. If its processor is gone, the thread takes
-                // that back, or takes an idle one, or queues for one.
-                drop(enter());
-            }
+    before: u8,
+}
+
+impl Saying {
+    // Once in the program, as the end is: a call is little beside a system call, and there are many that say something.
+    #[inline(never)]
+    fn new(flag: u8) -> Saying {
+        let Some(green) = green() else {
+            return Saying { before: 0 };
+        };
+        let before = green.calls.load(Relaxed);
+        green.calls.store(before | flag, Relaxed);
+        Saying { before }
+    }
+}
+
+impl Drop for Saying {
+    #[inline(never)]
+    fn drop(&mut self) {
+        if let Some(green) = green() {
+            green.calls.store(self.before, Relaxed);
+            // The thread gives way if its slice is over. If its processor is gone, the thread takes
+            // that back, or takes an idle one, or queues for one.
+            drop(enter());
         }
     }
-    let mut before = Before(0);
-    if let Some(green) = green() {
-        before.0 = green.calls.load(Relaxed);
-        green.calls.store(before.0 | flag, Relaxed);
-    }
-    f()
 }
 
 /// Whether a call of libc that blocks is to park the calling thread instead: a green thread, with

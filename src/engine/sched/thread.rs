@@ -570,9 +570,16 @@ impl Records {
     /// Every record that was ever made, the newest first. Records that are made meanwhile may be missing.
     pub(crate) fn all() -> impl Iterator<Item = &'static Green> {
         // Acquire: partner: Release in `enlist`.
-        let newest = NEWEST.load(Acquire);
-        core::iter::successors(newest, |piece| piece.older.load(Relaxed))
-            .flat_map(|piece| &piece.records)
+        let mut piece = NEWEST.load(Acquire);
+        let mut records = [].iter();
+        core::iter::from_fn(move || {
+            while records.len() == 0 {
+                let this = piece?;
+                records = this.records.iter();
+                piece = this.older.load(Relaxed);
+            }
+            records.next()
+        })
     }
 
     #[cold]

@@ -1,7 +1,7 @@
 //! What kernel threads share inside the engine: a lock for the scheduler's own short critical sections, with the pauses of
 //! those who wait a little for another kernel thread ([`Backoff`], [`Patience`]); the cheap half of an asymmetric fence;
-//! and, without a lock, what lives for ever: an atomic `Option<&'static T>` ([`AtomicStatic`]), and a table that only grows
-//! ([`Table`]).
+//! and, without a lock, what lives for ever: an atomic `Option<&'static T>` ([`AtomicStatic`]), a table that only grows
+//! ([`Table`]), and a large array that begins with zeros ([`Zeros`]).
 //!
 //! # The lock
 //! A thread takes the lock with preemption off (or is a kernel thread that runs no green thread), so the holder is
@@ -43,15 +43,21 @@
 //! lock since growing allocates: that thread makes an entry, then stores the new length.
 //!
 //! Orderings: the length is stored with Release and loaded with Acquire, so a thread that knows of an entry sees the entry.
+//!
+//! # Zeros
+//! The compiler looks at each part of each entry of a static array, and needs a second for the largest of ours. It does not
+//! look into a `MaybeUninit`.
 
 use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
-use core::{marker::PhantomData, mem::ManuallyDrop, ptr};
+use core::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use super::{die, futex, kernel_thread, perturb};
 use crate::engine::atomic::{
-    AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, const_fn,
+    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn,
 };
 
 // ==== the lock ====
@@ -498,6 +504,40 @@ impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
                 drop(unsafe { Vec::from_raw_parts(pointer, len, capacity) });
             }
         }
+    }
+}
+
+// ==== zeros ====
+
+/// A type that has a value of nothing but zeros.
+///
+/// # Safety
+/// It has.
+pub(crate) unsafe trait Zero {}
+
+// SAFETY: a number.
+unsafe impl Zero for AtomicU8 {}
+// SAFETY: a number.
+unsafe impl Zero for AtomicU64 {}
+// SAFETY: one zero after another.
+unsafe impl<T: Zero, const LEN: usize> Zero for [T; LEN] {}
+
+/// An array that begins with zeros. It is a static: nothing in it is ever dropped.
+pub(crate) struct Zeros<T, const LEN: usize>(MaybeUninit<[T; LEN]>);
+
+impl<T: Zero, const LEN: usize> Zeros<T, LEN> {
+    pub(crate) const fn new() -> Self {
+        Zeros(MaybeUninit::zeroed())
+    }
+}
+
+impl<T: Zero, const LEN: usize> Deref for Zeros<T, LEN> {
+    type Target = [T; LEN];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T; LEN] {
+        // SAFETY: the zeros that it was made of are a value of each entry.
+        unsafe { self.0.assume_init_ref() }
     }
 }
 

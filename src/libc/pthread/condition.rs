@@ -130,7 +130,7 @@ fn wait_or(
         unsafe { locks::pthread_mutex_unlock(mutex) };
     };
     let deadline = limit.deadline();
-    let Ok(ended) = TABLE.wait(&place, How::Park, Position::Back, deadline, refuse, unlock);
+    let Ok(ended) = TABLE.wait(&place, How::Park, Position::Back, deadline, refuse, &unlock);
     // SAFETY: a mutex, which the caller keeps.
     match unsafe { locks::pthread_mutex_lock(mutex) } {
         // If the clock was set back meanwhile, the wait ends without a signal.

@@ -177,7 +177,14 @@ fn wait<A>(
     loop {
         let place = [Waiting::new(address, events)];
         let refuse = |_, beside: Beside<'_>| attempt(&beside).map_or(Ok(()), Err);
-        match TABLE.wait(&place, How::Park, position, limit.deadline(), refuse, || ()) {
+        match TABLE.wait(
+            &place,
+            How::Park,
+            position,
+            limit.deadline(),
+            refuse,
+            &|| (),
+        ) {
             Err(answer) => return Some(answer),
             // Another thread was faster: this one stays the first.
             Ok(Waited::Woken(_)) => position = Position::Front,

@@ -92,10 +92,10 @@ impl Timeline {
             ..Decoder::default()
         };
         reels.retain(|reel| !reel.words.is_empty());
-        let by_index = order(reels.iter().map(|reel| reel.index.into()));
+        let by_index = order(&mut reels.iter().map(|reel| reel.index.into()));
         let by_index: Vec<&Reel> = by_index.iter().map(|&place| &reels[place]).collect();
         let (mut runtime, mut last) = (0, None);
-        for place in order(by_index.iter().map(|reel| reel.runtime as u64)) {
+        for place in order(&mut by_index.iter().map(|reel| reel.runtime as u64)) {
             let reel = by_index[place];
             runtime += u32::from(last.replace(reel.runtime) != Some(reel.runtime));
             let track = decoder.add_track(runtime, reel.index);
@@ -113,7 +113,7 @@ impl Timeline {
         }
         // A wake-up comes before the run that it leads to.
         let key = |item: &Item| item.start << 1 | u64::from(item.kind.stopped().is_some());
-        let order = order(decoder.items.iter().map(key));
+        let order = order(&mut decoder.items.iter().map(key));
         Timeline {
             items: order.iter().map(|&place| decoder.items[place]).collect(),
             tracks: decoder.tracks,
@@ -353,7 +353,7 @@ impl Decoder {
     fn pair_stays(&mut self) {
         let stays = take(&mut self.stays);
         let mut open: NumberMap<Option<(u64, u32)>> = NumberMap::default();
-        for place in order(stays.iter().map(|stay| stay.0 << 1 | u64::from(stay.1))) {
+        for place in order(&mut stays.iter().map(|stay| stay.0 << 1 | u64::from(stay.1))) {
             let (at, begins, thread, track) = stays[place];
             let open = open.or_insert(thread.into(), None);
             if begins {
