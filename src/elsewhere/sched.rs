@@ -160,7 +160,7 @@ impl Cluster {
         fn idle_counts(&self) -> (usize, usize);
         fn is_closed(&self) -> bool;
         fn metrics(&self) -> Metrics;
-        fn wish(&self, usize) -> io::Result<()>;
+        fn set_size(&self, usize) -> io::Result<()>;
         fn close(&self) -> ();
     }
 }

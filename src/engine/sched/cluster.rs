@@ -2,7 +2,7 @@
 //!
 //! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold
 //! a reference without counting it. Starting a cluster allocates. Nothing after that does, except
-//! the spawner, which makes workers, and records of more processors.
+//! making workers, and records of more processors.
 //!
 //! # How many processors there are
 //!

@@ -1,10 +1,9 @@
-//! The spawner: a kernel thread that makes workers ahead of need, changes the number of
-//! processors (`cluster`), returns stacks that nobody uses (`stack::reclaim`), and asks the system which CPUs are near each
-//! other (`topology`).
+//! The spawner: a kernel thread that makes workers ahead of need, changes the number of processors with the quota and
+//! clears up after those that have gone (`cluster`), returns stacks that nobody uses (`stack::reclaim`), and asks the
+//! system which CPUs are near each other (`topology`).
 //!
-//! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
-//! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
-//! call the spawner, which is an ordinary thread.
+//! Making a kernel thread takes libc's locks, which a green thread without a processor may hold; so neither the
+//! scheduler nor the monitor ever does it. They call the spawner, which is an ordinary thread.
 //!
 //! A worker is made without the program's allocator, and comes to its first thread without it:
 //! when many threads wait for the allocator, its holders are preempted threads in a queue, which

@@ -520,7 +520,7 @@ impl Records {
     /// Returns a record for a new thread, if one is free.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<&'static Green> {
-        if self.batch.len() == 0 {
+        if self.batch.is_empty() {
             self.refill();
         }
         let green = self.batch.pop();

@@ -37,7 +37,9 @@ impl Epoll {
     pub(crate) fn without_bell() -> io::Result<Epoll> {
         Ok(Epoll {
             // SAFETY: the call touches no memory.
-            instance: made(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?,
+            instance: made(unsafe {
+                call(libc::SYS_epoll_create1, &[libc::EPOLL_CLOEXEC as usize])
+            })?,
             bell: None,
         })
     }
@@ -119,8 +121,9 @@ impl AsRawFd for Epoll {
 
 /// Makes a bell: an event descriptor.
 pub(crate) fn bell() -> io::Result<OwnedFd> {
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
     // SAFETY: the call touches no memory.
-    made(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+    made(unsafe { call(libc::SYS_eventfd2, &[0, flags as usize]) })
 }
 
 /// Rings the bell, which can be read then.
@@ -128,11 +131,9 @@ pub(crate) fn ring(bell: &OwnedFd) -> Result<usize, i32> {
     super::write(bell.as_raw_fd(), &1u64.to_ne_bytes())
 }
 
-/// The descriptor that libc has made, or the error.
-fn made(fd: RawFd) -> io::Result<OwnedFd> {
-    match fd {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the descriptor is new, hence nobody else's.
-        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
+/// The descriptor that a call has made, or the error.
+fn made(fd: Result<usize, i32>) -> io::Result<OwnedFd> {
+    let fd = fd.map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: the descriptor is new, hence nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
