@@ -330,14 +330,17 @@ fn questions_and_failures_change_nothing() {
         || unsafe { assert_eq!(libc::setpriority(libc::PRIO_PROCESS, 1 << 30, 1), -1) },
     ];
     let runtime = Runtime::builder().processors(1).build().unwrap();
+    let green = runtime.mode() == Mode::Green;
     for call in CALLS {
         let asker = runtime.spawn(move || {
             call();
-            gettid()
+            // (Not with every try: the processor may be handed to another kernel thread.)
+            wait_until(|| {
+                let own = gettid();
+                !green || greenthread::spawn(gettid).join().unwrap() == own
+            });
         });
-        let asker = asker.join().unwrap();
-        let green = runtime.mode() == Mode::Green;
-        wait_until(|| !green || runtime.spawn(gettid).join().unwrap() == asker);
+        asker.join().unwrap();
     }
     runtime.shutdown();
 }
