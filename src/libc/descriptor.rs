@@ -26,8 +26,7 @@ use libc::iovec;
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
-use crate::sys::libraries::Decision;
-use crate::sys::{signal, word};
+use crate::sys::{libraries::Decision, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
