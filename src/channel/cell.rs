@@ -94,20 +94,11 @@ impl Outcome {
     }
 }
 
-/// A channel's name, unique as long as a thread waits in the channel.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Name(*const ());
-
-impl Name {
-    fn of<T>(channel: &Shared<T>) -> Name {
-        Name(ptr::from_ref(channel).cast())
-    }
-}
-
 /// The place of the message of a plain wait, on the stack of the thread that waits.
 #[repr(C)]
 struct Place<T> {
-    channel: Name,
+    /// The channel's address: a name that is unique as long as a thread waits in the channel.
+    channel: *const (),
     message: Cell<Option<T>>,
 }
 
@@ -286,8 +277,8 @@ impl AnyPlain {
     pub(super) fn of<T>(self, channel: &Shared<T>) -> Plain<T> {
         // SAFETY: the pointer leads to a plain wait's place, which begins with the name whatever
         // the messages are.
-        let name = unsafe { *self.0.node().place.get().cast::<Name>() };
-        if name != Name::of(channel) {
+        let name = unsafe { *self.0.node().place.get().cast::<*const ()>() };
+        if name != ptr::from_ref(channel).cast() {
             die("a right to another channel's message");
         }
         // The thread waits in this channel, which therefore is the channel that had the name then.
@@ -403,7 +394,7 @@ pub(super) fn wait_in_queue<T>(
 ) -> (Ended, Option<T>) {
     let wait = Wait::new(wait_reason(channel, side));
     let place = Place {
-        channel: Name::of(channel),
+        channel: ptr::from_ref(channel).cast(),
         message: Cell::new(message),
     };
     let node = plain_node(&wait, &place);
@@ -434,7 +425,7 @@ pub(super) fn wait_for<T>(
 ) -> (Ended, Option<T>) {
     let wait = Wait::new(wait_reason(channel, Side::Receivers));
     let place = Place {
-        channel: Name::of(channel),
+        channel: ptr::from_ref(channel).cast(),
         message: Cell::new(None),
     };
     // The node is in no list, so no other thread sends here.
@@ -628,7 +619,7 @@ impl Taken {
 
 /// A sender or receiver in the form that a select sees.
 #[derive(Clone, Copy)]
-pub(super) struct AnyHandle<'a>(&'a dyn Handle);
+pub(super) struct AnyHandle<'a>(pub(super) &'a dyn Handle);
 
 // SAFETY: any thread may look for peers and queue through it, under the channel's lock, whatever
 // the messages are: they are moved from place to place as bytes, and no code of their type runs.
@@ -637,16 +628,6 @@ pub(super) struct AnyHandle<'a>(&'a dyn Handle);
 unsafe impl Send for AnyHandle<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for AnyHandle<'_> {}
-
-impl<'a> AnyHandle<'a> {
-    pub(super) fn new(handle: &'a dyn Handle) -> AnyHandle<'a> {
-        AnyHandle(handle)
-    }
-
-    pub(super) fn get(self) -> &'a dyn Handle {
-        self.0
-    }
-}
 
 // ==== the references to a channel ====
 

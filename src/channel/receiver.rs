@@ -45,8 +45,7 @@ use super::shared::{Deadline, Failed, State, Until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sys::clock::{self, NEVER};
-use crate::wait::queue::Wait;
-use crate::wait::{WaitKind, WaitReason};
+use crate::wait::{WaitKind, WaitReason, queue::Wait};
 
 /// The receiving half of a channel.
 ///

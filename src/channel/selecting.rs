@@ -316,7 +316,7 @@ impl<'a> Operation<'a> {
 
     fn new(handle: &'a dyn Handle) -> Operation<'a> {
         Operation {
-            handle: AnyHandle::new(handle),
+            handle: AnyHandle(handle),
             spot: Spot::new(),
             turn: Cell::new(0),
             index: 0,
@@ -433,7 +433,7 @@ fn pass(limit: &mut Deadline) {
 
 impl<'a> Operation<'a> {
     fn handle(&self) -> &'a dyn Handle {
-        self.handle.get()
+        self.handle.0
     }
 
     /// Does step 1 for this operation.

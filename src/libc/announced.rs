@@ -36,9 +36,8 @@ use super::poll::for_time;
 use super::{
     after, count_parked, deadline_on, errno, fail, in_kernel, nanos, read, repeated, set_errno,
 };
-use crate::engine::facade::blocking;
-use crate::engine::hooks::watch::Direction;
 use crate::engine::hooks::{Operation, operate, thread_id};
+use crate::engine::{facade::blocking, hooks::watch::Direction};
 use crate::sys::calls;
 use crate::thread::Thread;
 

@@ -40,8 +40,7 @@ use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
 use crate::sys::call as kernel_call;
 use crate::sys::word::{self, Fault};
-use crate::wait::WaitKind;
-use crate::wait::queue::Position;
+use crate::wait::{WaitKind, queue::Position};
 
 /// The threads that wait on words.
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);

@@ -59,9 +59,7 @@
 use core::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-use crate::engine::facade;
-use crate::engine::hooks::count_parked;
-use crate::engine::hooks::signals::begun;
+use crate::engine::{facade, hooks::count_parked, hooks::signals::begun};
 use crate::sys::{clock, die, libraries, sanitizer, variable};
 
 // ==== declaring functions ====

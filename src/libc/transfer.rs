@@ -40,8 +40,7 @@ use super::descriptor::{
 };
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{blocking, may_block};
-use crate::engine::hooks::Operation;
-use crate::engine::hooks::watch::Direction;
+use crate::engine::{hooks::Operation, hooks::watch::Direction};
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Receiving calls with one of these flags do not wait, as a rule.

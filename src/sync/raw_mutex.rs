@@ -37,8 +37,7 @@ use core::mem::offset_of;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::atomic::{AtomicUsize, const_fn};
 use crate::engine::facade;
-use crate::sys::clock;
-use crate::sys::shared::Backoff;
+use crate::sys::{clock, shared::Backoff};
 use crate::wait::queue::{Position, State, WaitQueue, Waited};
 use crate::wait::{Locator, WaitKind, WaitReason};
 

@@ -64,8 +64,7 @@ use core::mem::offset_of;
 use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use crate::atomic::{AtomicU64, AtomicUsize, const_fn};
 use crate::engine::facade;
-use crate::sys::shared::Backoff;
-use crate::sys::{clock, perturb, word};
+use crate::sys::{clock, perturb, shared::Backoff, word};
 use crate::wait::queue::{Chain, Position, WaitQueue, Waited};
 use crate::wait::{Facts, Locator, WaitKind, WaitReason};
 

@@ -44,9 +44,8 @@ use core::ops::Deref;
 
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::{Green, current};
-use crate::engine::sys::die;
 use crate::engine::sys::shared::{Lock, MAX, Table};
-use crate::engine::sys::topology::RINGS;
+use crate::engine::{sys::die, sys::topology::RINGS};
 
 // ==== the questions ====
 

@@ -38,11 +38,10 @@ use super::contract::Seats;
 use super::shared_queue::Aging;
 use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
-use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::{Fifo, Green, current};
-use crate::engine::sys::clock;
 use crate::engine::sys::shared::{Lock, Table};
+use crate::engine::{arch, sys::clock};
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
@@ -319,10 +318,12 @@ impl Policy for RelaxedFifo {
     fn resize(&self, processors: usize) {
         let dice = |index| AtomicU64::new(mix(index as u64));
         self.dice.grow_to(processors, dice);
-        match processors {
-            1 => self.set_lanes(1),
-            _ => self.set_lanes(LANES * processors),
-        }
+        let lanes = if processors == 1 {
+            1
+        } else {
+            LANES * processors
+        };
+        self.set_lanes(lanes);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

@@ -32,8 +32,7 @@ use super::tuning::AGING;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::engine::sched::{Fifo, Green};
-use crate::engine::sys::clock;
-use crate::engine::sys::shared::Lock;
+use crate::engine::{sys::clock, sys::shared::Lock};
 
 /// Measures since when the preempted threads have been passed over.
 pub(super) struct Aging(AtomicU64);

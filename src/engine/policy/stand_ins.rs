@@ -1,9 +1,7 @@
 //! Threads and seats to test policies with; the threads never run.
 
 use super::{Others, Policy, Ready, Seat};
-use crate::engine::arch::ticks;
-use crate::engine::atomic::Ordering;
-use crate::engine::sched::thread::Records;
+use crate::engine::{arch::ticks, atomic::Ordering, sched::thread::Records};
 use crate::runtime::{Mode, Runtime};
 
 /// Makes `count` threads, whose priorities are their indices. Makes none where there are no green

@@ -6,12 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::options::{Driver, invalid};
 use super::panic_hook;
-use crate::engine::atomic::Ordering;
-use crate::engine::inspect::hold;
-use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{Cluster, current, signals, start};
 use crate::engine::sys::{kernel_thread, libraries, sanitizer, signal};
-use crate::engine::{stack, tls};
+use crate::engine::{atomic::Ordering, inspect::hold, sched::cluster::Kind, stack, tls};
 
 /// Prepares a signal for preemption, a free one if none is asked for, and returns it.
 pub(super) fn take_signal(asked: Option<i32>) -> io::Result<i32> {

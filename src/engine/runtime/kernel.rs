@@ -23,11 +23,9 @@ use super::metrics::{Metrics, ProcessorMetrics};
 use super::options::default_stack_size;
 use super::spawn::{Builder, Job};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{WaitKind, WaitReason};
 use crate::engine::probe::{self, Kernel as Does};
-use crate::engine::sched::park::Waiter;
-use crate::engine::sys::die;
+use crate::engine::{inspect::kernel::KernelThread, sched::park::Waiter, sys::die};
 #[cfg(green)]
 use crate::engine::{sched::current, sys::kernel_thread};
 

@@ -144,12 +144,16 @@ impl Backend {
         }
     }
 
-    /// Returns how the backend's green threads wait for descriptors.
-    pub(crate) fn driver(self) -> Option<Driver> {
+    fn green(self) -> Option<&'static Cluster> {
         match self {
-            Backend::Green(cluster) => Some(cluster.driver()),
+            Backend::Green(cluster) => Some(cluster),
             Backend::Kernel(_) => None,
         }
+    }
+
+    /// Returns how the backend's green threads wait for descriptors.
+    pub(crate) fn driver(self) -> Option<Driver> {
+        self.green().map(Cluster::driver)
     }
 
     pub(crate) fn metrics(self) -> Metrics {
@@ -162,18 +166,12 @@ impl Backend {
     /// Returns the signal that preempts its threads, if these are green.
     #[cfg(green)]
     pub(crate) fn preemption_signal(self) -> Option<i32> {
-        match self {
-            Backend::Green(cluster) => Some(cluster.config.signal),
-            Backend::Kernel(_) => None,
-        }
+        self.green().map(|cluster| cluster.config.signal)
     }
 
     /// Returns how many processors sleep, and how many search.
     pub(crate) fn idle(self) -> (usize, usize) {
-        match self {
-            Backend::Green(cluster) => cluster.idle_counts(),
-            Backend::Kernel(_) => (0, 0),
-        }
+        self.green().map_or((0, 0), Cluster::idle_counts)
     }
 
     /// Returns whether the backend was closed.

@@ -23,8 +23,7 @@ use crate::engine::policy::{
     GlobalQueue, Ideas, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
 };
 use crate::engine::sched::{Worker, cluster};
-use crate::engine::stack;
-use crate::engine::sys::variable;
+use crate::engine::{stack, sys::variable};
 
 /// The kind of threads that a runtime runs.
 ///

@@ -24,8 +24,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::handle::Thread;
-use crate::engine::sched::current;
-use crate::engine::sys::variable;
+use crate::engine::{sched::current, sys::variable};
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 

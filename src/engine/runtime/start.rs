@@ -10,11 +10,10 @@ use super::options::{
 use super::{Backend, KernelBackend, green};
 #[cfg(green)]
 use super::{handle, options::Driver};
-use crate::engine::atomic::Ordering;
 use crate::engine::sched::{cluster, current, fork};
-use crate::engine::stack;
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
+use crate::engine::{atomic::Ordering, stack};
 #[cfg(green)]
 use crate::engine::{driver, sched::Cluster, sched::Config};
 #[cfg(feature = "observe")]

@@ -40,8 +40,7 @@ use super::{
     FOR_EVER, LOCK, Limit, Object, POST, READ, TABLE, WRITE, my_id, real_time, wait, wake,
 };
 use crate::engine::facade::{blocking, is_forked_child};
-use crate::libc::addresses::Events;
-use crate::libc::{count_parked, errno, fail, in_kernel, is_hooked, set_errno};
+use crate::libc::{addresses::Events, count_parked, errno, fail, in_kernel, is_hooked, set_errno};
 
 /// Declares the three forms of a function that waits for an object: for ever, until the real clock shows a time, and until some
 /// clock does.

@@ -74,8 +74,7 @@ use crate::engine::facade::{blocking, is_forked_child};
 use crate::engine::hooks::thread_id;
 use crate::libc::addresses::{Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use crate::sys::libraries::Decision;
-use crate::wait::WaitKind;
-use crate::wait::queue::Position;
+use crate::wait::{WaitKind, queue::Position};
 
 /// The green threads that wait for locks, semaphores and conditions.
 pub(super) static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);

@@ -22,9 +22,8 @@
 //! ```
 
 use std::net::Shutdown;
-use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net as unix;
+use std::os::{fd::AsFd, linux::net::SocketAddrExt};
 use std::path::Path;
 use std::time::Duration;
 use std::{fmt, io};
