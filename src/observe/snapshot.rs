@@ -251,8 +251,7 @@ impl Collector {
             if let Some((saved, stack)) = seen.saved()
                 && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
             {
-                let read = |at| stack.word(at);
-                unwinder.frames(registers, read, &mut |frame| frames.push(frame));
+                unwinder.frames(registers, |at| stack.word(at), frames);
             }
             if !seen.holds() {
                 return None;
@@ -295,14 +294,11 @@ fn frames_of_running(
         kernel_thread::TaskState::Untold if !is_green => return,
         _ => None,
     };
-    let mut read = |registers| {
-        frames.clear();
-        unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
-    };
+    let mut read = |registers| _ = unwinder.frames(registers, word::read, frames);
     let may_hold = call.as_ref().is_none_or(|call| call.begins_anew());
     let was_held = may_hold
         && hold::held(thread, call.is_none(), observer, |registers| {
-            read(Registers::of_signal(registers));
+            read(Registers::of_signal(registers))
         });
     match call {
         _ if was_held => {}
