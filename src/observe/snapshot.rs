@@ -89,7 +89,12 @@ impl Snapshot {
     }
 
     /// Looks at these threads, some in a read section at a time. `threads`, too, is asked in one.
-    pub(super) fn of(threads: &mut dyn Iterator<Item = AnyThread>, depth: Depth) -> Snapshot {
+    pub(super) fn of(threads: &mut impl Iterator<Item = AnyThread>, depth: Depth) -> Snapshot {
+        Snapshot::of_next(&mut || threads.next(), depth)
+    }
+
+    /// `next` is no `dyn Iterator`: all methods of each would be in the program, 17 KB.
+    fn of_next(next: &mut dyn FnMut() -> Option<AnyThread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
             snapshot: Snapshot {
                 at: SystemTime::now(),
@@ -101,11 +106,14 @@ impl Snapshot {
         };
         // The empty stack, of threads that have none or are not asked for it.
         number_of(&mut collector.snapshot.stacks, &[]);
-        let mut is_over = false;
-        while !is_over {
+        'all: loop {
             let _section = ReadSection::begin();
-            let some = Iterator::take(&mut *threads, AT_ONCE);
-            is_over = some.map(|thread| collector.look(thread)).count() < AT_ONCE;
+            for _ in 0..AT_ONCE {
+                match next() {
+                    Some(thread) => collector.look(thread),
+                    None => break 'all,
+                }
+            }
         }
         collector.snapshot.resolve();
         collector.snapshot
@@ -249,8 +257,7 @@ impl Collector {
             if let Some((saved, stack)) = seen.saved()
                 && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
             {
-                let read = |at| stack.word(at);
-                unwinder.frames(registers, read, &mut |frame| frames.push(frame));
+                unwinder.frames(registers, |at| stack.word(at), frames);
             }
             if !seen.holds() {
                 return None;
@@ -292,16 +299,13 @@ fn frames_of_running(
         kernel_thread::TaskState::Untold if !is_green => return,
         _ => None,
     };
-    let mut read = |registers| {
-        frames.clear();
-        unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
-    };
+    let mut read = |registers| _ = unwinder.frames(registers, word::read, frames);
     let may_hold = call
         .as_ref()
         .is_none_or(|call| kernel_thread::begins_anew(call.number, &call.arguments));
     let was_held = may_hold
         && hold::held(thread, call.is_none(), |registers| {
-            read(Registers::of_signal(registers));
+            read(Registers::of_signal(registers))
         });
     match call {
         _ if was_held => {}

@@ -153,7 +153,7 @@ fn shorten(file: &Path, folder: Option<&Path>) -> String {
 
 /// The files that were asked so far, by what is added to the addresses in them; `None`: there is no such file.
 #[derive(Default)]
-struct DebugInfo(Vec<(usize, Option<Module>)>);
+struct DebugInfo(NumberMap<Option<Module>>);
 
 /// A function, as its file has its name, and the place in it.
 #[derive(Default)]
@@ -169,12 +169,9 @@ impl DebugInfo {
         let Some((path, bias)) = modules.file(address) else {
             return Vec::new();
         };
-        let known = self.0.iter().position(|(known, _)| *known == bias);
-        let index = known.unwrap_or_else(|| {
-            self.0.push((bias, Elf::open(path).map(Module::new)));
-            self.0.len() - 1
-        });
-        let Some(module) = &mut self.0[index].1 else {
+        let open = || Elf::open(path).map(Module::new);
+        let place = self.0.place(bias as u64, |_| true, open);
+        let Some(module) = &mut self.0.entries[place].1 else {
             return Vec::new();
         };
         let address = address.wrapping_sub(bias);

@@ -43,11 +43,12 @@ let total = 1, lost = 0;
       tracks.push({ runtime, name: args.name, at: tracks.length, runs: [], points: [], off: [], lanes: 0, busy: 0 });
     }
   };
-  // The text may be longer than any string: it lies in pieces, in which lines are split.
+  // The text may be longer than any string: it lies in pieces, which may begin and end within a line.
   let rest = "";
-  for (const piece of $("trace").childNodes) {
-    const lines = (rest + piece.data).split("\n");
+  for (const piece of document.querySelectorAll(".trace")) {
+    const lines = (rest + piece.textContent).split("\n");
     rest = lines.pop();
+    piece.remove();
     for (const line of lines) {
       if (line.startsWith('{"ph"')) read(JSON.parse(line.endsWith(",") ? line.slice(0, -1) : line));
       else if (line.startsWith("{")) {
@@ -56,7 +57,6 @@ let total = 1, lost = 0;
       }
     }
   }
-  $("trace").remove();
 }
 const count = start.length;
 

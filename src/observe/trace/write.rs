@@ -13,8 +13,8 @@
 //!
 //! The text is written as it is made, an event a line, in the order of the timeline.
 //!
-//! *The page* is one file with all that it needs, which any browser opens without a network: `page.html`, the very same JSON,
-//! and the script `page.js`, which reads that line by line. Nothing in the JSON looks like HTML (`Quoted`).
+//! *The page* is one file with all that it needs, which any browser opens without a network: `page.html`, the very same JSON
+//! in pieces, and the script `page.js`, which reads that line by line. Nothing in the JSON looks like HTML (`Quoted`).
 
 use core::fmt::Arguments;
 use std::io::{self, Write};
@@ -26,6 +26,8 @@ use crate::observe::numbers::NumberMap;
 
 type Done = io::Result<()>;
 
+/// So many items of the page are in one piece: browsers know no text of a GB, and are slow with one of 100 MB.
+const PIECE: usize = 1 << 15;
 /// Both ends of an arrow have the same name.
 const FLOW: &str = r#""cat":"wake-up","name":"wake-up""#;
 /// The process that the kernel threads are shown in.
@@ -33,6 +35,11 @@ const KERNEL_THREADS: u32 = 1000;
 
 impl Timeline {
     pub(super) fn write_json(&self, out: &mut dyn Write) -> Done {
+        self.write_events(out, "")
+    }
+
+    /// `between`: what stands between pieces of the text, of which none begins with the end of a line: HTML would drop that.
+    fn write_events(&self, out: &mut dyn Write, between: &str) -> Done {
         let mut writer = Writer {
             timeline: self,
             out,
@@ -40,13 +47,16 @@ impl Timeline {
             on_their_way: NumberMap::default(),
         };
         writer.head()?;
-        self.items.iter().try_for_each(|item| writer.item(item))?;
+        for items in self.items.chunks(PIECE) {
+            write!(writer.out, "{between}")?;
+            items.iter().try_for_each(|item| writer.item(item))?;
+        }
         writer.out.write_all(b"\n]}\n")
     }
 
     pub(super) fn write_html(&self, out: &mut dyn Write) -> Done {
         out.write_all(include_bytes!("page.html"))?;
-        self.write_json(out)?;
+        self.write_events(out, "</pre><pre class=\"trace\" hidden>")?;
         let script = concat!(
             "</pre>\n<script>\n",
             include_str!("page.js"),

@@ -101,7 +101,7 @@ impl Thread {
         let end = Unwinder::new().frames(
             self.registers(),
             |address| self.bounds.read(address),
-            &mut |pc| frames.push(pc),
+            &mut frames,
         );
         (frames, end)
     }

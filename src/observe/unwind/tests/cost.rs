@@ -43,8 +43,7 @@ fn cost_of_a_stack_and_a_symbol() {
     let (registers, bounds) = (thread.registers(), thread.bounds);
     let mut frames = Vec::new();
     let read = |unwinder: &mut Unwinder, frames: &mut Vec<usize>| {
-        frames.clear();
-        unwinder.frames(registers, |at| bounds.read(at), &mut |pc| frames.push(pc))
+        unwinder.frames(registers, |at| bounds.read(at), frames)
     };
     let start = Instant::now();
     assert_eq!(read(&mut unwinder, &mut frames), End::Bottom);
@@ -139,9 +138,8 @@ fn cost_of_many_stacks() {
     let mut frames = Vec::new();
     let start = Instant::now();
     for (key, thread) in threads.iter().enumerate() {
-        frames.clear();
         let read = |at| thread.bounds.read(at);
-        let end = unwinder.frames(registers[key], read, &mut |pc| frames.push(pc));
+        let end = unwinder.frames(registers[key], read, &mut frames);
         assert_eq!(end, End::Bottom);
         crate::observe::snapshot::number_of(&mut stacks, &frames);
     }

@@ -38,7 +38,7 @@ fn a_word_that_cannot_be_read_ends_the_stack() {
                 .then(|| thread.bounds.read(address))
                 .flatten()
         };
-        let end = unwinder.frames(thread.registers(), read, &mut |pc| frames.push(pc));
+        let end = unwinder.frames(thread.registers(), read, &mut frames);
         assert_eq!(frames[..], whole[..frames.len()]);
         if end == End::Bottom {
             reads = failing;
@@ -77,11 +77,11 @@ fn nonsense_is_read_to_an_end() {
         };
         let registers = Registers::of_signal([word(), word(), word(), word()]);
         let stack: [usize; WORDS] = core::array::from_fn(|_| word());
-        let mut count = 0;
+        let mut frames = Vec::new();
         let read = |address: usize| stack.get(address.wrapping_sub(START) / 8).copied();
-        let end = unwinder.frames(registers, read, &mut |_| count += 1);
-        assert!((1..=FRAMES).contains(&count));
-        assert!(end != End::Cut || count == FRAMES);
+        let end = unwinder.frames(registers, read, &mut frames);
+        assert!((1..=FRAMES).contains(&frames.len()));
+        assert!(end != End::Cut || frames.len() == FRAMES);
         ends[end as usize] += 1;
     }
     println!("bottom, cut, lost: {ends:?}");
@@ -95,10 +95,10 @@ fn a_stack_of_one_word_is_bounded() {
     for word in [0, 1, 8, own, own + 1, usize::MAX, usize::MAX - 7, 1 << 63] {
         for pc in [own, word] {
             for (sp, bp) in [(0, word), (word, word), (usize::MAX - 7, 8), (word, 0)] {
-                let mut count = 0;
+                let mut frames = Vec::new();
                 let registers = Registers::new(pc, sp, bp);
-                unwinder.frames(registers, |_| Some(word), &mut |_| count += 1);
-                assert!((1..=FRAMES).contains(&count));
+                unwinder.frames(registers, |_| Some(word), &mut frames);
+                assert!((1..=FRAMES).contains(&frames.len()));
             }
         }
     }

@@ -39,7 +39,7 @@ fn in_handler() {
     let registers = registers_here();
     let bounds = BOUNDS.lock().unwrap().unwrap();
     let mut frames = Vec::new();
-    let end = Unwinder::new().frames(registers, |at| bounds.read(at), &mut |pc| frames.push(pc));
+    let end = Unwinder::new().frames(registers, |at| bounds.read(at), &mut frames);
     let mut others = Vec::new();
     // SAFETY: `note` takes such a list.
     unsafe { _Unwind_Backtrace(note, (&raw mut others).cast()) };
@@ -226,7 +226,7 @@ fn search(local: usize) -> Option<Vec<usize>> {
             return None;
         }
         let mut frames = Vec::new();
-        let end = unwinder.frames(registers, |at| bounds.read(at), &mut |pc| frames.push(pc));
+        let end = unwinder.frames(registers, |at| bounds.read(at), &mut frames);
         let has = |name: &str| names(&frames).iter().any(|other| other == name);
         let is_whole = end == End::Bottom && has("preempt_trampoline");
         is_whole.then_some(frames)

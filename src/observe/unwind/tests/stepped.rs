@@ -31,10 +31,7 @@ impl TaskReader {
             now,
             ..
         } = self;
-        now.clear();
-        let end = unwinder.frames(registers, |address| bounds.read(address), &mut |pc| {
-            now.push(pc)
-        });
+        let end = unwinder.frames(registers, |address| bounds.read(address), now);
         let (now, last) = (&self.now, &self.last);
         let fits = last.is_empty()
             || match now.len() as isize - last.len() as isize {
