@@ -25,7 +25,10 @@ use crate::sys::libraries::jump_where;
 use crate::sys::signal::{bit, is_own};
 
 /// For the crate's own handlers, which a sanitizer must not delay.
-static SIGACTION_OF_LIBC: Real = Real::of_libc("sigaction\0");
+static SIGACTION_OF_LIBC: Real = Real {
+    is_libcs: true,
+    ..Real::new("sigaction\0", "\0")
+};
 when_loaded!(SIGACTION_OF_LIBC.find());
 
 /// The signals for which `siginterrupt` was told that they interrupt. Relaxed: the set guards nothing.
@@ -161,7 +164,7 @@ interposed! {
                 true => &SIGACTION_OF_LIBC,
                 false => &sigaction::REAL,
             };
-            let real = core::mem::transmute::<usize, SetAction>(real.address());
+            let real = core::mem::transmute::<*const (), SetAction>(real.target());
             set_action(number, new, old, |new| real(number, new, old))
         }
     }
@@ -203,7 +206,7 @@ macro_rules! returning_elsewhere {
             extern "C" fn $name() {
                 extern "C" fn way() -> *const () {
                     mask_changed();
-                    $name::target()
+                    $name::REAL.target()
                 }
                 jump_where!(way)
             }
