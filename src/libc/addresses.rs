@@ -60,15 +60,15 @@ pub(crate) struct Addresses {
 /// A table's buckets, a static of their own: as nothing in them is but zeros, a program's file does not have the
 /// megabyte.
 #[cfg(not(greenthread_model))]
-pub(crate) struct Buckets(Zeros<Bucket, BUCKETS>);
+pub(crate) type Buckets = Zeros<Bucket, BUCKETS>;
 #[cfg(greenthread_model)]
-pub(crate) struct Buckets([Bucket; BUCKETS]);
+pub(crate) type Buckets = [Bucket; BUCKETS];
 
 // SAFETY: a queue in which no thread waits, and a number.
 #[cfg(not(greenthread_model))]
 unsafe impl Zero for Bucket {}
 
-struct Bucket {
+pub(crate) struct Bucket {
     queue: WaitQueue,
     /// How many threads have come. Its lock guards it.
     stamp: Cell<u64>,
@@ -149,7 +149,7 @@ impl Addresses {
 
     fn bucket(&self, address: usize) -> &Bucket {
         let hash = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.buckets.0[(hash >> 40) as usize % BUCKETS]
+        &self.buckets[(hash >> 40) as usize % BUCKETS]
     }
 
     /// Blocks the calling thread at `places`, one at least, until the thread is woken at one of them, or until `deadline`
@@ -158,25 +158,7 @@ impl Addresses {
     /// `refuse` looks at the condition of the place of this number, and may ask who else waits there. If it returns an
     /// error, the thread does not wait. It runs with preemption off, and must not touch the table. `then` runs while the
     /// thread is queued, before it is parked, with preemption on.
-    pub(crate) fn wait<E>(
-        &self,
-        places: &[Waiting],
-        how: How,
-        position: Position,
-        deadline: Option<u64>,
-        mut refuse: impl FnMut(usize, Beside<'_>) -> Result<(), E>,
-        then: &dyn Fn(),
-    ) -> Result<Waited, E> {
-        let mut error = None;
-        let mut refuse = |number, beside: Beside<'_>| {
-            refuse(number, beside).map_err(|found| error = Some(found))
-        };
-        let waited = self.wait_unless(places, how, position, deadline, &mut refuse, then);
-        waited.map_err(|()| error.expect("it was refused"))
-    }
-
-    /// [`Addresses::wait`], once for all types of errors.
-    fn wait_unless(
+    pub(crate) fn wait(
         &self,
         places: &[Waiting],
         how: How,
@@ -242,8 +224,7 @@ impl Addresses {
 
     /// Forgets all threads: in a forked child, where they do not exist.
     pub(crate) fn forget(&self) {
-        let buckets = self.buckets.0.iter();
-        buckets.for_each(|bucket| bucket.queue.forget());
+        self.buckets.iter().for_each(|bucket| bucket.queue.forget());
     }
 
     /// Takes a place out, if it is in a group still.
@@ -397,22 +378,15 @@ impl Addresses {
 /// How many threads are moved under one lock.
 const STEPS: usize = if cfg!(greenthread_model) { 1 } else { 64 };
 
-impl Buckets {
-    #[cfg(not(greenthread_model))]
-    pub(crate) const fn new() -> Buckets {
-        Buckets(Zeros::new())
-    }
-
+impl Bucket {
     #[cfg(greenthread_model)]
-    pub(crate) fn new() -> Buckets {
-        Buckets(core::array::from_fn(|_| Bucket {
+    pub(crate) fn new() -> Bucket {
+        Bucket {
             queue: WaitQueue::new(0),
             stamp: Cell::new(0),
-        }))
+        }
     }
-}
 
-impl Bucket {
     /// The first thread of the group of `address`.
     fn first<'a>(locked: &'a Locked<'_>, address: usize) -> Option<&'a Waiting> {
         let head = locked.list.head();

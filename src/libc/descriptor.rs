@@ -27,7 +27,7 @@ use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
 use crate::sys::libraries::Decision;
-use crate::sys::{calls, shared::Zeros, signal, word};
+use crate::sys::{calls, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ pub(super) enum Nature {
 const KNOWN: usize = 1 << 16;
 
 /// The natures, plus one; 0: not known. Relaxed: hints.
-static NATURES: Zeros<AtomicU8, KNOWN> = Zeros::new();
+static NATURES: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
 
 impl Nature {
     fn place(fd: c_int) -> Option<&'static AtomicU8> {
@@ -420,7 +420,7 @@ around! {
     fn close(fd: c_int) -> c_int {
         before {
             will_close(fd);
-            Decision::call(close::target(), fd as usize)
+            Decision::call(close::REAL.target(), fd as usize)
         }
         after closed,
         unwound cancelled,

@@ -207,8 +207,10 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
     if how == How::Park {
         count_parked();
     }
-    let refuse = |number, _: Beside<'_>| compare(number);
-    match FUTEXES.wait(places, how, Position::Back, deadline, refuse, &|| ())? {
+    let mut reason = 0;
+    let mut refuse = |number, _: Beside<'_>| compare(number).map_err(|error| reason = error);
+    let waited = FUTEXES.wait(places, how, Position::Back, deadline, &mut refuse, &|| ());
+    match waited.map_err(|()| reason)? {
         Waited::Woken(number) => Ok(number),
         Waited::TimedOut => Err(libc::ETIMEDOUT),
         Waited::Interrupted => Err(libc::EINTR),

@@ -86,15 +86,17 @@ impl Real {
         }
     }
 
+    /// The address of libc's function.
     #[inline]
-    fn address(&self) -> usize {
-        match self.address.load(Relaxed) {
-            0 => match self.find() {
-                0 => die("libc has no function of the name that it is asked for"),
-                found => found,
-            },
+    fn target(&self) -> *const () {
+        let address = match self.address.load(Relaxed) {
+            0 => self.find(),
             known => known,
+        };
+        if address == 0 {
+            die("libc has no function of the name that it is asked for");
         }
+        address as *const ()
     }
 
     /// Looks for it; 0: there is none.
@@ -142,12 +144,6 @@ macro_rules! libc_functions {
                 concat!($($version,)? "\0"),
             );
 
-            /// The address of libc's function.
-            #[inline]
-            pub(super) fn target() -> *const () {
-                REAL.address() as *const ()
-            }
-
             /// libc's function.
             ///
             /// # Safety
@@ -156,8 +152,8 @@ macro_rules! libc_functions {
             pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
                 // SAFETY: libc's function of this name has this type; the arguments are the caller's.
                 unsafe {
-                    core::mem::transmute::<usize, unsafe extern "C-unwind" fn($($Type),*) -> $Result>(
-                        REAL.address(),
+                    core::mem::transmute::<*const (), unsafe extern "C-unwind" fn($($Type),*) -> $Result>(
+                        REAL.target(),
                     )($($argument),*)
                 }
             }
@@ -245,7 +241,7 @@ macro_rules! hooked {
                 extern "C" fn way() -> *const () {
                     match $crate::libc::is_hooked() {
                         true => parking as *const (),
-                        false => $name::target(),
+                        false => $name::REAL.target(),
                     }
                 }
                 $crate::sys::libraries::jump_where!(way)

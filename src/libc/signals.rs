@@ -163,7 +163,7 @@ interposed! {
                 true => &SIGACTION_OF_LIBC,
                 false => &sigaction::REAL,
             };
-            let real = core::mem::transmute::<usize, SetAction>(real.address());
+            let real = core::mem::transmute::<*const (), SetAction>(real.target());
             set_action(number, new, old, |new| real(number, new, old))
         }
     }
@@ -205,7 +205,7 @@ macro_rules! returning_elsewhere {
             extern "C" fn $name() {
                 extern "C" fn way() -> *const () {
                     mask_changed();
-                    $name::target()
+                    $name::REAL.target()
                 }
                 jump_where!(way)
             }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::panic::Location;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::snapshot::Snapshot;
@@ -66,13 +66,8 @@ pub fn deadlocks() -> Vec<Deadlock> {
 /// names; and the caller is seen as any other thread.
 fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
     let made = Mutex::new(None);
-    let make = || {
-        let new = f();
-        *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(new);
-    };
-    run_aside(&make);
-    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    made.expect("`make` has run")
+    run_aside(&|| *made.lock().expect("only `f` can panic") = Some(f()));
+    made.into_inner().ok().flatten().expect("`f` has run")
 }
 
 fn run_aside(f: &(dyn Fn() + Sync)) {

@@ -13,7 +13,7 @@ use crate::{
         Ordering::{Relaxed, SeqCst},
     },
     sched::{current, thread as green},
-    libc::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting},
+    libc::addresses::{ANY, Addresses, Beside, Bucket, Events, How, Waited, Waiting},
     sys::clock,
     wait::{queue::Position, something},
 };
@@ -80,7 +80,7 @@ impl World {
     fn new() -> Arc<World> {
         Arc::new(World {
             // A table is a static; the checker's few buckets may leak.
-            table: Addresses::new(something(), Box::leak(Box::new(Buckets::new()))),
+            table: Addresses::new(something(), Box::leak(Box::new(core::array::from_fn(|_| Bucket::new())))),
             words: [0; 3].map(AtomicU32::new),
             queued: AtomicU32::new(0),
             order: Mutex::new(Vec::new()),
@@ -107,7 +107,7 @@ impl World {
             position,
             deadline,
         } = waiter;
-        let refuse = |_, _: Beside<'_>| match self.word(address).load(Relaxed) {
+        let mut refuse = |_, _: Beside<'_>| match self.word(address).load(Relaxed) {
             0 => {
                 self.order.lock().unwrap().push(name);
                 self.queued.fetch_or(1 << name, Relaxed);
@@ -117,7 +117,7 @@ impl World {
         };
         let place = [Waiting::new(address, events)];
         self.table
-            .wait(&place, how, position, deadline, refuse, &|| ())
+            .wait(&place, how, position, deadline, &mut refuse, &|| ())
             .ok()
     }
 
@@ -184,7 +184,7 @@ pub(crate) fn one_waits_at_two_addresses() {
                     Some(_) => How::Park,
                     None => How::Block,
                 };
-                let refuse = |number: usize, _: Beside<'_>| {
+                let mut refuse = |number: usize, _: Beside<'_>| {
                     match waits.word(places[number]).load(Relaxed) {
                         0 => Ok(()),
                         _ => Err(()),
@@ -192,7 +192,7 @@ pub(crate) fn one_waits_at_two_addresses() {
                 };
                 let waiting = places.map(|address| Waiting::new(address, ANY));
                 let back = Position::Back;
-                waits.table.wait(&waiting, how, back, None, refuse, &|| ()).ok()
+                waits.table.wait(&waiting, how, back, None, &mut refuse, &|| ()).ok()
             };
             let waiter = match kind {
                 Green => green::spawn(main),

@@ -28,7 +28,7 @@ struct Thing {
 impl World {
     fn new(size: usize) -> &'static World {
         let thing = |_| Thing {
-            place: Place::new(),
+            place: Place::default(),
             owner: Untracked::new(0),
             data: Cell::new(0),
         };

@@ -61,6 +61,10 @@ pub(crate) struct Source {
     is_stream: bool,
 }
 
+fn never(&(): &()) -> bool {
+    false
+}
+
 /// For reports.
 static READ: WaitKind = WaitKind::outside("descriptor to read").with(FD);
 static WRITE: WaitKind = WaitKind::outside("descriptor to write").with(FD);
@@ -133,7 +137,7 @@ impl Source {
         let mut call = || call().map(|answer| found = Some(answer));
         // One loop for the calls of all types.
         let call: &mut dyn FnMut() -> io::Result<()> = &mut call;
-        self.attempt(direction, limit, call, |()| false)?;
+        self.attempt(direction, limit, call, never)?;
         Ok(found.expect("the call has succeeded"))
     }
 

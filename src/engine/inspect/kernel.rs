@@ -260,6 +260,7 @@ pub(crate) fn forget_others() {
 // ==== places ====
 
 /// Whose a record is.
+#[derive(Default)]
 pub(crate) struct Place {
     /// | 32 bits: turn | 32: thread |
     word: AtomicU64,
@@ -283,15 +284,6 @@ const THREAD: u64 = 0xffff_ffff;
 const TURN: u64 = THREAD + 1;
 
 impl Place {
-    #[cfg(any(test, greenthread_model))]
-    const_fn! {
-        pub(crate) const fn new() -> Place {
-            Place {
-                word: AtomicU64::new(0),
-            }
-        }
-    }
-
     /// The thread that has it; 0: none.
     pub(crate) fn thread(&self) -> i32 {
         self.word.load(Relaxed) as i32
@@ -430,7 +422,7 @@ mod tests {
     }
 
     fn table(size: usize) -> Vec<Place> {
-        (0..size).map(|_| Place::new()).collect()
+        (0..size).map(|_| Place::default()).collect()
     }
 
     /// Threads with even numbers are gone.

@@ -325,8 +325,9 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 }
 
 pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
-    let mut words = words.iter();
-    words.find_map(|&(word, value)| (word == text).then_some(value))
+    words
+        .iter()
+        .find_map(|&(word, value)| (word == text).then_some(value))
 }
 
 pub(super) fn invalid(message: String) -> io::Error {

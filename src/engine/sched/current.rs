@@ -549,22 +549,19 @@ pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
     f()
 }
 
-/// The calling thread's calls are as a flag says, until this is dropped.
-struct Saying {
-    /// What the thread has said before.
-    before: u8,
-}
+/// The calling thread's calls are as a flag says until this is dropped, and then as they were before.
+struct Saying(u8);
 
 impl Saying {
     // Once in the program, as the end is: a call is little beside a system call, and there are many that say something.
     #[inline(never)]
     fn new(flag: u8) -> Saying {
         let Some(green) = green() else {
-            return Saying { before: 0 };
+            return Saying(0);
         };
         let before = green.calls.load(Relaxed);
         green.calls.store(before | flag, Relaxed);
-        Saying { before }
+        Saying(before)
     }
 }
 
@@ -572,7 +569,7 @@ impl Drop for Saying {
     #[inline(never)]
     fn drop(&mut self) {
         if let Some(green) = green() {
-            green.calls.store(self.before, Relaxed);
+            green.calls.store(self.0, Relaxed);
             // The thread gives way if its slice is over. If its processor is gone, the thread takes
             // that back, or takes an idle one, or queues for one.
             drop(enter());

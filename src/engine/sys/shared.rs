@@ -57,7 +57,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{die, futex, kernel_thread, perturb};
 use crate::engine::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn,
 };
 
 // ==== the lock ====
@@ -515,8 +515,6 @@ impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
 /// It has.
 pub(crate) unsafe trait Zero {}
 
-// SAFETY: a number.
-unsafe impl Zero for AtomicU8 {}
 // SAFETY: a number.
 unsafe impl Zero for AtomicU64 {}
 // SAFETY: one zero after another.

@@ -46,7 +46,6 @@
 //!
 //! Orderings: all accesses are Relaxed. The fences are those of `addresses`.
 
-use core::convert::Infallible;
 use core::ffi::c_int;
 use core::mem::zeroed;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -124,17 +123,24 @@ fn wait_or(
         return libc::EPERM;
     }
     let place = [Waiting::new(condition.address(), SIGNAL)];
-    let refuse = |_, _: Beside<'_>| Ok::<(), Infallible>(());
+    let mut refuse = |_, _: Beside<'_>| Ok(());
     let unlock = || {
         // SAFETY: a mutex that the caller has locked.
         unsafe { locks::pthread_mutex_unlock(mutex) };
     };
     let deadline = limit.deadline();
-    let Ok(ended) = TABLE.wait(&place, How::Park, Position::Back, deadline, refuse, &unlock);
+    let ended = TABLE.wait(
+        &place,
+        How::Park,
+        Position::Back,
+        deadline,
+        &mut refuse,
+        &unlock,
+    );
     // SAFETY: a mutex, which the caller keeps.
     match unsafe { locks::pthread_mutex_lock(mutex) } {
         // If the clock was set back meanwhile, the wait ends without a signal.
-        0 if ended == Waited::TimedOut && limit.has_come() => libc::ETIMEDOUT,
+        0 if ended == Ok(Waited::TimedOut) && limit.has_come() => libc::ETIMEDOUT,
         answer => answer,
     }
 }
@@ -163,7 +169,7 @@ macro_rules! waits {
                     }
                     match is_hooked() {
                         true => Decision::call(parking as *const (), 0),
-                        false => Decision::call($name::target(), raise($mutex)),
+                        false => Decision::call($name::REAL.target(), raise($mutex)),
                     }
                 }
                 after ended,

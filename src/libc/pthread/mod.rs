@@ -175,16 +175,14 @@ fn wait<A>(
     let mut position = Position::Back;
     loop {
         let place = [Waiting::new(address, events)];
-        let refuse = |_, beside: Beside<'_>| attempt(&beside).map_or(Ok(()), Err);
-        match TABLE.wait(
-            &place,
-            How::Park,
-            position,
-            limit.deadline(),
-            refuse,
-            &|| (),
-        ) {
-            Err(answer) => return Some(answer),
+        let mut answer = None;
+        let mut refuse = |_, beside: Beside<'_>| {
+            answer = attempt(&beside);
+            answer.is_none().then_some(()).ok_or(())
+        };
+        let deadline = limit.deadline();
+        match TABLE.wait(&place, How::Park, position, deadline, &mut refuse, &|| ()) {
+            Err(()) => return answer,
             // Another thread was faster: this one stays the first.
             Ok(Waited::Woken(_)) => position = Position::Front,
             Ok(_) if limit.has_come() => return None,
@@ -245,7 +243,7 @@ around! {
                 return Decision::answer(0);
             }
             if !is_on() {
-                return Decision::call(pthread_once::target(), 0);
+                return Decision::call(pthread_once::REAL.target(), 0);
             }
             let calling = std::process::id() << 2 | 1;
             loop {
