@@ -42,17 +42,15 @@ unsafe extern "C" fn strike_off(_: *mut c_void) {
     THREADS.fetch_sub(1, Relaxed);
 }
 
-/// Loads a library that nobody has loaded, and unloads it.
+/// Loads a library that nobody has loaded and that has a thread-local, and unloads it.
 fn load_and_unload() {
-    const LIBRARIES: [&CStr; 3] = [c"libBrokenLocale.so.1", c"libanl.so.1", c"libutil.so.1"];
-    let loaded = LIBRARIES.iter().any(|library| {
-        // SAFETY: libraries of libc's, without constructors, of which nothing is used.
-        unsafe {
-            let library = libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-            !library.is_null() && libc::dlclose(library) == 0
-        }
-    });
-    assert!(loaded, "none of {LIBRARIES:?} can be loaded");
+    const LIBRARY: &CStr = c"libc_malloc_debug.so.0";
+    // SAFETY: a library of libc's, without constructors, of which nothing is used.
+    let loaded = unsafe {
+        let library = libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        !library.is_null() && libc::dlclose(library) == 0
+    };
+    assert!(loaded, "{LIBRARY:?} cannot be loaded");
 }
 
 /// What a thread does at its end because libraries were loaded meanwhile allocates.

@@ -72,9 +72,6 @@ pub(crate) use layout::{
 
 use std::sync::{Mutex, PoisonError};
 
-/// Whether compilers reach thread-locals by descriptors, unless they are told otherwise.
-const HAS_DESCRIPTORS: bool = cfg!(target_arch = "aarch64");
-
 /// Asks glibc for its layout and tries a block out, until that has succeeded once. An error says why green threads cannot
 /// have their own thread-locals here; then none of the other functions may be called.
 pub(crate) fn init() -> Result<(), String> {
@@ -82,7 +79,7 @@ pub(crate) fn init() -> Result<(), String> {
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if !*done {
         crate::engine::arch::supported()?;
-        layout::check_version()?;
+        layout::version()?;
         if !is_known() {
             selftest::rehearse(|| drop(try_out()))?;
         }
@@ -94,9 +91,6 @@ pub(crate) fn init() -> Result<(), String> {
 
 fn try_out() -> Result<(), String> {
     layout::init()?;
-    if HAS_DESCRIPTORS && is_known() {
-        modules::take_static_rest(layout::layout());
-    }
     modules::init()?;
     selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))
 }

@@ -16,9 +16,8 @@
 //! # Invariants
 //!
 //! 1. When a thread ends, the snapshot in force holds every module that the thread can have
-//!    touched: `exit` compares the loader's count of loads ([`loads`]) and renews the snapshot. After
+//!    touched: `exit` compares the loader's count of changes ([`changes`]) and renews the snapshot. After
 //!    that the thread runs libc's code only, so its vector stands still until its block is recycled.
-//!    (Unloading needs no renewal: the memory of a thread's thread-locals outlives the library.)
 //! 2. An entry of a vector is used only if the vector is at least as new as the module (its
 //!    *generation*), and the loader's list still has the module with that generation. The entry of an
 //!    older vector belongs to a library that is gone, whose module id was given away again. So can that
@@ -36,13 +35,13 @@
 //! in the static modules that came later. Threads that had already begun then are out of reach: if
 //! such a library has anything but zeros in its image, that is reported.
 //!
-//! # How many libraries were ever loaded
+//! # How often the modules have changed
 //!
-//! That is compared at each thread's start and end, so it must cost nothing. The loader tells its counter in
-//! `dl_iterate_phdr`, but under a lock of the whole process, which a thread may hold for long (a backtrace). So we look
-//! for the counter itself, among the words of the loader's `_rtld_global`: a library of glibc's that hardly any program
-//! loads is loaded and unloaded, and the one word is taken that followed the answers of `dl_iterate_phdr` all the way. If
-//! that fails, the function is called every time.
+//! That is compared at each thread's start and end, so it must cost nothing. The loader tells how many libraries were
+//! loaded in `dl_iterate_phdr`, but under a lock of the whole process, which a thread may hold for long (a backtrace). So
+//! we read the loader's own *generation*, which it counts up whenever modules have come or gone, before it runs any code
+//! of theirs: the fifth word behind its list of modules. The words there are believed only of a libc that is known, and
+//! only if they are what they must be ([`behind_list`]); else the function is called every time.
 //!
 //! # Later libraries are kept out of the static blocks
 //!
@@ -50,24 +49,25 @@
 //! when the library is loaded. The loader prefers the static block, as long as a rest of it lasts that is set aside
 //! for this (512 bytes). Then it initialises the thread-locals in the blocks of all pthreads; of green
 //! threads that run already it does not know (the limit in [`tls`](super)). So this rest is taken away
-//! ([`take_static_rest`]): what can be dynamic is dynamic then. A library that demands the static block still gets a
+//! ([`init`]): what can be dynamic is dynamic then. A library that demands the static block still gets a
 //! place there, from another rest.
 //!
-//! The number is a word of the loader's, the third behind its list of modules. It is believed only if the words
-//! about it are what they must be; else nothing is done, and such libraries are reported.
+//! The number is the third word behind the loader's list of modules. If it is not recognised, nothing is done, and such
+//! libraries are reported.
 //!
 //! # Orderings
 //!
 //! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire.
 //! `LOADS` is stored with Release after `CURRENT`; a thread that loads it with Acquire and finds the
 //! loader's present count sees that `CURRENT`. `UNFINISHED` is no count, so it is stored with Relaxed.
-//! The loader's counter is read with Relaxed: a thread that uses a library knows of its loading, so the thread sees a
-//! counter that has counted it. So is the rest, which the loader changes under its lock: if it does so at this moment, a
-//! library more is static.
+//! The loader's generation is read with Relaxed: a thread that uses a library knows of its loading, so the thread sees a
+//! generation that has counted it. A renewal reads it before it looks, and passes through the loader's lock, under which
+//! it was counted up, before it looks for the last time. The rest is read with Relaxed, too; the loader changes it under
+//! its lock: if it does so at this moment, a library more is static.
 
 use super::block::Block;
 use super::layout::{
-    self, BlockWords, Entry, IS_II, Layout, ListNode, Loader, VECTOR, VectorSlot, WORD, layout,
+    BlockWords, Entry, IS_II, Layout, ListNode, Loader, VECTOR, VectorSlot, WORD, is_known, layout,
 };
 use crate::engine::sys;
 use crate::engine::sys::libraries::{self, Library};
@@ -94,20 +94,27 @@ struct Snapshot {
     modules: Vec<Module>,
 }
 
+/// Whether compilers reach thread-locals by descriptors, unless they are told otherwise.
+const HAS_DESCRIPTORS: bool = cfg!(target_arch = "aarch64");
+
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
-/// The number of loads that `CURRENT` belongs to.
-static LOADS: AtomicU64 = AtomicU64::new(UNFINISHED);
+/// The count of changes that `CURRENT` belongs to.
+static CHANGES: AtomicU64 = AtomicU64::new(UNFINISHED);
 const UNFINISHED: u64 = u64::MAX;
-/// The loader's counter of loads, if it was found.
-static COUNTER: OnceLock<&AtomicUsize> = OnceLock::new();
+/// The loader's generation, if it was recognised.
+static GENERATION: OnceLock<&AtomicUsize> = OnceLock::new();
 /// The different images so far. Held while renewing.
 static IMAGES: Mutex<Vec<&'static [u8]>> = Mutex::new(Vec::new());
 
 pub(super) fn init() -> Result<(), String> {
-    let loader = &layout().loader;
-    find_counter(loader.global, loader.first / WORD);
+    if let Some([_, _, rest, _, generation]) = behind_list(layout()) {
+        if HAS_DESCRIPTORS {
+            rest.store(0, Relaxed);
+        }
+        GENERATION.get_or_init(|| generation);
+    }
     renew();
-    match LOADS.load(Relaxed) {
+    match CHANGES.load(Relaxed) {
         UNFINISHED => {
             Err("the loader's list of modules is unfinished, or not where it should be".into())
         }
@@ -115,11 +122,11 @@ pub(super) fn init() -> Result<(), String> {
     }
 }
 
-/// Sees to it that the snapshot holds every library loaded by now.
+/// Sees to it that the snapshot holds every module there is by now.
 #[inline]
 pub(super) fn refresh() {
     // Acquire: with the Release in `renew`.
-    if LOADS.load(Acquire) != loads() {
+    if CHANGES.load(Acquire) != changes() {
         renew();
     }
 }
@@ -211,7 +218,7 @@ impl Loader {
             // still knows the memory that is to be freed.
             place.store(UNALLOCATED, Relaxed);
             if !map.is_null() {
-                LOADS.store(UNFINISHED, Relaxed);
+                CHANGES.store(UNFINISHED, Relaxed);
             }
             return None;
         }
@@ -254,11 +261,13 @@ impl Loader {
 #[cold]
 fn renew() {
     let mut images = IMAGES.lock().unwrap_or_else(PoisonError::into_inner);
-    let (loads, mut modules) = look(&mut images);
+    let changes = changes();
+    let (is_unfinished, mut modules) = look(&mut images);
     let old = last_snapshot();
     let number = old.map_or(0, |old| old.number + 1);
     let old = old.map_or(&[][..], |old| &old.modules);
-    let mut news = number == 0 || old.len() != modules.len();
+    // That modules have gone is no news: the memory of a thread's thread-locals outlives the library.
+    let mut news = number == 0;
     for module in &mut modules {
         let same = |known: &&Module| {
             Module {
@@ -278,34 +287,31 @@ fn renew() {
         let snapshot = Box::new(Snapshot { number, modules });
         CURRENT.store(Box::into_raw(snapshot), Release); // with the Acquire in `last_snapshot`
     }
-    LOADS.store(loads, Release); // with the Acquire in `refresh`
+    let changes = if is_unfinished { UNFINISHED } else { changes };
+    CHANGES.store(changes, Release); // with the Acquire in `refresh`
 }
 
-/// Looks at the loaded libraries until two looks, one after the other, find the same modules: returns those, and how many
-/// libraries were loaded, or that the looks are unfinished. `images` are those known before, and then those known now.
-fn look(images: &mut Vec<&'static [u8]>) -> (u64, Vec<Module>) {
+/// Looks at the loaded libraries until two looks, one after the other, find the same modules: returns those, and
+/// whether the looks are unfinished. `images` are those known before, and then those known now.
+fn look(images: &mut Vec<&'static [u8]>) -> (bool, Vec<Module>) {
     let mut before = look_once(images);
     loop {
         pass_through_lock();
         let now = look_once(images);
-        let is_unfinished = |look: &(u64, _)| look.0 == UNFINISHED;
-        if now.1 == before.1 && is_unfinished(&now) == is_unfinished(&before) {
+        if now == before {
             return now;
         }
         before = now;
     }
 }
 
-fn look_once(images: &mut Vec<&'static [u8]>) -> (u64, Vec<Module>) {
-    let (mut loads, mut modules, mut is_unfinished) = (0, Vec::new(), false);
-    libraries::visit(|library| {
-        loads = library.loads;
-        match find_module(library, images) {
-            Ok(found) => modules.extend(found),
-            Err(Unfinished) => is_unfinished = true,
-        }
+fn look_once(images: &mut Vec<&'static [u8]>) -> (bool, Vec<Module>) {
+    let (mut is_unfinished, mut modules) = (false, Vec::new());
+    libraries::visit(|library| match find_module(library, images) {
+        Ok(found) => modules.extend(found),
+        Err(Unfinished) => is_unfinished = true,
     });
-    (if is_unfinished { UNFINISHED } else { loads }, modules)
+    (is_unfinished, modules)
 }
 
 /// The loader enters a module in two steps under its lock. Passing through that lock (a block is laid
@@ -396,11 +402,12 @@ fn report(module: usize) {
     reported.push(library);
 }
 
-/// The number of libraries loaded so far, those unloaded since included.
+/// How often modules have come or gone so far: the loader's generation. If that is not known, the number of libraries
+/// that were ever loaded (the memory of a thread's thread-locals outlives its library).
 #[inline]
-fn loads() -> u64 {
-    match COUNTER.get() {
-        Some(counter) => counter.load(Relaxed) as u64,
+fn changes() -> u64 {
+    match GENERATION.get() {
+        Some(generation) => generation.load(Relaxed) as u64,
         None => ask_loads(),
     }
 }
@@ -410,58 +417,27 @@ fn ask_loads() -> u64 {
     libraries::find(|library| Some(library.loads)).unwrap_or(0)
 }
 
-/// Looks for the counter among the first `count` of these words, which are the loader's.
-fn find_counter(words: BlockWords<'static>, count: usize) {
-    let word = |i: usize| words.word(i * size_of::<usize>());
-    let look = || {
-        let words = (0..count).map(|i| word(i).load(Relaxed) as u64);
-        (ask_loads(), words.collect::<Vec<u64>>())
-    };
-    for name in [c"libutil.so.1", c"libanl.so.1", c"libBrokenLocale.so.1"] {
-        let before = look();
-        // SAFETY: a library of glibc's, without constructors.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            layout::forget_error();
-            continue;
-        }
-        let during = look();
-        // SAFETY: the handle from above, given back once; the library has no destructors.
-        unsafe { libc::dlclose(handle) };
-        let looks = [before, during, look()];
-        let mut found =
-            (0..count).filter(|&i| looks.iter().all(|(count, words)| words[i] == *count));
-        if looks[0].0 < looks[1].0
-            && let (Some(i), None) = (found.next(), found.next())
-        {
-            COUNTER.get_or_init(|| word(i));
-            return;
-        }
-    }
-}
-
-/// BlockWords behind the list of modules: how many of them are static, the bytes in use, those set aside, the vector of
-/// the first thread, the number of changes.
+/// Words behind the list of modules: how many of them are static, the bytes in use, those set aside, the vector of
+/// the first thread, the generation.
 const WORDS: usize = 5;
 /// Bytes of the loader's data behind its list of modules.
 pub(super) const BEHIND_LIST: usize = WORDS * WORD;
 
-/// Takes the rest away. False: it was not recognised.
-pub(super) fn take_static_rest(layout: &Layout) -> bool {
+/// Returns those words, if they are recognised.
+fn behind_list(layout: &Layout) -> Option<[&'static AtomicUsize; WORDS]> {
     let loader = &layout.loader;
     let word = |i: usize| loader.global.word(loader.first + (1 + i) * WORD);
-    let [modules, used, rest, vector, changes] = std::array::from_fn(|i| word(i).load(Relaxed));
-    let above = layout.sizes.above;
-    let is_recognised = (1..1 << 10).contains(&modules)
-        && (1..=above).contains(&used)
-        && rest <= above - used
+    let words = std::array::from_fn(word);
+    let [modules, used, rest, vector, generation] = words.map(|word| word.load(Relaxed));
+    let all = layout.sizes.all();
+    let is_recognised = is_known()
+        && (1..1 << 10).contains(&modules)
+        && (1..=all).contains(&used)
+        && rest <= all - used
         && vector > 1 << 16
         && vector.is_multiple_of(WORD)
-        && changes < 1 << 32;
-    if is_recognised {
-        word(2).store(0, Relaxed);
-    }
-    is_recognised
+        && generation < 1 << 32;
+    is_recognised.then_some(words)
 }
 
 #[cfg(test)]
@@ -469,16 +445,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_counter_is_found() {
+    fn the_words_behind_the_list_are_recognised() {
         super::super::init().expect("green threads work here");
-        assert!(COUNTER.get().is_some());
-        assert_eq!(loads(), ask_loads());
-    }
-
-    #[test]
-    #[cfg(target_arch = "aarch64")]
-    fn the_rest_is_recognised() {
-        super::super::init().expect("green threads work here");
-        assert!(take_static_rest(layout()));
+        assert!(behind_list(layout()).is_some() && GENERATION.get().is_some());
     }
 }
