@@ -192,7 +192,7 @@ mod threads {
         #[inline(always)]
         fn actor(self) -> Actor<'a> {
             let (thread, processor) = match self {
-                By::Thread(entered) => (Some(entered.green()), Some(entered.processor())),
+                By::Thread(entered) => (Some(entered.green), Some(entered.processor())),
                 By::Processor(processor) => (None, Some(processor)),
                 By::Outside => (green_outside(), None),
             };

@@ -586,7 +586,7 @@ impl Looks {
                 .with("state", Quoted(state))
                 .with("busy", busy)
                 .with("queue", queue)
-                .with("switches", processor.switches.get());
+                .with("switches", processor.counts.switches.get());
             (told, thread)
         };
         processors_of(runtime).map(of).collect()

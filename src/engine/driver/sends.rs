@@ -91,7 +91,7 @@ pub(super) fn try_together(source: &Source, bytes: &[u8], flags: i32) -> Option<
         return None;
     }
     let mut entered = enter()?;
-    let green = entered.green();
+    let green = entered.green;
     // If `off` is more than 1, a signal handler has interrupted the runtime, perhaps here.
     if green.off.load(Relaxed) != 1 || green.flags.has(ThreadFlags::LOCKED) {
         return None;

@@ -17,7 +17,7 @@ use core::time::Duration;
 #[cfg(green)]
 use crate::engine::{
     atomic::Ordering,
-    sched::{Cluster, Counter, Processor, current},
+    sched::{Cluster, current, start::Count},
     sys::kernel_thread,
 };
 
@@ -369,16 +369,14 @@ fn upper(bucket: usize) -> u64 {
 impl Cluster {
     /// Returns the figures of a cluster; see [`Metrics`].
     pub(super) fn metrics(&self) -> Metrics {
-        let sum = |count: fn(&Processor) -> &Counter| {
-            self.processors().map(|p| count(p).get()).sum::<u64>()
-        };
+        let sum = |count: Count| self.sum(count) + count(&self.live_count.outside);
         Metrics {
-            switches: sum(|p| &p.switches) + self.detached_switches.get(),
-            steals: sum(|p| &p.steals),
-            steal_attempts: sum(|p| &p.steal_attempts),
-            preemptions: sum(|p| &p.preemptions) + self.detached_preemptions.get(),
+            switches: sum(|counts| counts.switches.get()),
+            steals: sum(|counts| counts.steals.get()),
+            steal_attempts: sum(|counts| counts.steal_attempts.get()),
+            preemptions: sum(|counts| counts.preemptions.get()),
             hand_offs: self.hand_offs.get(),
-            parked_calls: sum(|p| &p.parked_calls),
+            parked_calls: sum(|counts| counts.parked_calls.get()),
             blocked_calls: {
                 let places = self.blocked_calls.used();
                 blocked_calls(places.map(|place| {
@@ -386,7 +384,7 @@ impl Cluster {
                     (place.call(), place.spawned_at(), place.count.get(), time)
                 }))
             },
-            spawns: sum(|p| &p.counts.spawned) + self.live_count.outside.spawned.get(),
+            spawns: sum(|counts| counts.spawned.get()),
             wake_ups: self.wake_ups.get(),
             live_threads: self.live(),
             kernel_threads: self.workers.load(Ordering::Relaxed),
@@ -400,7 +398,7 @@ impl Cluster {
                 .filter(|p| !p.is_retired())
                 .map(|p| ProcessorMetrics {
                     queue_len: self.policy.len(Some(p.index)),
-                    switches: p.switches.get(),
+                    switches: p.counts.switches.get(),
                 })
                 .collect(),
             ..Metrics::default()

@@ -573,7 +573,7 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     }
     green.since.note_time();
     match &mut sched::enter() {
-        Some(entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
+        Some(entered) if core::ptr::eq(entered.worker.cluster(), cluster) => {
             entered.processor().counts.spawned.add(1);
             probe::spawned(By::Thread(entered), green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
@@ -606,7 +606,7 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
 #[cfg(green)]
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
-        Some(mut entered) if core::ptr::eq(entered.worker().cluster(), cluster) => {
+        Some(mut entered) if core::ptr::eq(entered.worker.cluster(), cluster) => {
             let mut processor = entered.processor();
             let own = processor.own();
             (own.records.pop(), !own.stacks.is_empty())

@@ -140,8 +140,6 @@ pub(crate) struct Cluster {
     /// Calls in which threads have lost their processors.
     pub(crate) blocked_calls: BlockedCalls,
     pub(crate) wake_ups: Counter,
-    pub(crate) detached_preemptions: Counter,
-    pub(crate) detached_switches: Counter,
 }
 
 /// For reports: a runtime that is being shut down.
@@ -188,8 +186,6 @@ impl Cluster {
             deferred: DeferredWakes::default(),
             blocked_calls: BlockedCalls::new(),
             wake_ups: Counter::default(),
-            detached_preemptions: Counter::default(),
-            detached_switches: Counter::default(),
             config,
         }));
         if let Some(user_policy) = user_policy {
@@ -236,9 +232,9 @@ impl Cluster {
         self.processors().any(waits_at) || self.policy.len(None) != 0
     }
 
-    /// The sum of one count, the spawns or the ends, of every processor that the cluster has had.
+    /// The sum of one count of every processor that the cluster has had.
     #[inline]
-    pub(super) fn sum(&self, count: Count) -> u64 {
+    pub(crate) fn sum(&self, count: Count) -> u64 {
         self.processors().map(|p| count(&p.counts)).sum()
     }
 

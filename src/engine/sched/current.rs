@@ -70,7 +70,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
-use crate::engine::sys::{perturb, shared::AtomicStatic, shared::entry_fence};
+use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic, shared::entry_fence};
 use crate::engine::{arch, tls};
 
 // ==== hiding ====
@@ -207,20 +207,9 @@ impl Hiding {
 
 // ==== who am I ====
 
-/// What the runtime keeps in a thread's block.
-struct Own {
-    hiding: Hiding,
-    /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
-    is_scheduling: Cell<bool>,
-}
-
 thread_local! {
-    static OWN: Own = const {
-        Own {
-            hiding: Hiding::new(),
-            is_scheduling: Cell::new(false),
-        }
-    };
+    /// What the runtime keeps in a thread's block.
+    static OWN: Hiding = const { Hiding::new() };
 }
 
 /// From the thread pointer to [`OWN`]; 0 as long as there are no green threads.
@@ -230,33 +219,33 @@ static DISTANCE: AtomicIsize = AtomicIsize::new(0);
 /// has the thread-local was loaded after the program.
 pub(crate) fn learn() -> Result<(), String> {
     let place = OWN.with(|own| core::ptr::from_ref(own).cast::<u8>());
-    match tls::distance_in_block(place) {
-        // Relaxed: a thread that runs green threads, or is one, has seen that they were begun.
-        Some(distance) => DISTANCE.store(distance, Relaxed),
-        None => return Err("the loader has put its thread-locals into memory of their own".into()),
-    }
+    let distance = tls::distance_in_block(place);
+    let distance =
+        distance.ok_or("the loader has put its thread-locals into memory of their own")?;
+    // Relaxed: a thread that runs green threads, or is one, has seen that they were begun.
+    DISTANCE.store(distance, Relaxed);
     Ok(())
 }
 
 /// The calling thread's [`OWN`]; `None` as long as there are no green threads.
 #[inline(always)]
-fn own<'a>() -> Option<&'a Own> {
+fn own<'a>() -> Option<&'a Hiding> {
     let distance = DISTANCE.load(Relaxed);
     let place = arch::thread_pointer().wrapping_offset(distance);
     // SAFETY: OWN lies there in the calling thread's block, which is there for as long as the thread runs.
-    (distance != 0).then(|| unsafe { &*place.cast::<Own>() })
+    (distance != 0).then(|| unsafe { &*place.cast::<Hiding>() })
 }
 
 /// The running green thread, at a place where it may enter the scheduler; `None` on a kernel thread that
 /// runs none, and where the thread is hidden.
 #[inline]
 pub(crate) fn green() -> Option<&'static Green> {
-    own()?.hiding.green()
+    own()?.green()
 }
 
 /// The green thread whose thread pointer this is, hidden or not.
 pub(crate) fn owner() -> Option<&'static Green> {
-    own()?.hiding.owner()
+    own()?.owner()
 }
 
 /// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there (`fork`).
@@ -272,33 +261,33 @@ pub(crate) fn is_forked_child() -> bool {
 
 /// Whether this is in a child of `vfork`, which is another process.
 pub(crate) fn is_child_of_vfork() -> bool {
-    own().is_some_and(|own| own.hiding.is_child_of_vfork())
+    own().is_some_and(Hiding::is_child_of_vfork)
 }
 
 /// Whether this is in a signal handler of the program's, or in a child of `vfork`: it may have interrupted
 /// the scheduler, or a lock's holder.
 #[inline]
 pub(crate) fn is_hidden() -> bool {
-    own().is_some_and(|own| own.hiding.is_hidden())
+    own().is_some_and(Hiding::is_hidden)
 }
 
 /// Hides the calling thread: a handler begins that has its frame at `frame`, or the thread is about to
 /// make a child by `vfork`. Async-signal-safe.
 pub(crate) fn hide(frame: usize) -> Changed {
-    own().map_or_else(Changed::default, |own| own.hiding.hide(frame))
+    own().map_or_else(Changed::default, |own| own.hide(frame))
 }
 
 /// Takes a [`hide`] back.
 pub(crate) fn reveal(changed: Changed) {
     if let Some(own) = own() {
-        own.hiding.reveal(changed);
+        own.reveal(changed);
     }
 }
 
 /// The thread is hidden no longer, whatever has hidden it.
 pub(crate) fn reveal_all() {
     if let Some(own) = own() {
-        own.hiding.reveal_all();
+        own.reveal_all();
     }
 }
 
@@ -315,23 +304,18 @@ pub(crate) fn mask_changed() {
 #[inline(never)]
 pub(crate) fn begin(owner: Option<&'static Green>) {
     if let Some(own) = own() {
-        own.hiding.belong_to(owner);
+        own.belong_to(owner);
     }
 }
 
-/// Notes whether this kernel thread of the runtime holds a processor.
-#[inline(never)]
-pub(crate) fn set_scheduling(on: bool) {
-    if let Some(own) = own() {
-        own.is_scheduling.set(on);
-    }
-}
-
-/// Whether the caller runs with preemption off. For tests: such code must not allocate.
+/// Whether the caller runs with preemption off, or is a kernel thread of the runtime that owns a processor. For tests:
+/// such code must not allocate.
 pub fn is_preemption_off() -> bool {
     match green() {
         Some(green) => green.off.load(Relaxed) != 0,
-        None => own().is_some_and(|own| own.is_scheduling.get()),
+        None => Worker::all()
+            .filter(|worker| worker.processor.get().is_some())
+            .any(|worker| worker.thread() == kernel_thread::id()),
     }
 }
 
@@ -413,23 +397,18 @@ pub(crate) fn forbid_preemption(green: &'static Green) {
 /// The current green thread inside the runtime: preemption off, and a processor that nobody takes
 /// away.
 pub(crate) struct Entered {
-    green: &'static Green,
-    worker: &'static Worker,
+    pub(crate) green: &'static Green,
+    pub(crate) worker: &'static Worker,
     processor: Owned<'static>,
     _unseen: Unseen,
 }
 
-/// Enters the runtime; `None` on a kernel thread that runs no green thread.
+/// Enters the runtime: finds the processor, or waits for one. `None` on a kernel thread that runs no green thread.
 #[inline]
 pub(crate) fn enter() -> Option<Entered> {
     let green = green()?;
     off(green);
-    Some(inside(green, sanitizer::unseen()))
-}
-
-/// With preemption off: finds the processor, or waits for one.
-#[inline]
-fn inside(green: &'static Green, unseen: Unseen) -> Entered {
+    let unseen = sanitizer::unseen();
     perturb::point("enter");
     loop {
         let worker = green.worker();
@@ -438,12 +417,12 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
             // SAFETY: the word says that this kernel thread owns it, and preemption is off.
             // (`processor` treats a signal handler that interrupts the runtime.)
             let processor = unsafe { Owned::assume(processor) };
-            return Entered {
+            return Some(Entered {
                 green,
                 worker,
                 processor,
                 _unseen: unseen,
-            };
+            });
         }
         // The processor is gone: queue for another. The run loop sees that there is none and does
         // the rest.
@@ -462,14 +441,6 @@ fn recover(worker: &'static Worker) -> Option<&'static Processor> {
 }
 
 impl Entered {
-    pub(crate) fn green(&self) -> &'static Green {
-        self.green
-    }
-
-    pub(crate) fn worker(&self) -> &'static Worker {
-        self.worker
-    }
-
     #[inline(always)]
     pub(crate) fn processor(&mut self) -> Owned<'_> {
         self.processor.lend()
@@ -597,6 +568,6 @@ pub(crate) fn is_hooked() -> bool {
 /// Counts a call of libc that parks the calling thread.
 pub(crate) fn count_parked() {
     if let Some(mut entered) = enter() {
-        entered.processor().parked_calls.add(1);
+        entered.processor().counts.parked_calls.add(1);
     }
 }

@@ -219,16 +219,14 @@ pub(super) fn fire_own_timers(processor: &mut Owned<'_>) {
 pub(super) fn fire_timers_when_busy(processor: &mut Owned<'_>, switches: u64, is_slice_over: bool) {
     match processor.next_deadline.load(Relaxed) {
         NEVER => processor.own().looks.switches = LOOK_AT_TIMERS,
-        deadline => {
+        _ => {
             let now = clock::now();
             processor.own().looks.keep_pace(now);
-            if deadline <= now {
-                let first = match is_slice_over {
-                    true => Readied::Arrived,
-                    false => Readied::Woken,
-                };
-                ready_fired(processor, fire_due(processor.shared(), now), first);
-            }
+            let first = match is_slice_over {
+                true => Readied::Arrived,
+                false => Readied::Woken,
+            };
+            fire(processor, processor.shared(), now, first);
         }
     }
     if processor.attention.load(Relaxed) {
@@ -241,36 +239,18 @@ pub(super) fn fire_timers_when_busy(processor: &mut Owned<'_>, switches: u64, is
 /// `processor`.
 #[inline(never)]
 pub(super) fn fire_timers_at(processor: &mut Owned<'_>, home: &Processor) {
-    if home.next_deadline.load(Relaxed) == NEVER {
+    if home.next_deadline.load(Relaxed) != NEVER {
+        fire(processor, home, clock::now(), Readied::Arrived);
+    }
+}
+
+/// Fires the timers that are due at `home` by `now`, and hands their threads to the policy in the name of `processor`:
+/// `how` the first has become ready, and the others by arriving.
+fn fire(processor: &mut Owned<'_>, home: &Processor, now: u64, mut how: Readied) {
+    if home.next_deadline.load(Relaxed) > now {
         return;
     }
-    ready_fired(processor, fire_due(home, clock::now()), Readied::Arrived);
-}
-
-/// Hands threads to the policy in the name of `processor`: how the first became ready, and the
-/// others by arriving.
-fn ready_fired(processor: &mut Owned<'_>, mut ready: Fifo, first: Readied) {
-    perturb::point("timers: fired");
-    let mut how = first;
-    let mut any = false;
-    let policy = &processor.cluster().policy;
-    while let Some(green) = ready.pop() {
-        probe::readied(By::Processor(processor.lend()), green, ReadyReason::Fired);
-        policy.ready(Ready::new(green), how, Some(processor.seat()));
-        how = Readied::Arrived;
-        any = true;
-    }
-    if any {
-        processor.cluster().notify();
-    }
-}
-
-/// Fires the timers that are due at `home`. Returns the threads that are ready now, in order.
-fn fire_due(home: &Processor, now: u64) -> Fifo {
     let mut ready = Fifo::new();
-    if home.next_deadline.load(Relaxed) > now {
-        return ready;
-    }
     let mut heap = home.timers.lock();
     while let Some(green) = heap.pop_due(now) {
         perturb::point("timers: expiring");
@@ -281,7 +261,18 @@ fn fire_due(home: &Processor, now: u64) -> Fifo {
         }
     }
     publish_deadline(home, &heap);
-    ready
+    drop(heap);
+    perturb::point("timers: fired");
+    let (cluster, any) = (processor.cluster(), ready.len() != 0);
+    while let Some(green) = ready.pop() {
+        probe::readied(By::Processor(processor.lend()), green, ReadyReason::Fired);
+        let (thread, seat) = (Ready::new(green), Some(processor.seat()));
+        cluster.policy.ready(thread, how, seat);
+        how = Readied::Arrived;
+    }
+    if any {
+        cluster.notify();
+    }
 }
 
 /// Whether any timer of the cluster is due.
@@ -584,7 +575,7 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
             ready_globally(green, Readied::Arrived);
         }
     }
-    let switches = processor.switches.get();
+    let switches = processor.counts.switches.get();
     let until = &mut processor.own().arrivals_until;
     *until = switches.max(*until) + expected;
 }
@@ -592,7 +583,7 @@ fn arrive(processor: &mut Owned<'_>, mut ready: Fifo) {
 /// Whether what the running thread hands to the kernel should wait for threads behind it that may hand over
 /// something, too: arrivals are in the queue, and nothing else, or something is held back already.
 pub(crate) fn has_company(processor: &mut Owned<'_>) -> bool {
-    let next = processor.switches.get() + 1;
+    let next = processor.counts.switches.get() + 1;
     let arrivals = processor.own().arrivals_until.saturating_sub(next);
     let waiting = || processor.cluster().policy.len(Some(processor.index));
     (arrivals != 0 || processor.holds.load(Relaxed)) && waiting() as u64 <= arrivals
@@ -602,7 +593,7 @@ pub(crate) fn has_company(processor: &mut Owned<'_>) -> bool {
 /// goes out next.
 pub(crate) fn hold(processor: &mut Owned<'_>, is_full: bool) {
     processor.holds.store(true, Relaxed);
-    let switches = processor.switches.get();
+    let switches = processor.counts.switches.get();
     let own = processor.own();
     let last = match is_full {
         true => switches + 1,

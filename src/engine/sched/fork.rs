@@ -21,7 +21,7 @@
 
 use std::sync::{Once, OnceLock};
 
-use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
@@ -35,38 +35,33 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,
 /// and its bytes.
 static RSEQ: OnceLock<Option<(isize, u32)>> = OnceLock::new();
-/// Descriptors that a forked child closes, and the number of the file of each; -1 is no descriptor.
-static CLOSED: [(AtomicI32, AtomicU64); 8] = [const { (AtomicI32::new(-1), AtomicU64::new(0)) }; 8];
+/// The labels of the descriptors that a forked child closes; 0 is none.
+static CLOSED: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 /// While it lives, a forked child closes this descriptor: nobody serves it there. (Beyond some descriptors the child
 /// keeps it open.) A program may have closed it and opened another file with the number: that stays open.
-pub(crate) struct OnlyHere(Option<&'static AtomicI32>);
+pub(crate) struct OnlyHere(Option<&'static AtomicU64>);
 
 impl OnlyHere {
     pub(crate) fn new(descriptor: i32) -> OnlyHere {
-        let takes = |place: &AtomicI32| {
-            let taken = place.compare_exchange(-1, descriptor, Relaxed, Relaxed);
-            taken.is_ok()
-        };
-        let place = CLOSED.iter().find(|(place, _)| takes(place));
-        OnlyHere(place.map(|(place, file)| {
-            file.store(inode(descriptor).unwrap_or(0), Relaxed);
-            place
-        }))
+        let label = label(descriptor);
+        let takes = |place: &AtomicU64| place.compare_exchange(0, label, Relaxed, Relaxed).is_ok();
+        OnlyHere(CLOSED.iter().find(|place| takes(place)))
     }
 }
 
 impl Drop for OnlyHere {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
-            place.store(-1, Relaxed);
+            place.store(0, Relaxed);
         }
     }
 }
 
-/// The number of an open file. Async-signal-safe.
-fn inode(descriptor: i32) -> Option<u64> {
-    calls::stat(descriptor).map(|stat| stat.st_ino)
+/// The descriptor and, behind it, the number of its file, by which it is known again; 0 if none is open. Async-signal-safe.
+fn label(descriptor: i32) -> u64 {
+    let file = calls::stat(descriptor).map(|stat| stat.st_ino as u32);
+    file.map_or(0, |file| (descriptor as u64) << 32 | u64::from(file))
 }
 
 /// Registers the handler, once per process, and makes the things that the child will use.
@@ -108,9 +103,9 @@ extern "C" fn in_child() {
     notes::forget_sections();
     hold::forget();
     probe::forget();
-    for (place, file) in &CLOSED {
-        let descriptor = place.swap(-1, Relaxed);
-        if descriptor != -1 && inode(descriptor) == Some(file.load(Relaxed)) {
+    for known in CLOSED.each_ref().map(|place| place.swap(0, Relaxed)) {
+        let descriptor = (known >> 32) as i32;
+        if known != 0 && label(descriptor) == known {
             sys::close(descriptor);
         }
     }

@@ -119,7 +119,7 @@ use crate::engine::sched::Fifo;
 use crate::engine::sched::events::{self, Turn};
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
-    Cluster, Owned, Processor, RunLoop, Worker, current, ready_globally, run::stop_searching,
+    Cluster, Owned, Processor, RunLoop, Worker, ready_globally, run::stop_searching,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{die, futex, kernel_thread, perturb, shared::Lifo};
@@ -405,8 +405,6 @@ impl Cluster {
         if let Some(processor) = run.surrender() {
             perturb::point("rest: surrendered");
             processor.worker.store(None, Relaxed);
-            // Another worker may take the processor now; this one holds none.
-            current::set_scheduling(false);
             self.put_to_sleep(&mut self.idlers.lock(), processor, searching);
             perturb::point("rest: announced");
         } else if let Some(green) = worker.handed.take() {
@@ -429,7 +427,6 @@ impl Cluster {
     pub(crate) fn wait_for_processor(&'static self, run: &mut RunLoop) -> Rested {
         let worker = run.worker();
         worker.use_native_tls();
-        current::set_scheduling(false);
         let spares = {
             let mut idlers = self.idlers.lock();
             idlers.spares.push(worker);
@@ -476,7 +473,6 @@ impl Cluster {
                 return Rested::Dismissed;
             }
         };
-        current::set_scheduling(true);
         if let Some(nap) = nap {
             events::settle(run, nap.ready, nap.lasted);
         }

@@ -23,14 +23,14 @@ const FOR_GOOD: u16 = u16::MAX;
 /// The calling green thread stays on its kernel thread, once more.
 pub(crate) fn lock() {
     if let Some(entered) = super::enter() {
-        add(entered.green(), entered.worker());
+        add(entered.green, entered.worker);
     }
 }
 
 /// Takes one [`lock`] back.
 pub(crate) fn unlock() {
     if let Some(entered) = super::enter() {
-        take_back(entered.green());
+        take_back(entered.green);
     }
 }
 
@@ -149,7 +149,6 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     // If it has not locked itself, nobody has looked for them.
     let had_children = worker.had_children.get() || green.locks.get() == 0;
     worker.use_native_tls();
-    current::set_scheduling(false);
     // Relaxed, here and below: the spawner asks again as long as it is refused a worker.
     cluster.bound.fetch_add(1, Relaxed);
     let mut processor = run.surrender();
@@ -166,12 +165,11 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
         cluster.bound.fetch_sub(1, Relaxed);
         return Rested::Dismissed;
     }
-    cluster.detached_switches.add_shared(1);
+    cluster.live_count.outside.switches.add_shared(1);
     // The thread may have armed a timer, which this worker does not watch.
     cluster.monitor.kick();
     perturb::point("locked: staying");
     worker.sleep_until_woken();
     cluster.bound.fetch_sub(1, Relaxed);
-    current::set_scheduling(true);
     Rested::Working { searching: false }
 }

@@ -238,7 +238,7 @@ impl Monitor {
             }
             sleeps
         };
-        let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
+        let switched: u64 = cluster.processors().map(|p| p.counts.switches.get()).sum();
         let has_switched = switched != core::mem::replace(&mut self.switched, switched);
         // The monitor does not sleep at once: processors that sleep only for moments would have to kick it each time.
         let is_quiet = self.tick == LONGEST_TICK && !self.event && !has_switched;
@@ -372,13 +372,13 @@ impl Monitor {
         if self.cluster.policy.len(Some(processor.index)) != 0 {
             // A processor that comes to the end of its queue again and again, as with events, keeps
             // up. Otherwise the threads in the queue may have been there since the last look.
-            if processor.dry.get() - seen.dry <= 1 {
+            if processor.counts.dry.get() - seen.dry <= 1 {
                 self.stuck = true;
             } else {
                 self.look_by(self.now + SOON);
             }
         }
-        seen.dry = processor.dry.get();
+        seen.dry = processor.counts.dry.get();
     }
 
     /// The slice is shorter while others wait behind the running thread.

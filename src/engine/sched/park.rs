@@ -172,7 +172,7 @@ impl Waiter {
     /// Parks the calling green thread until it is resumed.
     #[inline(always)]
     fn leave_stack(&self, entered: Entered, reason: WaitReason, deadline: Option<u64>) {
-        let green = entered.green();
+        let green = entered.green;
         // Relaxed: the commit, which is a Release, publishes it.
         self.green.store(Some(green), Relaxed);
         let deadline = deadline.unwrap_or(clock::NEVER);

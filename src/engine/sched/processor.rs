@@ -162,17 +162,7 @@ pub(crate) struct Processor {
     /// The CPU that it was last seen on; kept where [`topology::MACHINE`] knows of any difference
     /// between CPUs.
     cpu: AtomicUsize,
-    pub(crate) switches: Counter,
-    /// How often it has run out of threads.
-    pub(crate) dry: Counter,
-    pub(crate) steals: Counter,
-    /// How often it has looked into the queues of all others, in vain or not.
-    pub(crate) steal_attempts: Counter,
-    /// The threads that have been spawned and have ended here.
     pub(crate) counts: Counts,
-    pub(crate) preemptions: Counter,
-    /// Calls of libc that have parked a thread.
-    pub(crate) parked_calls: Counter,
     /// Whether a driver holds something back here.
     pub(super) holds: AtomicBool,
     own: UnsafeCell<Own>,
@@ -240,13 +230,7 @@ impl Processor {
             worker: AtomicStatic::none(),
             attention: AtomicBool::new(false),
             cpu: AtomicUsize::new(usize::MAX),
-            switches: Counter::default(),
-            dry: Counter::default(),
-            steals: Counter::default(),
-            steal_attempts: Counter::default(),
             counts: Counts::default(),
-            preemptions: Counter::default(),
-            parked_calls: Counter::default(),
             holds: AtomicBool::new(false),
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
@@ -411,11 +395,20 @@ impl Counter {
     }
 }
 
-/// The spawns and the ends in one place.
+/// What has happened on one processor, or outside all of them.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) spawned: Counter,
     pub(crate) ended: Counter,
+    pub(crate) switches: Counter,
+    pub(crate) preemptions: Counter,
+    /// How often the processor has run out of threads.
+    pub(crate) dry: Counter,
+    pub(crate) steals: Counter,
+    /// How often it has looked into the queues of all others, in vain or not.
+    pub(crate) steal_attempts: Counter,
+    /// Calls of libc that have parked a thread.
+    pub(crate) parked_calls: Counter,
 }
 
 // ==== the ownership word ====
@@ -467,15 +460,13 @@ impl<P: 'static> Ownership<P> {
     /// back already or we detach for good.
     #[cold]
     pub(crate) fn settle(&self) -> Option<&'static P> {
+        let place = &self.word;
         // Acquire, here and below: partner Release in `assign`.
         let mut word = self.word.load(Acquire);
         while word.is_null() {
             perturb::point("settle");
             // Release: our changes to the processor; partner: Acquire in `give_back`.
-            match self
-                .word
-                .compare_exchange(word, Self::DETACHED, Release, Acquire)
-            {
+            match place.compare_exchange(word, Self::DETACHED, Release, Acquire) {
                 Ok(_) => return None,
                 Err(now) => word = now,
             }
@@ -489,11 +480,9 @@ impl<P: 'static> Ownership<P> {
             let p = self.settle()?;
             perturb::point("surrender");
             // It fails only if the monitor takes between the two; `settle` sorts that out.
-            if self
-                .word
-                .compare_exchange(Self::word(p), Self::DETACHED, Relaxed, Relaxed)
-                .is_ok()
-            {
+            let (place, word) = (&self.word, Self::word(p));
+            let given_up = place.compare_exchange(word, Self::DETACHED, Relaxed, Relaxed);
+            if given_up.is_ok() {
                 return Some(p);
             }
         }

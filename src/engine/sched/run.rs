@@ -70,12 +70,12 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         probe::stopped(processor.as_mut().map(Owned::lend), green, action);
         let successor = complete(worker, processor.as_mut(), green, action);
         let Some(mut processor) = processor else {
-            worker.cluster().detached_switches.add_shared(1);
+            worker.cluster().live_count.outside.switches.add_shared(1);
             return worker.cluster().wait_for_processor(run);
         };
         let processor = &mut processor;
-        processor.switches.add(1);
-        let is_time = processor.switches.get() >= processor.own().looks.next;
+        processor.counts.switches.add(1);
+        let is_time = processor.counts.switches.get() >= processor.own().looks.next;
         if is_time || processor.attention.load(Relaxed) {
             if processor.is_surplus() {
                 if let Some(green) = successor {
@@ -123,8 +123,8 @@ pub(super) fn complete(
         }
         Action::Preempt => {
             match &mut processor {
-                Some(p) => p.preemptions.add(1),
-                None => green.cluster().detached_preemptions.add_shared(1),
+                Some(p) => p.counts.preemptions.add(1),
+                None => green.cluster().live_count.outside.preemptions.add_shared(1),
             }
             ready_again(worker, processor, green, Readied::Preempted);
         }
@@ -220,7 +220,7 @@ fn look_for_work(
     processor: &mut Owned<'_>,
     searching: bool,
 ) -> Result<Next, NothingFound> {
-    processor.dry.add(1);
+    processor.counts.dry.add(1);
     processor.note_cpu();
     events::fire_own_timers(processor);
     events::flush(processor);
@@ -326,9 +326,9 @@ fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     if topology::MACHINE.load(Acquire).is_some() {
         victims.distance = Some(&distance);
     }
-    processor.steal_attempts.add(1);
+    processor.counts.steal_attempts.add(1);
     let thread = cluster.policy.steal(processor.seat(), victims)?;
-    processor.steals.add(1);
+    processor.counts.steals.add(1);
     probe::picked(processor, thread.green(), Pick::Stolen);
     Some(thread.into())
 }
@@ -361,7 +361,7 @@ fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
 #[cold]
 #[inline(never)]
 fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
-    let switches = processor.switches.get();
+    let switches = processor.counts.switches.get();
     let attention = processor.attention.load(Relaxed);
     if attention || switches >= processor.own().looks.flush {
         events::flush(processor);
@@ -382,7 +382,7 @@ pub(crate) fn ready(green: &'static Green) {
     sanitizer::publish(green);
     // By reference: a move would read what was just written, in wider words, and wait for that.
     match &mut enter() {
-        Some(entered) if core::ptr::eq(entered.worker().cluster(), green.cluster()) => {
+        Some(entered) if core::ptr::eq(entered.worker.cluster(), green.cluster()) => {
             probe::readied(By::Thread(entered), green, ReadyReason::Woke);
             ready_from(&entered.processor(), green, Readied::Woken);
         }

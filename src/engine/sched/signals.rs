@@ -169,10 +169,9 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
         who: worker.index,
         tick,
     };
-    let is_current = || worker.current.is(green, Acquire);
     thread != 0
         && !worker.is_spared(tick)
-        && is_current()
+        && worker.is_running(green)
         && green.off.load(Relaxed) == 0
         && is_ripe(thread)
         && !would_take_others(worker.cluster().base_mask)

@@ -252,17 +252,15 @@ fn report_shortage(cluster: &Cluster, number: i32) {
          libraries'), a file's lock or a child take turns from now on, and all is slower. What waits in greenthread's own \
          locks, channels and sockets needs no kernel thread. Builder::max_kernel_threads raises the limit; the system's \
          are ulimit -u and the cgroup's pids.max";
-    let say = |why: fmt::Arguments<'_>| say_once(&IS_MADE, format_args!("{why}, {WHAT_NOW}"));
-    let limit = limit(cluster);
-    match number {
-        _ if !monitor::is_short(cluster) => {}
-        AT_LIMIT => say(format_args!(
-            "the limit of {limit} kernel threads is reached"
-        )),
-        _ => say(format_args!(
-            "the system refuses more kernel threads (error {number})"
-        )),
+    if !monitor::is_short(cluster) {
+        return;
     }
+    let limit = limit(cluster);
+    let why = match number {
+        AT_LIMIT => format!("the limit of {limit} kernel threads is reached"),
+        _ => format!("the system refuses more kernel threads (error {number})"),
+    };
+    say_once(&IS_MADE, format_args!("{why}, {WHAT_NOW}"));
 }
 
 /// Reports, once, that no preemption signals can be sent now, by this error number.

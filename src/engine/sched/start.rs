@@ -80,7 +80,7 @@
 //! A thread, a record or a stack changes hands by a queue, by a list under its lock, or with the processor: the rest of
 //! this file needs orderings only for observers, who read stacks of others.
 
-use std::io::{self, Write};
+use std::io;
 
 use crate::engine::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, compiler_fence, fence};
 use crate::engine::inspect::notes;
@@ -95,7 +95,7 @@ use crate::engine::sched::{
     thread::{Records, SystemName},
 };
 use crate::engine::stack::{self, Slot, reclaim::Stays};
-use crate::engine::sys::{kernel_thread, perturb, sanitizer, shared::AtomicStatic};
+use crate::engine::sys::{self, kernel_thread, perturb, sanitizer, shared::AtomicStatic};
 use crate::engine::tls;
 
 // ==== a thread's stack ====
@@ -286,14 +286,13 @@ impl ThreadStack {
     }
 }
 
-/// Gives the name of the thread on `slot` to `print`; for the fault handler, so it takes no lock.
-pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
+/// The name of the thread on `slot`; for the fault handler, so it takes no lock.
+pub(crate) fn name_of(slot: &'static Slot) -> &'static str {
     // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
     // are alive. (If a stray pointer led another thread here, the last owner may have gone.)
     let identity = ThreadStack::owner_of(slot)
         .and_then(|(_, green)| unsafe { green.identity.load(Relaxed).as_ref() });
-    let name = identity.and_then(Identity::name).unwrap_or("<unnamed>");
-    print(name.as_bytes());
+    identity.and_then(Identity::name).unwrap_or("<unnamed>")
 }
 
 // ==== how many live ====
@@ -406,9 +405,9 @@ pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
     };
     *failures = failures.saturating_add(1);
     if *failures == SAY_SO {
-        // This is not `eprintln!`, which panics if nobody reads it.
-        let text = "greenthread: threads that were spawned wait for a stack";
-        let _ = writeln!(io::stderr(), "{text}: {error}");
+        sys::say(format_args!(
+            "threads that were spawned wait for a stack: {error}"
+        ));
     }
     kernel_thread::rest(SOON);
 }
@@ -458,7 +457,7 @@ fn say_drained(cluster: &'static Cluster) {
 #[inline(never)]
 pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     let size = cluster.config.stack_size;
-    let enter = || enter().filter(|entered| core::ptr::eq(entered.worker().cluster(), cluster));
+    let enter = || enter().filter(|entered| core::ptr::eq(entered.worker.cluster(), cluster));
     let is_stocked = match enter() {
         Some(mut entered) => entered.processor().own().stacks.fetch(),
         None => {

@@ -73,7 +73,7 @@ use crate::engine::sched::{
     start::ThreadStack,
 };
 use crate::engine::sys::sanitizer::{self, Fiber};
-use crate::engine::sys::shared::{AtomicStatic, Guard, Lifo, Linked, Lock};
+use crate::engine::sys::shared::{AtomicStatic, Lifo, Linked, Lock};
 use crate::engine::sys::{die, signal::Mask, word};
 use crate::engine::{stack, tls};
 
@@ -446,8 +446,6 @@ const KEPT: usize = 32;
 
 /// The common stack.
 static FREE: Lock<Batches> = Lock::new(Batches::NONE);
-/// Whether the common stack has a batch; a hint, written under its lock.
-static ANY_FREE: AtomicBool = AtomicBool::new(false);
 
 /// Records, linked by `next`.
 type Batch = Lifo<Green>;
@@ -458,7 +456,7 @@ impl Linked for Green {
     }
 }
 
-/// A stack of batches that are not empty, linked by their first records.
+/// A stack of batches, linked by their first records.
 struct Batches {
     top: Option<&'static Green>,
     len: usize,
@@ -470,6 +468,7 @@ unsafe impl Send for Batches {}
 impl Batches {
     const NONE: Batches = Batches { top: None, len: 0 };
 
+    /// Puts a batch on top, unless it is empty.
     fn push(&mut self, batch: Batch) {
         if let Some(first) = batch.iter().next() {
             first.heap.child.set(self.top.replace(first));
@@ -484,23 +483,6 @@ impl Batches {
         self.len -= 1;
         Some(Lifo::from_top(first, first.heap.rank.get().1 as usize))
     }
-}
-
-/// Takes a batch out of the common stack; an empty one if there is none.
-fn take_batch() -> Batch {
-    if !ANY_FREE.load(Relaxed) {
-        return Lifo::new();
-    }
-    let mut free = FREE.lock();
-    let batch = free.pop();
-    ANY_FREE.store(free.len != 0, Relaxed);
-    batch.unwrap_or(Lifo::new())
-}
-
-/// Puts batches into the common stack.
-fn give_batches(mut free: Guard<'_, Batches>, batches: impl IntoIterator<Item = Batch>) {
-    batches.into_iter().for_each(|batch| free.push(batch));
-    ANY_FREE.store(free.len != 0, Relaxed);
 }
 
 /// A processor's free records.
@@ -542,19 +524,19 @@ impl Records {
     /// Gives all records to the common stack.
     pub(crate) fn drain(&mut self) {
         let mut all = core::mem::replace(self, Records::new());
-        let full = core::iter::from_fn(|| all.full.pop());
-        give_batches(FREE.lock(), full.chain([all.batch]));
+        let mut free = FREE.lock();
+        core::iter::from_fn(|| all.full.pop()).for_each(|batch| free.push(batch));
+        free.push(all.batch);
     }
 
     /// Returns a record for a new thread. Allocates if none is free: call it preemptible.
     pub(crate) fn create() -> io::Result<&'static Green> {
         let free = {
             let _off = current::preemption_off();
-            let mut batch = take_batch();
+            let mut free = FREE.lock();
+            let mut batch = free.pop().unwrap_or(Lifo::new());
             let green = batch.pop();
-            if green.is_some() {
-                give_batches(FREE.lock(), [batch]);
-            }
+            free.push(batch);
             green
         };
         free.map_or_else(make_piece, Ok)
@@ -564,7 +546,7 @@ impl Records {
     pub(crate) fn release(green: &'static Green) {
         let mut single = Lifo::new();
         single.push(green);
-        give_batches(FREE.lock(), [single]);
+        FREE.lock().push(single);
     }
 
     /// Every record that was ever made, the newest first. Records that are made meanwhile may be missing.
@@ -584,16 +566,18 @@ impl Records {
 
     #[cold]
     fn refill(&mut self) {
-        self.batch = self.full.pop().unwrap_or_else(take_batch);
+        let batch = self.full.pop().or_else(|| FREE.lock().pop());
+        self.batch = batch.unwrap_or(Lifo::new());
     }
 
     #[cold]
     fn put_full_aside(&mut self) {
         // While another processor has the lock, this one keeps more for a while, and waits for nobody.
         if self.full.len >= KEPT
-            && let Some(free) = FREE.try_lock()
+            && let Some(mut free) = FREE.try_lock()
         {
-            give_batches(free, core::iter::from_fn(|| self.full.pop()).take(KEPT / 2));
+            let half = core::iter::from_fn(|| self.full.pop()).take(KEPT / 2);
+            half.for_each(|batch| free.push(batch));
         }
         let batch = core::mem::replace(&mut self.batch, Lifo::new());
         self.full.push(batch);
@@ -655,7 +639,7 @@ fn make_piece() -> io::Result<&'static Green> {
     let mut batch = Lifo::new();
     others.for_each(|i| batch.push(&piece.records[i]));
     let _off = current::preemption_off();
-    give_batches(FREE.lock(), [batch]);
+    FREE.lock().push(batch);
     Ok(green)
 }
 
@@ -797,6 +781,6 @@ mod tests {
         records.push(green);
         assert_eq!((records.batch.len(), records.full.len), (1, 0));
         records.drain();
-        give_batches(FREE.lock(), [others]);
+        FREE.lock().push(others);
     }
 }

@@ -49,9 +49,8 @@ use crate::engine::arch::LARGEST_PAGE;
 use crate::engine::sys::mm::{self, page};
 use crate::engine::sys::perturb;
 use crate::engine::sys::shared::{Lifo, Linked, Lock};
-use slab::Span;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
-use std::{cell::Cell, io};
+use std::{cell::Cell, io, ops::Range};
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
@@ -97,10 +96,6 @@ impl Class {
         Class((size.ilog2() - MIN_SIZE.ilog2()) as u8)
     }
 
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-
     fn size(self) -> usize {
         MIN_SIZE << self.0
     }
@@ -128,8 +123,8 @@ unsafe impl Sync for Slot {}
 
 impl Slot {
     /// Completes the header of a slot just cut, whose memory is zero.
-    fn write(span: Span, class: Class) -> &'static Slot {
-        let slot = Self::header(span);
+    fn write(span: Range<usize>, class: Class) -> &'static Slot {
+        let slot = Self::header(span.end);
         slot.class.store(class.0, Relaxed);
         // Release: pairs with the acquire in `complete`.
         slot.low.store(span.start + GUARD, Release);
@@ -137,15 +132,15 @@ impl Slot {
     }
 
     /// The slot that lies at `span`, if its header is complete.
-    fn complete(span: Span) -> Option<&'static Slot> {
-        let slot = Self::header(span);
+    fn complete(span: Range<usize>) -> Option<&'static Slot> {
+        let slot = Self::header(span.end);
         // Acquire: pairs with the release in `write`: not 0 means that `class` is written.
         (slot.low.load(Acquire) != 0).then_some(slot)
     }
 
-    /// The header of the slot at `span`, complete or not.
-    fn header(span: Span) -> &'static Slot {
-        let header = std::ptr::with_exposed_provenance::<Slot>(span.end - size_of::<Slot>());
+    /// The header of the slot that ends at `end`, complete or not.
+    fn header(end: usize) -> &'static Slot {
+        let header = std::ptr::with_exposed_provenance::<Slot>(end - size_of::<Slot>());
         // SAFETY: a span is cut from a slab, whose memory is mapped for good and begins as zero:
         // valid for atomics and for an absent link, which are all fields. (`slab` gives out no decommitted span.) `end` is a multiple of the page
         // size, so the header is aligned.
@@ -306,7 +301,7 @@ struct Common {
 
 /// That of a class. Take the lock with preemption off.
 fn common(class: Class) -> &'static Lock<Common> {
-    &COMMON[class.index()]
+    &COMMON[class.0 as usize]
 }
 
 impl Common {
@@ -393,12 +388,9 @@ impl Cache {
     #[cold]
     fn halve(&mut self) {
         let mut given = List::new();
-        for _ in 0..self.list.len().div_ceil(2) {
-            self.list
-                .pop()
-                .into_iter()
-                .for_each(|slot| given.push(slot));
-        }
+        let half = self.list.len().div_ceil(2);
+        let slots = std::iter::from_fn(|| self.list.pop()).take(half);
+        slots.for_each(|slot| given.push(slot));
         given.release();
     }
 

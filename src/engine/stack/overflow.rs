@@ -20,8 +20,8 @@ use crate::engine::sys::{self, signal, word};
 use std::io::{Cursor, Write};
 use std::{mem::transmute, sync::OnceLock};
 
-/// Passes the name of a slot's thread on, in one or more pieces. Runs in the handler: invariant 1.
-pub(crate) type NameOf = fn(&'static Slot, &mut dyn FnMut(&[u8]));
+/// Returns the name of a slot's thread. Runs in the handler: invariant 1.
+pub(crate) type NameOf = fn(&'static Slot) -> &'static str;
 
 const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
@@ -88,15 +88,9 @@ fn report(slot: &'static Slot) {
     // The part of the text that does not fit is left out. Formatting an integer neither allocates nor fails.
     let mut message = Cursor::new([0; 512]);
     let _ = message.write_all(b"\nthread '");
-    if let Some(name_of) = NAME_OF.get() {
-        // A name of any length leaves room for the rest.
-        let mut room: usize = 256;
-        name_of(slot, &mut |piece| {
-            let count = piece.len().min(room);
-            room -= count;
-            let _ = message.write_all(&piece[..count]);
-        });
-    }
+    // A name of any length leaves room for the rest.
+    let name = NAME_OF.get().map_or("", |name_of| name_of(slot)).as_bytes();
+    let _ = message.write_all(&name[..name.len().min(256)]);
     let _ = writeln!(
         message,
         "' has overflowed its stack\n\

@@ -115,9 +115,10 @@ fn give_back(
         if !go_on() {
             return Err(Stays::ForNow);
         }
-        let Some(slot) = common.lock().pop_beyond(kept) else {
-            break;
-        };
+        let mut free = common.lock();
+        let slot = (free.list.len() > kept).then(|| free.pop()).flatten();
+        drop(free);
+        let Some(slot) = slot else { break };
         destroy(slot).inspect_err(|_| release(slot))?;
     }
     Ok(())
@@ -132,10 +133,6 @@ impl Common {
         }
         self.looked_at = now;
         std::mem::replace(&mut self.fewest, self.list.len())
-    }
-
-    fn pop_beyond(&mut self, kept: usize) -> Option<&'static Slot> {
-        (self.list.len() > kept).then(|| self.pop())?
     }
 }
 

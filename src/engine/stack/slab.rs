@@ -80,20 +80,13 @@ static GROWTH: Lock<Growth> = Lock::new(Growth {
     next: [FIRST; CLASSES],
 });
 
-/// Where a slot lies: guard and all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) start: usize,
-    pub(super) end: usize,
-}
-
-/// Cuts a slot, all zero, from a slab.
-pub(super) fn cut(class: Class) -> io::Result<Span> {
+/// Cuts a slot, all zero, from a slab. Returns where it lies, guard and all.
+pub(super) fn cut(class: Class) -> io::Result<Range<usize>> {
     let mut growth = GROWTH.lock();
     if let Some(span) = cut_again(class) {
         return Ok(span);
     }
-    let slab = match growth.current[class.index()] {
+    let slab = match growth.current[class.0 as usize] {
         Some(slab) if slab.cut.load(Relaxed) < slab.slots => slab,
         _ => growth.grow(class)?,
     };
@@ -101,7 +94,7 @@ pub(super) fn cut(class: Class) -> io::Result<Span> {
 }
 
 /// Cuts a decommitted slot, the lowest of its slab, under the lock.
-fn cut_again(class: Class) -> Option<Span> {
+fn cut_again(class: Class) -> Option<Range<usize>> {
     let slab = slabs().find(|slab| {
         slab.class == class && slab.decommitted.load(Relaxed) != 0 && !slab.is_torn.load(Relaxed)
     })?;
@@ -154,7 +147,7 @@ pub(super) fn fold() -> bool {
 }
 
 /// The slot, cut already and not decommitted, that holds `address`. Lock-free and async-signal-safe.
-pub(super) fn find(address: usize) -> Option<Span> {
+pub(super) fn find(address: usize) -> Option<Range<usize>> {
     let (slab, index) = place(address)?;
     (!slab.is_decommitted(index)).then(|| slab.span(index))
 }
@@ -167,7 +160,7 @@ fn place(address: usize) -> Option<(&'static Slab, usize)> {
 }
 
 /// All slots cut so far that are not decommitted.
-pub(super) fn spans() -> impl Iterator<Item = Span> {
+pub(super) fn spans() -> impl Iterator<Item = Range<usize>> {
     slabs().flat_map(|slab| {
         let there = |index: &usize| !slab.is_decommitted(*index);
         let cut = slab.cut.load(Relaxed);
@@ -182,12 +175,9 @@ fn slabs() -> impl Iterator<Item = &'static Slab> {
 }
 
 impl Slab {
-    fn span(&self, index: usize) -> Span {
+    fn span(&self, index: usize) -> Range<usize> {
         let start = self.base + index * self.stride;
-        Span {
-            start,
-            end: start + self.stride,
-        }
+        start..start + self.stride
     }
 
     /// Bytes of a slab's mapping: slots, record, and a bit for each slot.
@@ -232,7 +222,7 @@ impl Growth {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         };
         let stride = class.stride();
-        let next = &mut self.next[class.index()];
+        let next = &mut self.next[class.0 as usize];
         let mut slots = (*next).min(MOST_BYTES / stride).max(1);
         let base = loop {
             match mm::map(Slab::bytes(slots, stride)) {
@@ -267,7 +257,7 @@ impl Growth {
         entry.store(Some(slab), Relaxed);
         // Release: pairs with the acquire in `slabs`.
         COUNT.store(count + 1, Release);
-        self.current[class.index()] = Some(slab);
+        self.current[class.0 as usize] = Some(slab);
         Ok(slab)
     }
 }

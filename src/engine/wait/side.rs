@@ -45,7 +45,7 @@ impl Side {
         match (entered, other.call()) {
             (Some(entered), Some(next)) => {
                 perturb::point("turns: called");
-                let green = entered.green();
+                let green = entered.green;
                 self.aside.set(Some(green));
                 green.next.set(Some(next));
                 green.expect(&ASIDE);

@@ -154,34 +154,32 @@ pub(crate) fn ready(green: &'static Green) {
     green.resume();
 }
 
-pub(crate) struct Entered(&'static Green);
+pub(crate) struct Entered {
+    pub(crate) green: &'static Green,
+}
 
 pub(crate) fn enter() -> Option<Entered> {
-    crate::engine::sched::current::green().map(Entered)
+    crate::engine::sched::current::green().map(|green| Entered { green })
 }
 
 impl Entered {
-    pub(crate) fn green(&self) -> &'static Green {
-        self.0
-    }
-
     pub(crate) fn suspend(self, action: Action) {
-        self.0.leave_stack();
+        self.green.leave_stack();
         // This is the run loop now.
         match action {
             // SAFETY: it lives until its thread goes on, which nobody can make it do yet.
             Action::Park(waiter) => match unsafe { (*waiter).commit() } {
                 true => {}
-                false => self.0.resume(),
+                false => self.green.resume(),
             },
             Action::HandOver => {
-                if let Some(next) = self.0.next.take() {
+                if let Some(next) = self.green.next.take() {
                     next.resume();
                 }
             }
             Action::Preempt => unreachable!("nobody is preempted"),
         }
-        self.0.until_resumed();
+        self.green.until_resumed();
     }
 }
 

@@ -74,7 +74,7 @@ impl Waiter {
         }
         if let Some(entered) = sched::enter() {
             assert!(deadline.is_none(), "a green thread has no timer here");
-            *self.who.lock().unwrap() = Who::Green(entered.green());
+            *self.who.lock().unwrap() = Who::Green(entered.green);
             entered.suspend(Action::Park(self));
             return self.state.resumed();
         }

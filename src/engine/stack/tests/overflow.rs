@@ -6,6 +6,7 @@ use crate::engine::sys::signal;
 use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, Yielder};
 use std::os::unix::process::ExitStatusExt;
+use std::sync::LazyLock;
 
 /// A slot as the stack of a coroutine.
 struct Own(&'static Slot);
@@ -33,13 +34,9 @@ fn recurse(depth: u64) -> u64 {
 #[test]
 fn an_overflow_names_the_thread_and_aborts() {
     let output = in_child("an_overflow_names_the_thread_and_aborts", || {
-        install(|slot, name| {
-            name(b"deep ");
-            name(if slot.extra.load(Relaxed) == 77 {
-                b"diver"
-            } else {
-                b"?"
-            });
+        install(|slot| match slot.extra.load(Relaxed) {
+            77 => "deep diver",
+            _ => "?",
         });
         let slot = acquire(256 << 10).unwrap();
         slot.extra.store(77, Relaxed);
@@ -56,7 +53,9 @@ fn an_overflow_names_the_thread_and_aborts() {
 #[test]
 fn a_long_name_leaves_room_for_the_rest() {
     let output = in_child("a_long_name_leaves_room_for_the_rest", || {
-        install(|_, name| (0..100).for_each(|_| name(b"long name ")));
+        static NAME: LazyLock<String> = LazyLock::new(|| "long name ".repeat(100));
+        LazyLock::force(&NAME);
+        install(|_| &NAME);
         write(acquire(MIB).unwrap().bottom() - GUARD, 1);
     });
     let Some(output) = output else { return };
@@ -69,7 +68,7 @@ fn a_long_name_leaves_room_for_the_rest() {
 fn not_an_overflow(test: &str, before: fn(), fault: fn()) -> Option<std::process::ExitStatus> {
     let output = in_child(test, || {
         before();
-        install(|_, name| name(b"?"));
+        install(|_| "?");
         fault();
     })?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -16,6 +16,3 @@ pub(crate) fn preemption_off_by_user() -> PreemptionOff {
 pub(crate) fn green() -> Option<&'static Green> {
     None
 }
-
-/// For handlers of faults.
-pub(crate) fn set_scheduling(_: bool) {}
