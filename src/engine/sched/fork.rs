@@ -58,10 +58,10 @@ impl Drop for OnlyHere {
     }
 }
 
-/// The descriptor and, behind it, the number of its file, by which it is known again; 0 if none is open. Async-signal-safe.
+/// The descriptor and, behind it, the number of its file, by which it is known again. Async-signal-safe.
 fn label(descriptor: i32) -> u64 {
-    let file = calls::stat(descriptor).map(|stat| stat.st_ino as u32);
-    file.map_or(0, |file| (descriptor as u64) << 32 | u64::from(file))
+    let file = calls::stat(descriptor).map_or(u32::MAX, |stat| stat.st_ino as u32);
+    (descriptor as u64) << 32 | u64::from(file)
 }
 
 /// Registers the handler, once per process, and makes the things that the child will use.
