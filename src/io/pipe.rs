@@ -23,7 +23,7 @@
 //! Memory orderings: Relaxed; whether the flag is accepted is a hint and guards nothing.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::atomic::{AtomicBool, Ordering};
 use crate::engine::facade::{Direction, Limit, Source, may_block};
@@ -144,7 +144,7 @@ impl End {
                 // The user has set non-blocking mode, and gets the error.
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock
-                        && calls::is_nonblocking(self.as_fd()) =>
+                        && calls::is_nonblocking(self.as_fd().as_raw_fd()) =>
                 {
                     Ok(Err(error))
                 }

@@ -31,14 +31,14 @@ use libc::{
     idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, socklen_t, timespec,
 };
 
-use super::descriptor::{can_be_written, is_nonblocking, not_ready, run, until, value_at};
+use super::descriptor::{can_be_written, not_ready, run, until, value_at};
 use super::poll::for_time;
 use super::{
     after, count_parked, deadline_on, errno, fail, in_kernel, nanos, read, repeated, set_errno,
 };
 use crate::engine::hooks::{Operation, operate, thread_id};
 use crate::engine::{facade::blocking, hooks::watch::Direction};
-use crate::sys::calls;
+use crate::sys::calls::{self, is_nonblocking};
 use crate::thread::Thread;
 
 /// Declares calls that are announced. Those that do all or nothing are made `again` if a signal of the runtime's cuts them

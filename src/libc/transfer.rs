@@ -35,12 +35,13 @@ use libc::{iovec, msghdr, off_t, off64_t, sa_family_t, sockaddr, socklen_t};
 
 use super::announced::by_ring;
 use super::descriptor::{
-    Buffers, Nature, can_be_written, flags_of, is_nonblocking, is_ready, is_stream, not_ready,
-    option, own_time_out, queued, ready_then, run, value_at,
+    Buffers, Nature, can_be_written, is_ready, is_stream, not_ready, option, own_time_out, queued,
+    ready_then, run, value_at,
 };
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{blocking, may_block};
 use crate::engine::{hooks::Operation, hooks::watch::Direction};
+use crate::sys::calls::{flags_of, is_nonblocking};
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Receiving calls with one of these flags do not wait, as a rule.

@@ -55,7 +55,7 @@ impl Limit {
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
     fd: OwnedFd,
-    registration: Registration,
+    pub(super) registration: Registration,
     /// Whether it is a TCP stream: a call that transfers less than it asked for has then emptied
     /// it.
     is_stream: bool,
@@ -105,11 +105,6 @@ impl Source {
         unsafe { ptr::read(&this.fd) }
     }
 
-    /// The record of its readiness, if it is registered.
-    pub(super) fn record(&self) -> Option<&'static Record> {
-        self.registration.record()
-    }
-
     /// Returns the record, which receives events from now on, the present state first.
     pub(super) fn register(&self) -> io::Result<&'static Record> {
         self.registration.register(self.as_raw_fd())
@@ -119,7 +114,7 @@ impl Source {
     fn deregister(&mut self) {
         // A forked child has no record. It shares the parent's epoll instance and must not change
         // it.
-        if let Some(record) = self.record() {
+        if let Some(record) = self.registration.record() {
             INSTANCE.remove(self.as_raw_fd());
             record.release();
         }
@@ -256,11 +251,6 @@ impl Source {
         end_waits(self);
     }
 
-    /// Fails if the source is closed.
-    pub(super) fn check_open(&self) -> io::Result<()> {
-        self.registration.check_open()
-    }
-
     /// Repeats `call` until no signal interrupts it, and returns its answer.
     pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
@@ -353,7 +343,7 @@ pub(super) fn wait_in_kernel(
 
 /// Ends the waits for `source`, which is closed: of threads with any driver.
 fn end_waits(source: &Source) {
-    if let Some(record) = source.record() {
+    if let Some(record) = source.registration.record() {
         record.close();
     }
     #[cfg(feature = "io-uring")]

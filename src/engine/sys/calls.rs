@@ -66,10 +66,15 @@ pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
     stat(fd.as_raw_fd()).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
-/// Whether the descriptor is in non-blocking mode.
-pub(crate) fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
+/// The flags with which `fd` is open. `None`: it is not open.
+pub(crate) fn flags_of(fd: RawFd) -> Option<i32> {
     // SAFETY: the call only asks for flags.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+    Some(unsafe { libc::fcntl(fd, libc::F_GETFL) }).filter(|&flags| flags != -1)
+}
+
+/// Whether `fd` is in non-blocking mode.
+pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
+    flags_of(fd).is_some_and(|flags| flags & libc::O_NONBLOCK != 0)
 }
 
 /// For [`pidfd`] of one kernel thread of this process, which Linux has since 6.9.

@@ -90,7 +90,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "who_comes_again_is_woken_again", model: "comes_again", fails: LOST,
         edits: &[(ADDRESSES, "if (*this).events & events != 0 && (*this).stamp.get() <= until {", "if (*this).events & events != 0 {")] },
     Mutant { protocol: "addresses", name: "only_a_few_are_woken", model: "comes_again", fails: "deadlock",
-        edits: &[(ADDRESSES, "let is_more = chain.is_long() && woken < most;", "let is_more = false;")] },
+        edits: &[(ADDRESSES, "let is_more = (chain.is_long() || steps == STEPS)", "let is_more = (steps == STEPS)")] },
     // ---- addresses: moves ----
     Mutant { protocol: "addresses", name: "leaves_where_it_was_first", model: "moved", fails: RACE,
         edits: &[(ADDRESSES, "if waiting.address.load(Relaxed) == address {", "if true {")] },
@@ -99,7 +99,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "address_stays", model: "moved", fails: "deadlock",
         edits: &[(ADDRESSES, "                    (*first).address.store(to, Relaxed);\n", "")] },
     Mutant { protocol: "addresses", name: "only_a_few_are_moved", model: "moved", fails: "deadlock",
-        edits: &[(ADDRESSES, "let is_more = chain.is_long() || steps == STEPS;", "let is_more = chain.is_long();")] },
+        edits: &[(ADDRESSES, "let is_more = (chain.is_long() || steps == STEPS)", "let is_more = chain.is_long()")] },
 
     // ---- dependents ----
     Mutant { protocol: "dependents", name: "add_does_not_release", model: "two_added", fails: RACE,

@@ -122,7 +122,7 @@ pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::R
     let entry = opcode::PollAdd::new(fd, direction as u32).build();
     // SAFETY: the entry has no pointers.
     unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
-        source.check_open()?;
+        source.registration.check_open()?;
         match is_refused(&error) {
             true => epoll::wait(source, direction, limit),
             false => Err(error),
@@ -138,14 +138,14 @@ pub(super) fn transfer(
     limit: Limit,
 ) -> io::Result<usize> {
     let fd = source.as_raw_fd();
-    source.check_open()?;
+    source.registration.check_open()?;
     let answer = Source::uninterrupted(|| transfer.try_now(fd, flags));
     if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
         return answer;
     }
     // SAFETY: the memory that the entry points to is borrowed by the transfer until this returns.
     unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
-        source.check_open()?;
+        source.registration.check_open()?;
         match is_refused(&error) {
             true => source.transfer_when_ready(transfer, flags, limit),
             false => Err(source.why(error)),
