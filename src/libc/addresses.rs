@@ -170,7 +170,7 @@ impl Addresses {
         let name = places[0].address();
         let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));
-        let mut refusal = None;
+        let mut is_refused = false;
         {
             let Some(_inside) = Inside::enter() else {
                 return Ok(Waited::Interrupted);
@@ -183,23 +183,20 @@ impl Addresses {
                 perturb::point("addresses: locked");
                 // SeqCst: invariant 1; partner: in `may_have`.
                 fence(SeqCst);
-                if let Err(error) = refuse(number, Beside(&locked, address)) {
-                    refusal = Some(error);
+                if refuse(number, Beside(&locked, address)).is_err() {
+                    is_refused = true;
                     break;
                 }
                 // SAFETY: `places` stay here until they were taken out, below or by a waker.
                 unsafe { bucket.push(&mut locked, place, position) };
             }
         }
-        if let Some(error) = refusal {
-            // One place was refused before it was queued. Of several, one may have been taken already.
-            if places.len() == 1 {
-                return Err(error);
-            }
-            if wait.give_up() {
+        // One place was refused before it was queued. Of several, one may have been taken already.
+        if is_refused && (places.len() == 1 || wait.give_up()) {
+            if places.len() > 1 {
                 leave();
-                return Err(error);
             }
+            return Err(());
         }
         perturb::point("addresses: queued");
         then();

@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use libc::iovec;
 
-use super::{errno, in_kernel, repeated, set_errno, uninterrupted};
+use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
 use crate::sys::calls::{is_nonblocking, stat};
 use crate::sys::libraries::Decision;
-use crate::sys::{poll_now, signal, word};
+use crate::sys::{self, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,17 +92,9 @@ impl Nature {
     }
 }
 
-/// Which of `events` are there at this moment, or errors, by `poll`.
-fn polled(fd: c_int, events: i16) -> Result<i16, c_int> {
-    repeated(
-        || poll_now(fd, events),
-        |answer| *answer == Err(libc::EINTR),
-    )
-}
-
 /// Whether `poll` says at this moment that `fd` is ready for this, or that it has an error.
 pub(super) fn is_ready(fd: c_int, direction: Direction) -> bool {
-    polled(fd, direction as i16) != Ok(0)
+    sys::is_ready(fd, direction as i16)
 }
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
@@ -157,7 +149,7 @@ pub(super) fn is_stream(fd: c_int) -> bool {
 /// that has done a part does not take it.
 fn is_over(fd: c_int) -> bool {
     let protocol = || option::<c_int>(fd, libc::SO_PROTOCOL);
-    polled(fd, 0).is_ok_and(|events| events & libc::POLLHUP != 0)
+    sys::poll_now(fd, 0).is_ok_and(|events| events & libc::POLLHUP != 0)
         && matches!(protocol(), Some(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
         && queued(fd, libc::FIONREAD) == 0
 }

@@ -5,7 +5,7 @@
 //! descriptor may be ready, and then tries again.
 
 use core::mem::{self, ManuallyDrop};
-use core::{cell::RefCell, fmt, marker::PhantomData, ptr};
+use core::{fmt, marker::PhantomData, ptr};
 use std::io::{self, ErrorKind};
 #[cfg(feature = "net")]
 use std::io::{IoSlice, IoSliceMut};
@@ -59,10 +59,6 @@ pub(crate) struct Source {
     /// Whether it is a TCP stream: a call that transfers less than it asked for has then emptied
     /// it.
     is_stream: bool,
-}
-
-fn never(&(): &()) -> bool {
-    false
 }
 
 /// For reports.
@@ -129,10 +125,13 @@ impl Source {
         mut call: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
         let mut found = None;
-        let mut call = || call().map(|answer| found = Some(answer));
+        let mut call = || {
+            found = Some(call()?);
+            Ok(0)
+        };
         // One loop for the calls of all types.
-        let call: &mut dyn FnMut() -> io::Result<()> = &mut call;
-        self.attempt(direction, limit, call, never)?;
+        let call: &mut dyn FnMut() -> io::Result<usize> = &mut call;
+        self.attempt(direction, limit, call, 0)?;
         Ok(found.expect("the call has succeeded"))
     }
 
@@ -168,11 +167,13 @@ impl Source {
         limit: Limit,
     ) -> io::Result<usize> {
         let direction = transfer.direction();
-        let transfer = RefCell::new(transfer);
+        let asked = match transfer {
+            Transfer::Recv(buffer) if self.is_stream && flags & libc::MSG_PEEK == 0 => buffer.len(),
+            _ => 0,
+        };
         let call = || {
-            let mut transfer = transfer.borrow_mut();
             #[cfg(feature = "io-uring")]
-            if let Transfer::Send(bytes) = &**transfer
+            if let Transfer::Send(bytes) = &*transfer
                 && limit != Limit::DontWait
                 && mine() == Some(Kind::Mixed)
                 && let Some(answer) = try_together(self, bytes, flags)
@@ -181,19 +182,18 @@ impl Source {
             }
             transfer.try_now(self.as_raw_fd(), flags)
         };
-        let emptied = |&count: &usize| self.is_stream && transfer.borrow().empties(flags, count);
-        self.attempt(direction, limit, call, emptied)
+        self.attempt(direction, limit, call, asked)
     }
 
-    /// Repeats `call` until it answers something other than "would block". `emptied` tells whether
-    /// an answer means that no bytes are left.
-    fn attempt<T>(
+    /// Repeats `call` until it answers something other than "would block". An answer that is less than `asked` says that no
+    /// bytes of a stream are left, but for 0, since the end of a stream stays.
+    fn attempt(
         &self,
         direction: Direction,
         limit: Limit,
-        mut call: impl FnMut() -> io::Result<T>,
-        emptied: impl Fn(&T) -> bool,
-    ) -> io::Result<T> {
+        mut call: impl FnMut() -> io::Result<usize>,
+        asked: usize,
+    ) -> io::Result<usize> {
         let mut is_last = limit == Limit::DontWait;
         let mut must_try = is_last;
         let mut waited = false;
@@ -207,7 +207,8 @@ impl Source {
                 if let Some(side) = readiness
                     && !would_block
                 {
-                    side.answered(answer.as_ref().is_ok_and(&emptied));
+                    let emptied = |&count: &usize| 0 < count && count < asked;
+                    side.answered(answer.as_ref().is_ok_and(emptied));
                 }
                 if !would_block || is_last {
                     return answer.map_err(|error| match waited {
@@ -390,43 +391,20 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// Whether an answer of `count` says that no bytes of a stream are left: it is less than was
-    /// asked for, but not 0, since the end of a stream stays.
-    pub(crate) fn empties(&self, flags: i32, count: usize) -> bool {
-        match self {
-            Transfer::Recv(buffer) => {
-                flags & libc::MSG_PEEK == 0 && 0 < count && count < buffer.len()
-            }
-            _ => false,
-        }
-    }
-
     /// Makes the system call, which does not block. The functions of libc's names are the crate's own (`libc`), and would
     /// first ask whether the thread is a green one.
     #[cfg(not(sanitized = "thread"))]
     pub(crate) fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
         let flags = (self.flags(flags) | libc::MSG_DONTWAIT) as usize;
         let (number, memory, length) = match self {
-            Transfer::Recv(to) => (
-                libc::SYS_recvfrom,
-                to.as_mut_ptr().expose_provenance(),
-                to.len(),
-            ),
-            Transfer::Send(from) => (
-                libc::SYS_sendto,
-                from.as_ptr().expose_provenance(),
-                from.len(),
-            ),
-            Transfer::RecvMessage(message) => (
-                libc::SYS_recvmsg,
-                (&raw mut message.header).expose_provenance(),
-                flags,
-            ),
-            Transfer::SendMessage(message) => (
-                libc::SYS_sendmsg,
-                (&raw const message.header).expose_provenance(),
-                flags,
-            ),
+            Transfer::Recv(to) => (libc::SYS_recvfrom, to.as_mut_ptr() as usize, to.len()),
+            Transfer::Send(from) => (libc::SYS_sendto, from.as_ptr() as usize, from.len()),
+            Transfer::RecvMessage(message) => {
+                (libc::SYS_recvmsg, &raw mut message.header as usize, flags)
+            }
+            Transfer::SendMessage(message) => {
+                (libc::SYS_sendmsg, &raw const message.header as usize, flags)
+            }
         };
         // SAFETY: the buffers have their lengths, and a message points to memory that is borrowed with it. Nobody asks for
         // the address of a peer.

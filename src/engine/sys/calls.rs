@@ -20,12 +20,6 @@ fn count(buffers: usize) -> i32 {
     buffers.min(libc::UIO_MAXIOV as usize) as i32
 }
 
-/// Whether one of `events`, or an error, is there at this moment.
-pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16) -> io::Result<bool> {
-    let ready = super::poll_now(fd.as_raw_fd(), events);
-    Ok(ready.map_err(io::Error::from_raw_os_error)? != 0)
-}
-
 /// `readv(2)`.
 pub(crate) fn read(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let (vectors, count) = (buffers.as_mut_ptr().cast(), count(buffers.len()));

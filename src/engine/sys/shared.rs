@@ -309,12 +309,6 @@ impl<T: Sync> AtomicStatic<T> {
     pub(crate) fn is(&self, target: &T, order: Ordering) -> bool {
         ptr::eq(self.0.load(order), target)
     }
-
-    /// Whether nothing is there now.
-    #[inline(always)]
-    pub(crate) fn is_none(&self, order: Ordering) -> bool {
-        self.0.load(order).is_null()
-    }
 }
 
 #[inline(always)]
