@@ -64,18 +64,9 @@ pub(crate) mod futex {
         &TABLE[(hash >> 56) as usize % BUCKETS]
     }
 
-    /// Blocks while `word` holds `expected`, at most until `deadline` (nanoseconds of [`clock`]). May
-    /// return early.
-    pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        is_interrupted_wait(word, expected, deadline);
-    }
-
-    /// [`wait`]. False: std does not tell whether a signal's handler has run on the kernel thread.
-    pub(crate) fn is_interrupted_wait(
-        word: &AtomicU32,
-        expected: u32,
-        deadline: Option<u64>,
-    ) -> bool {
+    /// Blocks while `word` holds `expected`, at most until `deadline` (nanoseconds of [`clock`]). May return early. Returns
+    /// false: std does not tell whether a signal's handler has run on the kernel thread.
+    pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
         let (lock, changed) = bucket(word);
         let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: the lock orders the load after the waker's change, if that has come already.

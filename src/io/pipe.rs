@@ -23,12 +23,12 @@
 //! Memory orderings: Relaxed; whether the flag is accepted is a hint and guards nothing.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::atomic::{AtomicBool, Ordering};
 use crate::engine::facade::{Direction, Limit, Source, may_block};
-use crate::sys::calls;
 use crate::sys::mm::page as page_size;
+use crate::sys::{calls, is_ready};
 use crate::thread::Thread;
 
 /// The greatest number of buffers that the kernel takes at once.
@@ -134,7 +134,7 @@ impl End {
                 }
                 self.takes_nowait.store(false, Ordering::Relaxed);
             }
-            match is_ready(self.as_fd(), direction) {
+            match is_ready(self.as_fd().as_raw_fd(), direction as i16) {
                 true => may_block(|| call(false)),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
@@ -144,7 +144,7 @@ impl End {
                 // The user has set non-blocking mode, and gets the error.
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock
-                        && calls::is_nonblocking(self.as_fd()) =>
+                        && calls::is_nonblocking(self.as_fd().as_raw_fd()) =>
                 {
                     Ok(Err(error))
                 }
@@ -161,12 +161,6 @@ fn says_unknown(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM | libc::EACCES)
     )
-}
-
-/// Returns whether a call would not block at this moment. After an error this is true, and the call
-/// itself reports the error.
-fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
-    calls::poll(fd, direction as i16).unwrap_or(true)
 }
 
 impl AsFd for End {

@@ -31,7 +31,7 @@
 //! Orderings: the two fences of invariant 1 are SeqCst, and are partners. All else is under the
 //! buckets' locks.
 
-use core::ptr;
+use core::{ffi::c_int, ptr};
 
 use super::inside::{self, Inside};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
@@ -170,7 +170,7 @@ impl Addresses {
         let name = places[0].address();
         let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));
-        let mut refusal = None;
+        let mut is_refused = false;
         {
             let Some(_inside) = Inside::enter() else {
                 return Ok(Waited::Interrupted);
@@ -183,23 +183,20 @@ impl Addresses {
                 perturb::point("addresses: locked");
                 // SeqCst: invariant 1; partner: in `may_have`.
                 fence(SeqCst);
-                if let Err(error) = refuse(number, Beside(&locked, address)) {
-                    refusal = Some(error);
+                if refuse(number, Beside(&locked, address)).is_err() {
+                    is_refused = true;
                     break;
                 }
                 // SAFETY: `places` stay here until they were taken out, below or by a waker.
                 unsafe { bucket.push(&mut locked, place, position) };
             }
         }
-        if let Some(error) = refusal {
-            // One place was refused before it was queued. Of several, one may have been taken already.
-            if places.len() == 1 {
-                return Err(error);
-            }
-            if wait.give_up() {
+        // One place was refused before it was queued. Of several, one may have been taken already.
+        if is_refused && (places.len() == 1 || wait.give_up()) {
+            if places.len() > 1 {
                 leave();
-                return Err(error);
             }
+            return Err(());
         }
         perturb::point("addresses: queued");
         then();
@@ -220,11 +217,6 @@ impl Addresses {
             (None, Some(_)) => Waited::TimedOut,
             (None, None) => Waited::Interrupted,
         })
-    }
-
-    /// Forgets all threads: in a forked child, where they do not exist.
-    pub(crate) fn forget(&self) {
-        self.buckets.iter().for_each(|bucket| bucket.queue.forget());
     }
 
     /// Takes a place out, if it is in a group still.
@@ -271,62 +263,35 @@ impl Addresses {
     #[inline]
     pub(crate) fn wake(&self, address: usize, events: Events, most: usize) -> usize {
         match self.may_have(address) {
-            true => self.wake_some(address, events, most),
+            true => {
+                let done = self.requeue([address; 2], events, [most, 0], None);
+                done.map_or(0, |[woken, _]| woken)
+            }
             false => 0,
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn wake_some(&self, address: usize, events: Events, most: usize) -> usize {
-        let Some(_inside) = Inside::enter() else {
-            inside::wake_later(self, address);
-            return 0;
-        };
-        let bucket = self.bucket(address);
-        let mut woken = 0;
-        let mut until = None;
-        loop {
-            let mut chain = Chain::new();
-            let mut locked = bucket.queue.lock();
-            let until = *until.get_or_insert_with(|| bucket.stamp.get());
-            while woken < most
-                && !chain.is_long()
-                && let Some(claimed) = bucket.pop(&mut locked, address, events, until)
-            {
-                chain.push(claimed);
-                woken += 1;
-            }
-            drop(locked);
-            let is_more = chain.is_long() && woken < most;
-            chain.wake();
-            if !is_more {
-                return woken;
-            }
-        }
-    }
-
-    /// Wakes threads that wait at `from`, `most` at most, and moves `moved` at most of the others to `to`. Returns how
-    /// many it has woken, and how many it has moved.
+    /// Wakes threads that wait at `from` for one of `events`, `most` at most, and moves `moved` at most of the others to
+    /// `to`. Returns how many it has woken, and how many it has moved.
     ///
     /// `refuse` looks at the condition under the lock of `from`, as in [`Addresses::wait`].
-    pub(crate) fn requeue<E>(
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn requeue(
         &self,
-        from: usize,
-        to: usize,
-        most: usize,
-        moved: usize,
-        refuse: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(usize, usize), E> {
+        [from, to]: [usize; 2],
+        events: Events,
+        [most, moved]: [usize; 2],
+        mut refuse: Option<&dyn Fn() -> Result<(), c_int>>,
+    ) -> Result<[usize; 2], c_int> {
         let Some(_inside) = Inside::enter() else {
             // All are woken, and may find that they have to wait again.
-            refuse()?;
+            refuse.map_or(Ok(()), |refuse| refuse())?;
             inside::wake_later(self, from);
-            return Ok((0, 0));
+            return Ok([0; 2]);
         };
         let (source, target) = (self.bucket(from), self.bucket(to));
-        let mut refuse = Some(refuse);
-        let mut done = (0, 0);
+        let mut done = [0; 2];
         let mut until = None;
         loop {
             let mut chain = Chain::new();
@@ -343,14 +308,14 @@ impl Addresses {
                 refuse()?;
             }
             let until = *until.get_or_insert_with(|| source.stamp.get());
-            while done.0 < most
+            while done[0] < most
                 && !chain.is_long()
-                && let Some(claimed) = source.pop(&mut locked, from, ANY, until)
+                && let Some(claimed) = source.pop(&mut locked, from, events, until)
             {
                 chain.push(claimed);
-                done.0 += 1;
+                done[0] += 1;
             }
-            while !chain.is_long() && done.1 < moved && steps < STEPS {
+            while !chain.is_long() && done[1] < moved && steps < STEPS {
                 let first = Bucket::first(&locked, from).filter(|first| first.stamp.get() <= until);
                 let Some(first) = first.map(ptr::from_ref) else {
                     break;
@@ -362,11 +327,11 @@ impl Addresses {
                     let locked = early.as_mut().or(late.as_mut()).unwrap_or(&mut locked);
                     target.push(locked, &*first, Position::Back);
                 }
-                done.1 += 1;
+                done[1] += 1;
                 steps += 1;
             }
             drop((early, locked, late));
-            let is_more = chain.is_long() || steps == STEPS;
+            let is_more = (chain.is_long() || steps == STEPS) && done != [most, moved];
             chain.wake();
             if !is_more {
                 return Ok(done);

@@ -31,31 +31,29 @@ use libc::{
     idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, socklen_t, timespec,
 };
 
-use super::descriptor::{can_be_written, is_nonblocking, not_ready, run, until, value_at};
+use super::descriptor::{can_be_written, not_ready, run, until, value_at};
 use super::poll::for_time;
 use super::{
     after, count_parked, deadline_on, errno, fail, in_kernel, nanos, read, repeated, set_errno,
 };
 use crate::engine::hooks::{Operation, operate, thread_id};
 use crate::engine::{facade::blocking, hooks::watch::Direction};
-use crate::sys::calls;
+use crate::sys::calls::{self, is_nonblocking};
 use crate::thread::Thread;
 
-/// Declares calls that are announced. Those that do all or nothing are made `again` if a signal of the runtime's cuts them
-/// short.
+/// Declares calls that are announced: by `blocking`, or by `in_kernel`, those that do all or nothing, which are made again if a
+/// signal of the runtime's cuts them short.
 macro_rules! announced {
-    (@ $again:ident $(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
+    ($announce:ident: $(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
         hooked! {
             $(fn $name($($argument: $Type),*) -> $Result where real() {
-                $again(real)
+                $announce(real)
             })*
         }
     };
-    (again $($calls:tt)*) => { announced! { @ in_kernel $($calls)* } };
-    (once $($calls:tt)*) => { announced! { @ blocking $($calls)* } };
 }
 
-announced! { once
+announced! { blocking:
     // Names of hosts.
     fn getaddrinfo(
         name: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
@@ -72,7 +70,7 @@ announced! { once
     fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
 }
 
-announced! { again
+announced! { in_kernel:
     // Queues of System V and of POSIX.
     fn msgsnd(queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
     fn msgrcv(

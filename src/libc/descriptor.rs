@@ -26,8 +26,9 @@ use libc::iovec;
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
 use crate::engine::hooks::watch::{self, Call, Direction};
+use crate::sys::calls::{is_nonblocking, stat};
 use crate::sys::libraries::Decision;
-use crate::sys::{calls, signal, word};
+use crate::sys::{self, signal, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +67,7 @@ impl Nature {
     /// Asks the kernel.
     #[cold]
     pub(super) fn ask(fd: c_int) -> Option<Nature> {
-        let nature = match calls::stat(fd)?.st_mode & libc::S_IFMT {
+        let nature = match stat(fd)?.st_mode & libc::S_IFMT {
             libc::S_IFSOCK => Nature::Socket,
             libc::S_IFIFO => Nature::Pipe,
             libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Nature::File,
@@ -91,31 +92,9 @@ impl Nature {
     }
 }
 
-/// The flags with which `fd` is open. `None`: it is not open.
-pub(super) fn flags_of(fd: c_int) -> Option<c_int> {
-    // SAFETY: the call asks for flags.
-    Some(unsafe { libc::fcntl(fd, libc::F_GETFL) }).filter(|&flags| flags != -1)
-}
-
-/// Whether `fd` is in non-blocking mode.
-pub(super) fn is_nonblocking(fd: c_int) -> bool {
-    flags_of(fd).is_some_and(|flags| flags & libc::O_NONBLOCK != 0)
-}
-
-/// What `poll` says at this moment of `fd`: its answer, and which of `events` are there, or errors.
-fn polled(fd: c_int, events: i16) -> (c_int, i16) {
-    let revents = 0;
-    let mut asked = libc::pollfd {
-        fd,
-        events,
-        revents,
-    };
-    (super::poll::now(&mut asked, 1), asked.revents)
-}
-
 /// Whether `poll` says at this moment that `fd` is ready for this, or that it has an error.
 pub(super) fn is_ready(fd: c_int, direction: Direction) -> bool {
-    polled(fd, direction as i16).0 != 0
+    sys::is_ready(fd, direction as i16)
 }
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
@@ -170,7 +149,7 @@ pub(super) fn is_stream(fd: c_int) -> bool {
 /// that has done a part does not take it.
 fn is_over(fd: c_int) -> bool {
     let protocol = || option::<c_int>(fd, libc::SO_PROTOCOL);
-    polled(fd, 0).1 & libc::POLLHUP != 0
+    sys::poll_now(fd, 0).is_ok_and(|events| events & libc::POLLHUP != 0)
         && matches!(protocol(), Some(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
         && queued(fd, libc::FIONREAD) == 0
 }

@@ -24,7 +24,7 @@
 //! A forked child has another table, the kernel's: the threads in this one are the parent's.
 
 use core::ffi::{c_int, c_long};
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use libc::{
     FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT,
@@ -202,7 +202,6 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
         check(place.address())?;
         compare(number)?; // the common refusal needs no lock
     }
-    forget_in_children();
     let how = if is_hooked() { How::Park } else { How::Block };
     if how == How::Park {
         count_parked();
@@ -214,19 +213,6 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
         Waited::Woken(number) => Ok(number),
         Waited::TimedOut => Err(libc::ETIMEDOUT),
         Waited::Interrupted => Err(libc::EINTR),
-    }
-}
-
-/// Sees to it that a child that is forked before there is a runtime begins with an empty table. (Later ones
-/// do not use it.)
-fn forget_in_children() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    extern "C" fn in_child() {
-        FUTEXES.forget();
-    }
-    if !DONE.load(Relaxed) && !DONE.swap(true, Relaxed) {
-        // SAFETY: the handler writes to atomics.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
 
@@ -257,8 +243,8 @@ fn requeue(from: usize, to: usize, woken: c_int, moved: c_int, expected: Option<
     check(from)?;
     check(to)?;
     let refuse = || expected.map_or(Ok(()), |expected| compare(from, expected));
-    let done = FUTEXES.requeue(from, to, woken, moved, refuse)?;
-    let rest = [woken - done.0, moved - done.1];
+    let done = FUTEXES.requeue([from, to], ANY, [woken, moved], Some(&refuse))?;
+    let rest = [woken - done[0], moved - done[1]];
     if rest == [0; 2] {
         return Ok(woken + moved);
     }
@@ -269,7 +255,7 @@ fn requeue(from: usize, to: usize, woken: c_int, moved: c_int, expected: Option<
     };
     let operation = (operation | FUTEX_PRIVATE_FLAG) as usize;
     let kernels = ask_the_kernel([from, operation, rest[0], rest[1], to, third as usize]);
-    Ok(done.0 + done.1 + kernels)
+    Ok(done[0] + done[1] + kernels)
 }
 
 /// Changes the word at `other` as `operation` says, wakes threads at `address`, and, if the word had a value
@@ -406,17 +392,15 @@ fn newer(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<Answer> {
 
 /// Whether the kernel knows the call, and nobody forbids it. It is asked once.
 fn is_known(number: c_long) -> bool {
-    static KNOWN: [AtomicU8; 8] = [const { AtomicU8::new(0) }; 8];
-    const YES: u8 = 1;
-    const NO: u8 = 2;
-    let known = &KNOWN[(number - WAITV) as usize];
+    /// How it has answered; 0: it was not asked yet.
+    static ANSWERS: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
+    let known = &ANSWERS[(number - WAITV) as usize];
     if known.load(Relaxed) == 0 {
         // Each of them refuses such flags, which are its second to fourth argument.
         let wrong = u32::MAX as usize;
         // SAFETY: the kernel refuses the arguments before it looks at memory.
         let answer = unsafe { kernel_call(number, &[0, wrong, wrong, wrong, 0, 0]) };
-        let is_known = answer == Err(libc::EINVAL);
-        known.store(if is_known { YES } else { NO }, Relaxed);
+        known.store(answer.err().unwrap_or(0), Relaxed);
     }
-    known.load(Relaxed) == YES
+    known.load(Relaxed) == libc::EINVAL
 }

@@ -277,24 +277,6 @@ macro_rules! around {
     };
 }
 
-/// Declares what fortified C calls in the place of another function of this file: it has checked nothing yet. If what it asks
-/// does not hold, the program ends.
-macro_rules! fortified {
-    ($(
-        fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty {
-            $must:expr => $function:ident($($given:ident),*)
-        }
-    )*) => {
-        hooked! {
-            $(fn $name($($argument: $Type),*) -> $Result {
-                $crate::libc::must_hold($must);
-                // SAFETY: the caller's arguments, for the function that they are meant for; the places are as long as was found now.
-                unsafe { self::$function($($given),*) }
-            })*
-        }
-    };
-}
-
 // The modules use the macros, which must stand before them.
 #[cfg(hooks)]
 mod addresses;

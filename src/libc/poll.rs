@@ -7,7 +7,6 @@
 //! A call with a signal mask that differs from the thread's is libc's: it waits for a signal, too. `select` leaves in its
 //! time-out what is left of it, as Linux does.
 
-use core::cell::Cell;
 use core::ffi::{c_int, c_ulong};
 use core::pin::pin;
 use core::ptr::{self, null, null_mut};
@@ -15,16 +14,10 @@ use std::io;
 
 use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 
-use super::descriptor::{is_there, until, value_at};
-use super::{after, in_kernel, nanos, sum, uninterrupted};
+use super::descriptor::{can_be_written, until, value_at};
+use super::{after, in_kernel, must_hold, nanos, sum, uninterrupted};
 use crate::engine::hooks::watch::{self, Call, Direction, Interest};
 use crate::sys::{clock, signal};
-
-/// What `poll` says at this moment of records that are valid, or that the kernel cannot write either.
-pub(super) fn now(records: *mut pollfd, count: c_ulong) -> c_int {
-    // SAFETY: the caller's records.
-    uninterrupted(|| unsafe { poll::real(records, count, 0) })
-}
 
 /// Until when a call waits, with which signal mask or none, and how libc's call is made for the time that is left.
 #[derive(Clone, Copy)]
@@ -132,7 +125,9 @@ fn polling(records: *mut pollfd, count: c_ulong, limit: Limit<'_>) -> c_int {
         })
     };
     let interests = || (0..count as usize).filter_map(interest).collect();
-    limit.wait(|| now(records, count), any(limit.deadline, interests))
+    // SAFETY: the caller's records.
+    let look = || uninterrupted(|| unsafe { poll::real(records, count, 0) });
+    limit.wait(look, any(limit.deadline, interests))
 }
 
 hooked! {
@@ -147,16 +142,21 @@ hooked! {
     }
 }
 
-fortified! {
+// What fortified C calls in the place of the others: it has checked nothing yet.
+hooked! {
     fn __poll_chk(records: *mut pollfd, count: c_ulong, timeout: c_int, size: usize) -> c_int {
-        size / size_of::<pollfd>() >= count as usize => poll(records, count, timeout)
+        must_hold(size / size_of::<pollfd>() >= count as usize);
+        // SAFETY: the caller's arguments; the places are as long as was found now.
+        unsafe { poll(records, count, timeout) }
     }
 
     fn __ppoll_chk(
         records: *mut pollfd, count: c_ulong, time: *const timespec, mask: *const sigset_t,
         size: usize,
     ) -> c_int {
-        size / size_of::<pollfd>() >= count as usize => ppoll(records, count, time, mask)
+        must_hold(size / size_of::<pollfd>() >= count as usize);
+        // SAFETY: the caller's arguments; the places are as long as was found now.
+        unsafe { ppoll(records, count, time, mask) }
     }
 }
 
@@ -165,83 +165,71 @@ const BITS: usize = u64::BITS as usize;
 const WORDS: usize = size_of::<fd_set>() / size_of::<u64>();
 
 /// The three sets of a `select`: the descriptors to read, to write, with something exceptional.
-struct Sets<'a> {
-    words: [&'a [Cell<u64>]; 3],
-    /// What the caller has put there.
-    asked: [[u64; WORDS]; 3],
+type Sets = [[u64; WORDS]; 3];
+
+/// What the caller of a `select` waits for.
+fn interests(sets: &Sets, count: c_int) -> Vec<Interest> {
+    /// The events that the kernel counts for each set.
+    const EVENTS: [i32; 3] = [
+        libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDBAND | libc::EPOLLHUP | libc::EPOLLERR,
+        libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND | libc::EPOLLERR,
+        libc::EPOLLPRI,
+    ];
+    let interest = |fd: c_int| {
+        let (word, bit) = (fd as usize / BITS, fd as usize % BITS);
+        let wanted = sets.iter().zip(EVENTS);
+        let wanted = wanted.filter(|(set, _)| set[word] >> bit & 1 != 0);
+        let events = wanted.fold(0, |all, (_, events)| all | events);
+        (events != 0).then_some(Interest { fd, events })
+    };
+    (0..count).filter_map(interest).collect()
 }
 
-impl Sets<'_> {
-    /// `None`: they are too long, or cannot be read.
-    fn new(count: c_int, at: [*mut fd_set; 3]) -> Option<Self> {
-        if !(0..=(WORDS * BITS) as c_int).contains(&count) {
-            return None;
-        }
-        let length = (count as usize).div_ceil(BITS);
-        let mut words = [const { &[] as &[Cell<u64>] }; 3];
-        let mut asked = [[0; WORDS]; 3];
-        for (i, set) in at.into_iter().enumerate().filter(|(_, at)| !at.is_null()) {
-            if !is_there(set.cast::<u64>(), length) {
-                return None;
-            }
-            // SAFETY: the words can be read; the program keeps its set until its call is over.
-            words[i] = unsafe { core::slice::from_raw_parts(set.cast(), length) };
-            (asked[i].iter_mut().zip(words[i])).for_each(|(asked, word)| *asked = word.get());
-        }
-        Some(Sets { words, asked })
-    }
-
-    fn restore(&self) {
-        for (words, asked) in self.words.iter().zip(&self.asked) {
-            (words.iter().zip(asked)).for_each(|(word, &asked)| word.set(asked));
-        }
-    }
-
-    fn interests(&self, count: c_int) -> Vec<Interest> {
-        /// The events that the kernel counts for each set.
-        const EVENTS: [i32; 3] = [
-            libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDBAND | libc::EPOLLHUP | libc::EPOLLERR,
-            libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND | libc::EPOLLERR,
-            libc::EPOLLPRI,
-        ];
-        let interest = |fd: c_int| {
-            let (word, bit) = (fd as usize / BITS, fd as usize % BITS);
-            let sets = self.asked.iter().zip(EVENTS);
-            let wanted = sets.filter(|(set, _)| set[word] >> bit & 1 != 0);
-            let events = wanted.fold(0, |all, (_, events)| all | events);
-            (events != 0).then_some(Interest { fd, events })
-        };
-        (0..count).filter_map(interest).collect()
-    }
-}
-
-/// `select` and `pselect`.
+/// `select` and `pselect`. The caller's sets stay as they are until there is an answer: each look is at a copy.
 fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
-    let Some(sets) = Sets::new(count, at) else {
+    let length = usize::try_from(count).unwrap_or(usize::MAX).div_ceil(BITS);
+    let at = at.map(|at| at.cast::<u64>());
+    // A set that cannot be written is an error, which libc's function finds.
+    if length > WORDS
+        || !at
+            .iter()
+            .all(|at| at.is_null() || can_be_written(*at, length))
+    {
         return limit.block();
-    };
-    // The first look finds them as they are, and fails if the kernel cannot write to them.
-    let has_looked = Cell::new(false);
-    let look = || {
-        if has_looked.replace(true) {
-            sets.restore();
-        }
-        let [read, write, except] = at;
-        // SAFETY: the caller's sets.
-        uninterrupted(|| unsafe { select::real(count, read, write, except, &mut timeval(0)) })
-    };
-    let real = |left| {
-        if has_looked.get() {
-            sets.restore();
-        }
-        (limit.real)(left)
-    };
-    let wait = any(limit.deadline, || sets.interests(count));
-    Limit {
-        real: &real,
-        ..limit
     }
-    .wait(look, wait)
+    let mut asked: Sets = [[0; WORDS]; 3];
+    for (set, at) in asked.iter_mut().zip(at).filter(|(_, at)| !at.is_null()) {
+        // SAFETY: so many words can be read there, and the set has as many at least.
+        unsafe { set.as_mut_ptr().copy_from_nonoverlapping(at, length) };
+    }
+    let answer_with = |found: &Sets| {
+        for (set, at) in found.iter().zip(at).filter(|(_, at)| !at.is_null()) {
+            // SAFETY: so many words can be written there, and the program keeps its set until its call is over.
+            unsafe { at.copy_from_nonoverlapping(set.as_ptr(), length) };
+        }
+    };
+    let look = || {
+        let mut found = asked;
+        let mut sets = found.each_mut().map(|set| ptr::from_mut(set).cast());
+        (sets.iter_mut().zip(at)).for_each(|(set, at)| {
+            if at.is_null() {
+                *set = null_mut()
+            }
+        });
+        let [read, write, except] = sets;
+        // SAFETY: sets of ours. A call that is interrupted leaves them as they are.
+        let answer =
+            uninterrupted(|| unsafe { select::real(count, read, write, except, &mut timeval(0)) });
+        if answer > 0 {
+            answer_with(&found);
+        }
+        answer
+    };
+    let answer = limit.wait(look, any(limit.deadline, || interests(&asked, count)));
+    if answer == 0 {
+        answer_with(&[[0; WORDS]; 3]);
+    }
+    answer
 }
 
 fn timeval(nanos: u64) -> timeval {

@@ -21,7 +21,7 @@ use super::{Real, fail};
 use crate::engine::hooks::mask_changed;
 use crate::engine::hooks::signals::{is_reserved, set_action};
 use crate::sys::libraries::jump_where;
-use crate::sys::signal::{bit, is_own};
+use crate::sys::signal::{action, bit, is_own};
 
 /// libc's function, of which no sanitizer learns: for the crate's own handlers, which a sanitizer must not delay.
 static SIGACTION_OF_LIBC: Real = Real {
@@ -33,16 +33,6 @@ when_loaded!(SIGACTION_OF_LIBC.find());
 /// The signals for which `siginterrupt` was told that they interrupt. Relaxed: the set guards nothing.
 static INTERRUPT: AtomicU64 = AtomicU64::new(0);
 const HOLD: sighandler_t = 2;
-
-/// Sets the action of a signal, if there is a `new` one; returns the action before.
-fn action(number: c_int, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
-    // SAFETY: zeroes are a valid action; `new` is a reference or null, and `old` a place of ours.
-    unsafe {
-        let mut old: libc::sigaction = zeroed();
-        let new = new.map_or(null(), core::ptr::from_ref);
-        (sigaction(number, new, &mut old) == 0).then_some(old)
-    }
-}
 
 /// Sets a handler that has `flags`, and of the mask at most its own signal; returns the handler before.
 fn set(number: c_int, handler: sighandler_t, flags: c_int, blocks_itself: bool) -> sighandler_t {
@@ -130,7 +120,7 @@ exported! {
         if is_reserved(number) {
             return fail(libc::EINVAL);
         }
-        let Some(mut changed) = action(number, None) else {
+        let Ok(mut changed) = action(number, None) else {
             return -1;
         };
         if interrupts != 0 {

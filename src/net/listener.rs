@@ -14,14 +14,14 @@
 //!    exist there may hold `accepting`, and its threads are kernel threads, which may block.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::PoisonError;
 
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
 use crate::engine::facade::{Source, is_forked_child};
-use crate::sys::calls;
+use crate::sys::is_ready;
 
 impl Socket {
     /// Waits for the next connection, and returns it with the peer's address.
@@ -33,7 +33,8 @@ impl Socket {
             }
             let accepting = self.settings.accepting.lock();
             let _no_other = accepting.unwrap_or_else(PoisonError::into_inner);
-            match self.has_connection() {
+            // With a connection, or an error, a call returns at once.
+            match is_ready(self.as_fd().as_raw_fd(), libc::POLLIN) {
                 true => crate::thread::blocking(accept),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
@@ -43,12 +44,6 @@ impl Socket {
             None => Source::new(fd.into()),
         };
         Ok((Socket::of_fresh(source), address))
-    }
-
-    /// Returns whether a call of accept would return at once, with a connection or an error.
-    fn has_connection(&self) -> bool {
-        let question = || calls::poll(self.as_fd(), libc::POLLIN);
-        !matches!(Source::uninterrupted(question), Ok(false))
     }
 }
 

@@ -133,8 +133,8 @@ fn set_timer(nanos: u64) {
 /// Whether the signal is still ours. A handler of the program's may call the former one, as `signal::Signals`
 /// does; and yet the signal is the program's.
 fn has_signal() -> bool {
-    signal::action(libc::SIGQUIT)
-        .is_some_and(|action| action.sa_sigaction == on_quit as *const () as usize)
+    signal::action(libc::SIGQUIT, None)
+        .is_ok_and(|action| action.sa_sigaction == on_quit as *const () as usize)
 }
 
 fn live() {

@@ -373,9 +373,9 @@ pub(crate) fn moved() {
             None => world.spawn(Kernel, 1, at(A)),
         };
         world.word(A).swap(1, Relaxed);
-        let (woken, moved) = world
+        let [woken, moved] = world
             .table
-            .requeue(A, C, woken_first, ALL, || Ok::<_, ()>(()))
+            .requeue([A, C], ANY, [woken_first, ALL], None)
             .unwrap();
         assert!(woken <= woken_first, "lost or doubled");
         let woken_there = world.table.wake(C, ANY, ALL);
@@ -405,8 +405,8 @@ pub(crate) fn moved_in_the_bucket() {
         for address in [A, B] {
             world.word(address).swap(1, Relaxed);
         }
-        let moving = world.table.requeue(A, B, 0, ALL, || Ok::<_, ()>(()));
-        let (_, moved) = moving.unwrap();
+        let moving = world.table.requeue([A, B], ANY, [0, ALL], None);
+        let [_, moved] = moving.unwrap();
         let woken = world.table.wake(B, ANY, ALL);
         assert!(woken <= moved + 1, "lost or doubled");
         for waiter in waiters {
@@ -426,8 +426,8 @@ pub(crate) fn moved_beside_a_waker() {
             let world = world.clone();
             move || {
                 world.word(A).swap(1, Relaxed);
-                let refuse = || Ok::<_, ()>(());
-                world.table.requeue(A, C, 0, ALL, refuse).unwrap().1
+                let moving = world.table.requeue([A, C], ANY, [0, ALL], None);
+                moving.unwrap()[1]
             }
         });
         let mut woken = world.table.wake(C, ANY, ALL);
@@ -447,8 +447,7 @@ pub(crate) fn moved_to_and_fro() {
         let mover = |from, to| {
             let world = world.clone();
             thread::spawn(move || {
-                let refuse = || Ok::<_, ()>(());
-                let _ = world.table.requeue(from, to, 0, ALL, refuse);
+                let _ = world.table.requeue([from, to], ANY, [0, ALL], None);
             })
         };
         for mover in [mover(A, C), mover(C, A)] {

@@ -141,12 +141,8 @@ impl Readiness {
             return;
         }
         // Release: partner: Acquire in `begin`.
-        if state.has_waiters()
-            || self
-                .queue
-                .change(state, state.with(MAYBE), Release)
-                .is_err()
-        {
+        let note = || self.queue.change(state, state.with(MAYBE), Release);
+        if state.has_waiters() || note().is_err() {
             let mut ready = Fifo::new();
             let _off = current::preemption_off();
             self.announce(false, &mut ready);

@@ -5,7 +5,7 @@
 //! descriptor may be ready, and then tries again.
 
 use core::mem::{self, ManuallyDrop};
-use core::{cell::RefCell, fmt, marker::PhantomData, ptr};
+use core::{fmt, marker::PhantomData, ptr};
 use std::io::{self, ErrorKind};
 #[cfg(feature = "net")]
 use std::io::{IoSlice, IoSliceMut};
@@ -55,14 +55,10 @@ impl Limit {
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
     fd: OwnedFd,
-    registration: Registration,
+    pub(super) registration: Registration,
     /// Whether it is a TCP stream: a call that transfers less than it asked for has then emptied
     /// it.
     is_stream: bool,
-}
-
-fn never(&(): &()) -> bool {
-    false
 }
 
 /// For reports.
@@ -105,11 +101,6 @@ impl Source {
         unsafe { ptr::read(&this.fd) }
     }
 
-    /// The record of its readiness, if it is registered.
-    pub(super) fn record(&self) -> Option<&'static Record> {
-        self.registration.record()
-    }
-
     /// Returns the record, which receives events from now on, the present state first.
     pub(super) fn register(&self) -> io::Result<&'static Record> {
         self.registration.register(self.as_raw_fd())
@@ -119,7 +110,7 @@ impl Source {
     fn deregister(&mut self) {
         // A forked child has no record. It shares the parent's epoll instance and must not change
         // it.
-        if let Some(record) = self.record() {
+        if let Some(record) = self.registration.record() {
             INSTANCE.remove(self.as_raw_fd());
             record.release();
         }
@@ -134,10 +125,13 @@ impl Source {
         mut call: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
         let mut found = None;
-        let mut call = || call().map(|answer| found = Some(answer));
+        let mut call = || {
+            found = Some(call()?);
+            Ok(0)
+        };
         // One loop for the calls of all types.
-        let call: &mut dyn FnMut() -> io::Result<()> = &mut call;
-        self.attempt(direction, limit, call, never)?;
+        let call: &mut dyn FnMut() -> io::Result<usize> = &mut call;
+        self.attempt(direction, limit, call, 0)?;
         Ok(found.expect("the call has succeeded"))
     }
 
@@ -173,11 +167,13 @@ impl Source {
         limit: Limit,
     ) -> io::Result<usize> {
         let direction = transfer.direction();
-        let transfer = RefCell::new(transfer);
+        let asked = match transfer {
+            Transfer::Recv(buffer) if self.is_stream && flags & libc::MSG_PEEK == 0 => buffer.len(),
+            _ => 0,
+        };
         let call = || {
-            let mut transfer = transfer.borrow_mut();
             #[cfg(feature = "io-uring")]
-            if let Transfer::Send(bytes) = &**transfer
+            if let Transfer::Send(bytes) = &*transfer
                 && limit != Limit::DontWait
                 && mine() == Some(Kind::Mixed)
                 && let Some(answer) = try_together(self, bytes, flags)
@@ -186,19 +182,18 @@ impl Source {
             }
             transfer.try_now(self.as_raw_fd(), flags)
         };
-        let emptied = |&count: &usize| self.is_stream && transfer.borrow().empties(flags, count);
-        self.attempt(direction, limit, call, emptied)
+        self.attempt(direction, limit, call, asked)
     }
 
-    /// Repeats `call` until it answers something other than "would block". `emptied` tells whether
-    /// an answer means that no bytes are left.
-    fn attempt<T>(
+    /// Repeats `call` until it answers something other than "would block". An answer that is less than `asked` says that no
+    /// bytes of a stream are left, but for 0, since the end of a stream stays.
+    fn attempt(
         &self,
         direction: Direction,
         limit: Limit,
-        mut call: impl FnMut() -> io::Result<T>,
-        emptied: impl Fn(&T) -> bool,
-    ) -> io::Result<T> {
+        mut call: impl FnMut() -> io::Result<usize>,
+        asked: usize,
+    ) -> io::Result<usize> {
         let mut is_last = limit == Limit::DontWait;
         let mut must_try = is_last;
         let mut waited = false;
@@ -212,7 +207,8 @@ impl Source {
                 if let Some(side) = readiness
                     && !would_block
                 {
-                    side.answered(answer.as_ref().is_ok_and(&emptied));
+                    let emptied = |&count: &usize| 0 < count && count < asked;
+                    side.answered(answer.as_ref().is_ok_and(emptied));
                 }
                 if !would_block || is_last {
                     return answer.map_err(|error| match waited {
@@ -254,11 +250,6 @@ impl Source {
         self.registration.close();
         perturb::point("source: closing");
         end_waits(self);
-    }
-
-    /// Fails if the source is closed.
-    pub(super) fn check_open(&self) -> io::Result<()> {
-        self.registration.check_open()
     }
 
     /// Repeats `call` until no signal interrupts it, and returns its answer.
@@ -353,7 +344,7 @@ pub(super) fn wait_in_kernel(
 
 /// Ends the waits for `source`, which is closed: of threads with any driver.
 fn end_waits(source: &Source) {
-    if let Some(record) = source.record() {
+    if let Some(record) = source.registration.record() {
         record.close();
     }
     #[cfg(feature = "io-uring")]
@@ -400,43 +391,20 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// Whether an answer of `count` says that no bytes of a stream are left: it is less than was
-    /// asked for, but not 0, since the end of a stream stays.
-    pub(crate) fn empties(&self, flags: i32, count: usize) -> bool {
-        match self {
-            Transfer::Recv(buffer) => {
-                flags & libc::MSG_PEEK == 0 && 0 < count && count < buffer.len()
-            }
-            _ => false,
-        }
-    }
-
     /// Makes the system call, which does not block. The functions of libc's names are the crate's own (`libc`), and would
     /// first ask whether the thread is a green one.
     #[cfg(not(sanitized = "thread"))]
     pub(crate) fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
         let flags = (self.flags(flags) | libc::MSG_DONTWAIT) as usize;
         let (number, memory, length) = match self {
-            Transfer::Recv(to) => (
-                libc::SYS_recvfrom,
-                to.as_mut_ptr().expose_provenance(),
-                to.len(),
-            ),
-            Transfer::Send(from) => (
-                libc::SYS_sendto,
-                from.as_ptr().expose_provenance(),
-                from.len(),
-            ),
-            Transfer::RecvMessage(message) => (
-                libc::SYS_recvmsg,
-                (&raw mut message.header).expose_provenance(),
-                flags,
-            ),
-            Transfer::SendMessage(message) => (
-                libc::SYS_sendmsg,
-                (&raw const message.header).expose_provenance(),
-                flags,
-            ),
+            Transfer::Recv(to) => (libc::SYS_recvfrom, to.as_mut_ptr() as usize, to.len()),
+            Transfer::Send(from) => (libc::SYS_sendto, from.as_ptr() as usize, from.len()),
+            Transfer::RecvMessage(message) => {
+                (libc::SYS_recvmsg, &raw mut message.header as usize, flags)
+            }
+            Transfer::SendMessage(message) => {
+                (libc::SYS_sendmsg, &raw const message.header as usize, flags)
+            }
         };
         // SAFETY: the buffers have their lengths, and a message points to memory that is borrowed with it. Nobody asks for
         // the address of a peer.

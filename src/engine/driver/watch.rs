@@ -36,8 +36,8 @@
 //!    that thread's call is over, or waits again, the descriptor is armed for those that are left.
 //! 2. An event may be another file's that had the number before. A woken thread tries again.
 //! 3. A descriptor that is closed stays open for the calls that have waited for it and are not over, as it
-//!    does for threads that are blocked in the kernel: they go on with a duplicate. The record of a duplicate counts
-//!    the calls that use it; the last one closes it.
+//!    does for threads that are blocked in the kernel: they go on with a duplicate. The last call that was moved to
+//!    a duplicate closes it.
 //! 4. A record's lists are under its lock, with preemption off. A call is in the lists of the record whose
 //!    number it has; number and `moved` change under the locks of both records, the old number's and the new
 //!    one's.
@@ -51,7 +51,7 @@ use std::{io, sync::OnceLock};
 
 use super::epoll::{INSTANCE, make_ready};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use crate::engine::atomic::{AtomicBool, AtomicI32};
 use crate::engine::sched::events::{self, BATCH};
 use crate::engine::sched::{Fifo, current, current::count_parked, signals};
 use crate::engine::sys::epoll::{Epoll, Event};
@@ -86,8 +86,6 @@ struct Watched {
     is_to_look_again: AtomicBool,
     /// The duplicate that the handler has made before, for the calls that have waited; or [`NONE`].
     kept: AtomicI32,
-    /// How many calls go on with this number, which is a duplicate of ours.
-    users: AtomicU32,
 }
 
 struct Lists {
@@ -176,7 +174,6 @@ impl Watched {
             is_waited_for: AtomicBool::new(false),
             is_to_look_again: AtomicBool::new(false),
             kept: AtomicI32::new(NONE),
-            users: AtomicU32::new(0),
         }
     }
 
@@ -437,7 +434,7 @@ impl Call {
     /// afterwards.
     fn change<T>(
         &self,
-        change: impl FnOnce(&Watched, &mut Lists, &mut Fifo) -> T,
+        change: impl FnOnce(&'static Watched, &mut Lists, &mut Fifo) -> T,
     ) -> io::Result<T> {
         let mut change = Some(change);
         loop {
@@ -465,17 +462,15 @@ impl Drop for Call {
             // SAFETY: it is in this list.
             unsafe { lists.calls.remove(self.node()) };
             watched.arm_for_others(lists, 0, ready);
-            let moved = self.moved.load(Relaxed);
-            let is_unused = moved && watched.users.fetch_sub(1, Relaxed) == 1;
-            (watched.fd, is_unused)
+            let is_user = |node: &Node| Call::of(node).moved.load(Relaxed);
+            let is_last = self.moved.load(Relaxed) && !lists.calls.iter().any(is_user);
+            (watched, is_last)
         });
         // There is a record since it is in `calls`.
-        let Ok((fd, is_unused)) = left else { return };
-        if let Ok(watched) = Watched::of(fd) {
-            watched.forget_kept();
-        }
-        if is_unused {
-            close_duplicate(fd);
+        let Ok((watched, is_last)) = left else { return };
+        watched.forget_kept();
+        if is_last {
+            close_duplicate(watched.fd);
         }
     }
 }
@@ -539,10 +534,14 @@ impl Watched {
             if is_kept && duplicate != Some(self.kept.load(Relaxed)) {
                 return true; // another thread has settled it
             }
-            self.give_away(lists);
             let is_used = match theirs {
                 Some((to, theirs)) => lists.move_calls(to, theirs, ready),
-                None => false,
+                None => {
+                    // If the number was a duplicate of ours, it is the program that closes it, and no call does.
+                    let calls = lists.calls.iter().map(Call::of);
+                    calls.for_each(|call| call.moved.store(false, Relaxed));
+                    false
+                }
             };
             if is_kept {
                 // Release: the numbers of the calls; partner: Acquire in `settle`.
@@ -565,14 +564,6 @@ impl Watched {
             close_duplicate(duplicate);
         }
     }
-
-    /// If the number was a duplicate of ours, it is the program that closes it, and no call does.
-    fn give_away(&self, lists: &Lists) {
-        self.users.store(0, Relaxed);
-        for node in lists.calls.iter() {
-            Call::of(node).moved.store(false, Relaxed);
-        }
-    }
 }
 
 impl Lists {
@@ -592,7 +583,6 @@ impl Lists {
                 call.fd.store(to.fd, Relaxed);
                 call.moved.store(true, Relaxed);
             }
-            to.users.fetch_add(1, Relaxed);
             moved = true;
         }
         if moved {

@@ -646,7 +646,7 @@ impl NextSlot {
 
     #[inline(always)]
     fn is_empty(&self) -> bool {
-        self.thread.is_none(Ordering::Relaxed)
+        self.thread.load(Ordering::Relaxed).is_none()
     }
 
     #[inline(always)]

@@ -46,7 +46,7 @@ const PATIENCE: usize = 64;
 pub(super) fn begins(green: &Green) {
     if let Some(stack) = green.stack() {
         let used = stack.cpu_time.load(Relaxed);
-        let distance = used.wrapping_sub(clock::own_cpu_time()) & TIME;
+        let distance = used.wrapping_sub(clock::cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)) & TIME;
         // Release: the kernel thread that runs the thread; partner: Acquire in `read`.
         stack.cpu_time.store(RUNNING | distance, Release);
     }
@@ -60,7 +60,7 @@ pub(super) fn ends(green: &Green) {
         stack.cpu_time.store(word | ENDING, Relaxed);
         // SeqCst: partner: the fence in `read`.
         fence(SeqCst);
-        let used = word.wrapping_add(clock::own_cpu_time()) & TIME;
+        let used = word.wrapping_add(clock::cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)) & TIME;
         // Release: as in `begins`: the clock was read before.
         stack.cpu_time.store(used, Release);
     }

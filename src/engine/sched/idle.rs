@@ -681,7 +681,9 @@ impl Parker {
                 WOKEN => return Slept::Woken,
                 POKED => return Slept::Disturbed,
                 _ if deadline.is_some_and(|d| clock::now() >= d) => return Slept::Disturbed,
-                _ => futex::wait(&self.0, ASLEEP, deadline),
+                _ => {
+                    futex::wait(&self.0, ASLEEP, deadline);
+                }
             }
         }
     }

@@ -240,7 +240,7 @@ impl Waiter {
         let word = self.state.as_futex();
         let mut interrupted = false;
         while word.load(Relaxed) == ASLEEP {
-            interrupted = futex::is_interrupted_wait(word, ASLEEP, deadline);
+            interrupted = futex::wait(word, ASLEEP, deadline);
             if interrupted || deadline.is_some_and(|deadline| clock::now() >= deadline) {
                 // The caller is the waiter: no thread is to be resumed.
                 let _ = self.state.expire();

@@ -34,7 +34,7 @@ pub(crate) fn install(name_of: NameOf) {
         return;
     }
     for (number, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
-        let Some(present) = signal::action(number) else {
+        let Ok(present) = signal::action(number, None) else {
             continue;
         };
         let before = previous.get_or_init(|| present);

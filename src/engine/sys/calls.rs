@@ -20,12 +20,6 @@ fn count(buffers: usize) -> i32 {
     buffers.min(libc::UIO_MAXIOV as usize) as i32
 }
 
-/// Whether one of `events`, or an error, is there at this moment.
-pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16) -> io::Result<bool> {
-    let ready = super::poll_now(fd.as_raw_fd(), events);
-    Ok(ready.map_err(io::Error::from_raw_os_error)? != 0)
-}
-
 /// `readv(2)`.
 pub(crate) fn read(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let (vectors, count) = (buffers.as_mut_ptr().cast(), count(buffers.len()));
@@ -66,10 +60,15 @@ pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
     stat(fd.as_raw_fd()).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
-/// Whether the descriptor is in non-blocking mode.
-pub(crate) fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
+/// The flags with which `fd` is open. `None`: it is not open.
+pub(crate) fn flags_of(fd: RawFd) -> Option<i32> {
     // SAFETY: the call only asks for flags.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+    Some(unsafe { libc::fcntl(fd, libc::F_GETFL) }).filter(|&flags| flags != -1)
+}
+
+/// Whether `fd` is in non-blocking mode.
+pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
+    flags_of(fd).is_some_and(|flags| flags & libc::O_NONBLOCK != 0)
 }
 
 /// For [`pidfd`] of one kernel thread of this process, which Linux has since 6.9.

@@ -35,13 +35,11 @@ impl Epoll {
 
     /// Makes an instance that is to be registered with another one.
     pub(crate) fn without_bell() -> io::Result<Epoll> {
-        Ok(Epoll {
-            // SAFETY: the call touches no memory.
-            instance: made(unsafe {
-                call(libc::SYS_epoll_create1, &[libc::EPOLL_CLOEXEC as usize])
-            })?,
-            bell: None,
-        })
+        let flags = libc::EPOLL_CLOEXEC as usize;
+        // SAFETY: the call touches no memory.
+        let instance = made(unsafe { call(libc::SYS_epoll_create1, &[flags]) })?;
+        let bell = None;
+        Ok(Epoll { instance, bell })
     }
 
     /// Registers `fd`: its events carry `token`, which is not [`BELL`].
@@ -90,10 +88,8 @@ impl Epoll {
             _ if refused != precise.0 => precise,
             _ => coarse,
         };
-        let (instance, place) = (
-            self.instance.as_raw_fd() as usize,
-            events.as_mut_ptr() as usize,
-        );
+        let instance = self.instance.as_raw_fd() as usize;
+        let place = events.as_mut_ptr() as usize;
         // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
         let count = unsafe { call(number, &[instance, place, events.len(), until, 0, 0]) };
         match count {

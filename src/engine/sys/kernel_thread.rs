@@ -241,13 +241,10 @@ pub(crate) fn begins_anew(number: i64, arguments: &[u64; 6]) -> bool {
 /// From the text of `syscall`: whether the thread is blocked, and what it does. `running`; or the call's number, or -1
 /// (blocked elsewhere: in a page fault), and addresses. `None`: the text is not that of such a file.
 fn call_in(text: &[u8]) -> Option<(bool, TaskState)> {
+    let begins = |start: &[u8]| text.starts_with(start);
     match text {
-        [b'r', ..] => text
-            .starts_with(b"running\n")
-            .then_some((false, TaskState::Other)),
-        [b'-', ..] => text
-            .starts_with(b"-1 0x")
-            .then_some((true, TaskState::Other)),
+        [b'r', ..] => begins(b"running\n").then_some((false, TaskState::Other)),
+        [b'-', ..] => begins(b"-1 0x").then_some((true, TaskState::Other)),
         _ => SystemCall::parse(text).map(|call| (true, TaskState::Call(call))),
     }
 }
@@ -317,21 +314,17 @@ fn open_file_of(id: i32) -> Option<(RawFd, bool)> {
     })
 }
 
-/// Opens the directory of this process's threads, if `/proc` has them under the ids that they have here.
+/// Opens the directory of this process's threads, if this process has the same id in `/proc` as here: a process can be in a
+/// namespace of process ids that is not that of its `/proc`, and there a thread's id is another thread's, or nobody's.
 fn open_tasks() -> Option<RawFd> {
-    let opened = || open(libc::AT_FDCWD, c"/proc/self/task", libc::O_DIRECTORY).ok();
-    is_of_our_namespace().then(opened).flatten()
-}
-
-/// Whether this process has the same id in `/proc` as here: a process can be in a namespace of process ids that is not
-/// that of its `/proc`, and there a thread's id is another thread's, or nobody's.
-fn is_of_our_namespace() -> bool {
     let id = spell(format_args!("{}", std::process::id()));
     let mut target = [0; 32];
     let (here, link) = (libc::AT_FDCWD as usize, c"/proc/self".as_ptr() as usize);
     let arguments = [here, link, target.as_mut_ptr() as usize, target.len()];
     // SAFETY: the path is a string, and the kernel writes to the target, which has the bytes that are offered.
-    unsafe { call(libc::SYS_readlinkat, &arguments) }.is_ok() && target == id
+    let found = unsafe { call(libc::SYS_readlinkat, &arguments) };
+    let opened = || open(libc::AT_FDCWD, c"/proc/self/task", libc::O_DIRECTORY).ok();
+    (found.is_ok() && target == id).then(opened).flatten()
 }
 
 fn open(directory: RawFd, path: &CStr, flags: i32) -> Result<RawFd, i32> {

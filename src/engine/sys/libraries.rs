@@ -108,23 +108,12 @@ pub(crate) struct Library<'a> {
     pub(crate) headers: &'a [libc::Elf64_Phdr],
 }
 
-/// The image of a library's thread-locals: where its initial contents lie, and the size of all, in
-/// bytes.
-pub(crate) struct Image {
-    pub(crate) start: *const u8,
-    pub(crate) length: usize,
-    pub(crate) size: usize,
-}
-
 impl Library<'_> {
-    pub(crate) fn image(&self) -> Option<Image> {
+    /// Of its thread-locals the initial contents, and the size of all, in bytes.
+    pub(crate) fn image(&self) -> Option<(&[u8], usize)> {
         let is_image = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_TLS;
         let header = self.headers.iter().find(is_image)?;
-        Some(Image {
-            start: self.range(header).start as *const u8,
-            length: header.p_filesz as usize,
-            size: header.p_memsz as usize,
-        })
+        Some((self.contents(header), header.p_memsz as usize))
     }
 
     pub(crate) fn contains(&self, address: usize) -> bool {
@@ -144,14 +133,18 @@ impl Library<'_> {
 
     /// Its segments, by kind, with what the file has in each.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        // One of none may lie at null.
-        let there = self.headers.iter().filter(|header| header.p_filesz != 0);
-        there.map(|header| {
-            let (start, length) = (self.range(header).start, header.p_filesz as usize);
+        let segments = self.headers.iter();
+        segments.map(|header| (header.p_type, self.contents(header)))
+    }
+
+    /// What the file has in this segment.
+    fn contents(&self, header: &libc::Elf64_Phdr) -> &[u8] {
+        let start = self.range(header).start as *const u8;
+        match header.p_filesz as usize {
+            0 => &[], // it may lie at null
             // SAFETY: the loader has mapped the segments, and keeps them while it shows the library.
-            let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, length) };
-            (header.p_type, bytes)
-        })
+            length => unsafe { core::slice::from_raw_parts(start, length) },
+        }
     }
 
     /// Whether it is libc itself (malloc and the like may be another library's).

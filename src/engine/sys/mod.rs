@@ -66,9 +66,18 @@ pub(crate) fn poll_now(descriptor: RawFd, events: i16) -> Result<i16, i32> {
     };
     let at_once = [0_u64; 2];
     let (entry, time) = (&raw mut poll as usize, at_once.as_ptr() as usize);
-    // SAFETY: one valid entry, which the kernel fills in, and a time, which it reads.
-    unsafe { call(libc::SYS_ppoll, &[entry, 1, time, 0, 0]) }?;
-    Ok(poll.revents)
+    loop {
+        // SAFETY: one valid entry, which the kernel fills in, and a time, which it reads.
+        match unsafe { call(libc::SYS_ppoll, &[entry, 1, time, 0, 0]) } {
+            Err(libc::EINTR) => {}
+            answer => return answer.map(|_| poll.revents),
+        }
+    }
+}
+
+/// Whether one of `events` is there at this moment, or an error, which a call on the descriptor then tells.
+pub(crate) fn is_ready(descriptor: RawFd, events: i16) -> bool {
+    poll_now(descriptor, events) != Ok(0)
 }
 
 /// Writes `bytes`, or a part of them, to `descriptor`; returns how many.
@@ -114,18 +123,9 @@ pub(crate) mod futex {
     use super::{call, clock, perturb};
     use crate::engine::atomic::AtomicU32;
 
-    /// Blocks while `word` holds `expected`, at most until `deadline` (monotonic nanoseconds). May
-    /// return early.
-    pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        is_interrupted_wait(word, expected, deadline);
-    }
-
-    /// [`wait`]; true if a signal's handler has run on the kernel thread meanwhile.
-    pub(crate) fn is_interrupted_wait(
-        word: &AtomicU32,
-        expected: u32,
-        deadline: Option<u64>,
-    ) -> bool {
+    /// Blocks while `word` holds `expected`, at most until `deadline` (monotonic nanoseconds). May return early. Returns
+    /// whether a signal's handler has run on the kernel thread meanwhile.
+    pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
         perturb::point("futex: waiting");
         // It takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
         // Every failure (EAGAIN, EINTR, ETIMEDOUT) means "look again".
@@ -146,9 +146,7 @@ pub(crate) mod futex {
         deadline: Option<u64>,
     ) -> Result<usize, i32> {
         let until = deadline.map(clock::timespec);
-        let until = until
-            .as_ref()
-            .map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+        let until = until.as_ref().map_or(0, |time| &raw const *time as usize);
         let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
         let (word, all) = (word as usize, libc::FUTEX_BITSET_MATCH_ANY as u32 as usize);
         let arguments = [word, operation, value as usize, until, 0, all];
@@ -290,11 +288,6 @@ pub(crate) mod clock {
     /// `deadline` on the monotonic clock.
     pub(crate) fn at(deadline: Instant) -> u64 {
         after(deadline.saturating_duration_since(Instant::now()))
-    }
-
-    /// CPU time used by the calling kernel thread. It touches no thread-local.
-    pub(crate) fn own_cpu_time() -> u64 {
-        cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)
     }
 
     /// CPU time used by the kernel thread behind `clock` (see [`super::kernel_thread::cpu_clock`]); 0 if there is no such

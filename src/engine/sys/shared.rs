@@ -309,12 +309,6 @@ impl<T: Sync> AtomicStatic<T> {
     pub(crate) fn is(&self, target: &T, order: Ordering) -> bool {
         ptr::eq(self.0.load(order), target)
     }
-
-    /// Whether nothing is there now.
-    #[inline(always)]
-    pub(crate) fn is_none(&self, order: Ordering) -> bool {
-        self.0.load(order).is_null()
-    }
 }
 
 #[inline(always)]
@@ -380,16 +374,9 @@ impl<T: Linked> Lifo<T> {
 
     /// Takes `record` out of the middle. False: it is not in the stack.
     pub(crate) fn remove(&mut self, record: &'static T) -> bool {
-        let mut link = &self.top;
-        while let Some(other) = link.get() {
-            if ptr::eq(other, record) {
-                link.set(record.below().take());
-                self.len -= 1;
-                return true;
-            }
-            link = other.below();
-        }
-        false
+        let before = self.len;
+        self.take_out(|other| ptr::eq(other, record));
+        self.len != before
     }
 
     /// Takes out all records that `takes` accepts; the others stay in order.

@@ -113,31 +113,30 @@ pub(crate) fn install(
     if !OWN.iter().any(is_noted) {
         super::die("the crate has more handlers than it knows of");
     }
-    // SAFETY: the handler has the type that SA_SIGINFO demands.
-    let failed = unsafe {
-        let mut action = *like;
-        action.sa_sigaction = address;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
-        libc::sigaction(signal, &action, core::ptr::null_mut()) // ours, which knows that the handler is the crate's
-    };
-    match failed {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let mut new = *like;
+    new.sa_sigaction = address;
+    new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
+    action(signal, Some(&new)).map(drop)
 }
 
-/// The action for `signal`, if there is such a signal.
-pub(crate) fn action(signal: i32) -> Option<libc::sigaction> {
-    // SAFETY: libc writes the action to a valid place; a zeroed one is valid, too.
+/// Sets the action of `signal`, if there is a `new` one, by the crate's `sigaction`, which knows the crate's handlers.
+/// Returns the action before.
+pub(crate) fn action(signal: i32, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: the new action is null or valid, its handler is of the type that its flags say; libc writes the old one to a
+    // valid place, and a zeroed one is valid, too.
     unsafe {
-        let mut action = core::mem::zeroed();
-        (libc::sigaction(signal, core::ptr::null(), &mut action) == 0).then_some(action)
+        let mut old = core::mem::zeroed();
+        match libc::sigaction(signal, new, &mut old) {
+            0 => Ok(old),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
 /// Whether `signal` has its default, or is ignored and `may_be_ignored`.
 pub(crate) fn is_unhandled(signal: i32, may_be_ignored: bool) -> bool {
-    action(signal).is_some_and(|action| match action.sa_sigaction {
+    action(signal, None).is_ok_and(|action| match action.sa_sigaction {
         libc::SIG_DFL => true,
         libc::SIG_IGN => may_be_ignored,
         _ => false,
@@ -264,13 +263,7 @@ pub(crate) fn give_alternate_stack() -> io::Result<()> {
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(page());
-    let memory = super::mm::map(size)?;
-    let stack = libc::stack_t {
-        ss_sp: memory as *mut libc::c_void,
-        ss_flags: 0,
-        ss_size: size,
-    };
-    let given = set_alternate_stack(&stack).map(drop);
+    let given = set_alternate_stack(super::mm::map(size)?, size, 0).map(drop);
     given.map_err(io::Error::from_raw_os_error)
 }
 
@@ -282,22 +275,23 @@ pub(crate) fn has_alternate_stacks() -> bool {
 
 /// Takes the alternate stack away again and unmaps it.
 pub(crate) fn drop_alternate_stack() {
-    let none = libc::stack_t {
-        ss_sp: core::ptr::null_mut(),
-        ss_flags: libc::SS_DISABLE,
-        ss_size: 0,
-    };
-    if let Ok(old) = set_alternate_stack(&none) {
+    if let Ok(old) = set_alternate_stack(0, 0, libc::SS_DISABLE) {
         // SAFETY: mapped by `give_alternate_stack`, and no handler runs on it: this code does not.
         let _ = unsafe { super::mm::unmap(old.ss_sp as usize, old.ss_size) };
     }
 }
 
-fn set_alternate_stack(stack: &libc::stack_t) -> Result<libc::stack_t, i32> {
+/// Returns the one before.
+fn set_alternate_stack(start: usize, size: usize, flags: i32) -> Result<libc::stack_t, i32> {
+    let stack = libc::stack_t {
+        ss_sp: start as *mut libc::c_void,
+        ss_flags: flags,
+        ss_size: size,
+    };
     // SAFETY: a zeroed stack_t is valid; both pointers are valid for the call.
     unsafe {
         let mut old: libc::stack_t = core::mem::zeroed();
-        let (new, previous) = (&raw const *stack as usize, &raw mut old as usize);
+        let (new, previous) = (&raw const stack as usize, &raw mut old as usize);
         call(libc::SYS_sigaltstack, &[new, previous]).map(|_| old)
     }
 }
@@ -350,7 +344,7 @@ pub(crate) fn are_caught() -> bool {
 
 /// Puts the handler in place, for good. `unblocked`: the signals that may interrupt it.
 pub(crate) fn catch(signal: i32, unblocked: impl Iterator<Item = i32>) -> io::Result<()> {
-    let former = action(signal).ok_or_else(io::Error::last_os_error)?;
+    let former = action(signal, None)?;
     let mut ours = former;
     ours.sa_sigaction = on_signal as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
@@ -365,11 +359,7 @@ pub(crate) fn catch(signal: i32, unblocked: impl Iterator<Item = i32>) -> io::Re
         FORMER[signal as usize].store(former, Ordering::Release);
     }
     USED.store(true, Ordering::Relaxed);
-    // SAFETY: a valid action, whose handler has the type that SA_SIGINFO demands.
-    match unsafe { libc::sigaction(signal, &ours, core::ptr::null_mut()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    action(signal, Some(&ours)).map(drop)
 }
 
 unsafe extern "C" fn on_signal(

@@ -339,7 +339,7 @@ fn find_module(
     let loader = &layout().loader;
     let list = loader.global.start() as usize + loader.first;
     let (id, is_loader) = (library.module, library.contains(list));
-    let Some(tls) = library.image() else {
+    let Some((image, size)) = library.image() else {
         return Ok(None);
     };
     if id == 0 || library.is_libc() || is_loader {
@@ -358,9 +358,7 @@ fn find_module(
     if library.own.is_some() && offset.is_some() && offset != library.own {
         return Err(Unfinished); // not the offset that this thread has: we misread the loader
     }
-    // SAFETY: the library is loaded, hence its image is there. Its contents do not change once the
-    // library is relocated.
-    let image = unsafe { std::slice::from_raw_parts(tls.start, tls.length) };
+    // Its contents do not change once the library is relocated.
     let image = match images.iter().find(|known| **known == image) {
         Some(known) => known,
         None => {
@@ -373,7 +371,7 @@ fn find_module(
         id,
         generation,
         offset,
-        size: tls.size,
+        size,
         image,
         since: 0,
     }))

@@ -163,8 +163,8 @@ fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
 /// libc's own thread-locals in the block of the calling thread: offset from the thread pointer, and words.
 fn libc_block() -> Option<(isize, usize)> {
     libraries::find(|library| {
-        let image = library.image().filter(|_| library.is_libc())?;
-        Some((library.own?, image.size / WORD))
+        let (_, size) = library.image().filter(|_| library.is_libc())?;
+        Some((library.own?, size / WORD))
     })
 }
 

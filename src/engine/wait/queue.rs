@@ -609,14 +609,6 @@ impl WaitQueue {
         ptr::without_provenance(self.word.load(Ordering::Relaxed) & FIRST)
     }
 
-    /// Forgets the threads that wait, and the one that has the lock, if there is one: in a forked child, where
-    /// they do not exist.
-    pub(crate) fn forget(&self) {
-        if !self.is_at_rest(0) {
-            self.word.store(0, Ordering::Relaxed);
-        }
-    }
-
     /// Locks the queue, and takes the list.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let preemption = current::preemption_off();

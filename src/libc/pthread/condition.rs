@@ -129,14 +129,8 @@ fn wait_or(
         unsafe { locks::pthread_mutex_unlock(mutex) };
     };
     let deadline = limit.deadline();
-    let ended = TABLE.wait(
-        &place,
-        How::Park,
-        Position::Back,
-        deadline,
-        &mut refuse,
-        &unlock,
-    );
+    let (how, position) = (How::Park, Position::Back);
+    let ended = TABLE.wait(&place, how, position, deadline, &mut refuse, &unlock);
     // SAFETY: a mutex, which the caller keeps.
     match unsafe { locks::pthread_mutex_lock(mutex) } {
         // If the clock was set back meanwhile, the wait ends without a signal.

@@ -33,12 +33,10 @@
 
 use core::ffi::c_int;
 
-use libc::{clockid_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec};
+use libc::{CLOCK_REALTIME, clockid_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec};
 
 use super::condition::must_stand;
-use super::{
-    FOR_EVER, LOCK, Limit, Object, POST, READ, TABLE, WRITE, my_id, real_time, wait, wake,
-};
+use super::{FOR_EVER, LOCK, Limit, Object, POST, READ, TABLE, WRITE, my_id, wait, wake};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::{addresses::Events, count_parked, errno, fail, in_kernel, is_hooked, set_errno};
 
@@ -52,7 +50,7 @@ macro_rules! waiting {
             }
 
             fn $timed(object: Object<$Object>, time: *const timespec) -> c_int where real() {
-                $wait(object, real_time(time), &real)
+                $wait(object, Limit(CLOCK_REALTIME, Some(time)), &real)
             }
 
             fn $clocked(object: Object<$Object>, clock: clockid_t, time: *const timespec) -> c_int
@@ -225,7 +223,7 @@ hooked! {
 interposed! {
     fn pthread_rwlock_timedwrlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int
     where real() {
-        write_or(lock, real_time(time), &real)
+        write_or(lock, Limit(CLOCK_REALTIME, Some(time)), &real)
     }
 
     fn pthread_rwlock_clockwrlock(
@@ -268,15 +266,14 @@ fn take_or(semaphore: Object<sem_t>, limit: Limit, real: &dyn Fn() -> c_int) -> 
         return in_kernel(real);
     }
     count_parked();
-    match wait(semaphore.address(), POST, limit, |_| {
+    let taken = wait(semaphore.address(), POST, limit, |_| {
         attempt().then_some(())
-    }) {
-        Some(()) => {
-            set_errno(errno_before);
-            0
-        }
-        None => fail(libc::ETIMEDOUT),
+    });
+    if taken.is_none() {
+        return fail(libc::ETIMEDOUT);
     }
+    set_errno(errno_before);
+    0
 }
 
 waiting!(take_or(sem_t): sem_wait, sem_timedwait, sem_clockwait);

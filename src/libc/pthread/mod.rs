@@ -129,11 +129,6 @@ struct Limit(clockid_t, Option<*const timespec>);
 
 const FOR_EVER: Limit = Limit(CLOCK_MONOTONIC, None);
 
-/// Until the real clock shows that time.
-fn real_time(time: *const timespec) -> Limit {
-    Limit(CLOCK_REALTIME, Some(time))
-}
-
 impl Limit {
     /// Whether libc's functions accept the clock.
     fn has_clock(self) -> bool {

@@ -62,12 +62,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- addresses: no wake-up is lost ----
     Mutant { protocol: "addresses", name: "waiter_has_no_fence", model: "one_waits_at_an_address", fails: "deadlock",
-        edits: &[(ADDRESSES, "                fence(SeqCst);\n                if let Err(error)", "                if let Err(error)")] },
+        edits: &[(ADDRESSES, "                fence(SeqCst);\n                if refuse(", "                if refuse(")] },
     Mutant { protocol: "addresses", name: "waker_has_no_fence", model: "one_waits_at_an_address", fails: "deadlock",
         edits: &[(ADDRESSES, "        fence(SeqCst);\n        perturb::point(\"addresses: looking\");", "")] },
     Mutant { protocol: "addresses", name: "looks_before_it_locks", model: "one_waits_at_an_address", fails: "deadlock",
         edits: &[(ADDRESSES, "                let mut locked = bucket.queue.lock();\n                perturb::point(\"addresses: locked\");", "                let refused = refuse(number, Beside(&bucket.queue.lock(), address));\n                let mut locked = bucket.queue.lock();"),
-                 (ADDRESSES, "if let Err(error) = refuse(number, Beside(&locked, address)) {", "if let Err(error) = refused {")] },
+                 (ADDRESSES, "if refuse(number, Beside(&locked, address)).is_err() {", "if refused.is_err() {")] },
     Mutant { protocol: "addresses", name: "who_has_left_ends_the_search", model: "time_is_up_at_an_address", fails: "deadlock",
         edits: &[(ADDRESSES, "                        return Some(Claimed::from_raw(&raw const (*this).node));\n                    }", "                        return Some(Claimed::from_raw(&raw const (*this).node));\n                    }\n                    return None;")] },
     Mutant { protocol: "addresses", name: "who_has_left_is_woken", model: "time_is_up_at_an_address", fails: RACE,
@@ -75,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "signal_without_claim", model: "time_is_up_at_an_address", fails: RACE,
         edits: &[(QUEUE, "ended if self.give_up() => return ended.map(|_| Ended::TimedOut),", "ended if { self.give_up(); true } => return ended.map(|_| Ended::TimedOut),")] },
     Mutant { protocol: "addresses", name: "refused_although_it_was_taken", model: "one_waits_at_two_addresses", fails: RACE,
-        edits: &[(ADDRESSES, "            if wait.give_up() {\n                leave();", "            if wait.give_up() || true {\n                leave();")] },
+        edits: &[(ADDRESSES, "(places.len() == 1 || wait.give_up())", "(places.len() == 1 || wait.give_up() || true)")] },
     // ---- addresses: the groups ----
     Mutant { protocol: "addresses", name: "last_is_lost_with_the_first", model: "three_events", fails: LOST,
         edits: &[(ADDRESSES, "                (*next).last.set(last);", "                (*next).last.set(next);")] },
@@ -90,7 +90,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "who_comes_again_is_woken_again", model: "comes_again", fails: LOST,
         edits: &[(ADDRESSES, "if (*this).events & events != 0 && (*this).stamp.get() <= until {", "if (*this).events & events != 0 {")] },
     Mutant { protocol: "addresses", name: "only_a_few_are_woken", model: "comes_again", fails: "deadlock",
-        edits: &[(ADDRESSES, "let is_more = chain.is_long() && woken < most;", "let is_more = false;")] },
+        edits: &[(ADDRESSES, "let is_more = (chain.is_long() || steps == STEPS)", "let is_more = (steps == STEPS)")] },
     // ---- addresses: moves ----
     Mutant { protocol: "addresses", name: "leaves_where_it_was_first", model: "moved", fails: RACE,
         edits: &[(ADDRESSES, "if waiting.address.load(Relaxed) == address {", "if true {")] },
@@ -99,7 +99,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "address_stays", model: "moved", fails: "deadlock",
         edits: &[(ADDRESSES, "                    (*first).address.store(to, Relaxed);\n", "")] },
     Mutant { protocol: "addresses", name: "only_a_few_are_moved", model: "moved", fails: "deadlock",
-        edits: &[(ADDRESSES, "let is_more = chain.is_long() || steps == STEPS;", "let is_more = chain.is_long();")] },
+        edits: &[(ADDRESSES, "let is_more = (chain.is_long() || steps == STEPS)", "let is_more = chain.is_long()")] },
 
     // ---- dependents ----
     Mutant { protocol: "dependents", name: "add_does_not_release", model: "two_added", fails: RACE,
@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "readiness", name: "announcing_does_not_release", model: "two_read", fails: "deadlock",
         edits: &[(REGISTRATION, "self.queue.change(state, state.with(news), Release)", "self.queue.change(state, state.with(news), Relaxed)")] },
     Mutant { protocol: "readiness", name: "what_is_left_wakes_nobody", model: "one_gives_up_reading", fails: "deadlock",
-        edits: &[(REGISTRATION, "        if state.has_waiters()\n            ||", "        if")] },
+        edits: &[(REGISTRATION, "if state.has_waiters() || note()", "if note()")] },
     Mutant { protocol: "readiness", name: "what_is_left_is_not_said", model: "one_gives_up_reading", fails: "deadlock",
         edits: &[(REGISTRATION, "if emptied && !state.has(DOUBT) {", "if true {")] },
     Mutant { protocol: "readiness", name: "an_event_wakes_nobody", model: "two_read", fails: "deadlock",

@@ -122,7 +122,7 @@ pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::R
     let entry = opcode::PollAdd::new(fd, direction as u32).build();
     // SAFETY: the entry has no pointers.
     unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
-        source.check_open()?;
+        source.registration.check_open()?;
         match is_refused(&error) {
             true => epoll::wait(source, direction, limit),
             false => Err(error),
@@ -138,14 +138,14 @@ pub(super) fn transfer(
     limit: Limit,
 ) -> io::Result<usize> {
     let fd = source.as_raw_fd();
-    source.check_open()?;
+    source.registration.check_open()?;
     let answer = Source::uninterrupted(|| transfer.try_now(fd, flags));
     if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
         return answer;
     }
     // SAFETY: the memory that the entry points to is borrowed by the transfer until this returns.
     unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
-        source.check_open()?;
+        source.registration.check_open()?;
         match is_refused(&error) {
             true => source.transfer_when_ready(transfer, flags, limit),
             false => Err(source.why(error)),
@@ -164,28 +164,25 @@ pub(super) fn end_waits(source: &Source) {
 /// Does `operation` by the ring. If the file system cannot do it without blocking, the kernel does it on threads
 /// of its own. There are no time-outs: a disk answers. `None`: there is no ring, or none any more.
 pub(super) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
-    let fd = |fd: BorrowedFd<'_>| types::Fd(fd.as_raw_fd());
+    let of = |fd: BorrowedFd<'_>| types::Fd(fd.as_raw_fd());
     let entry = match operation {
         Operation::Read(file, buffer, at) => {
-            let read = opcode::Read::new(fd(file), buffer.as_mut_ptr(), length(buffer));
+            let read = opcode::Read::new(of(file), buffer.as_mut_ptr(), length(buffer));
             read.offset(at as u64).build()
         }
         Operation::Write(file, buffer, at) => {
-            let write = opcode::Write::new(fd(file), buffer.as_ptr(), length(buffer));
+            let write = opcode::Write::new(of(file), buffer.as_ptr(), length(buffer));
             write.offset(at as u64).build()
         }
-        Operation::Sync {
-            fd: file,
-            data_only,
-        } => {
+        Operation::Sync { fd, data_only } => {
             let flags = match data_only {
                 true => types::FsyncFlags::DATASYNC,
                 false => types::FsyncFlags::empty(),
             };
-            opcode::Fsync::new(fd(file)).flags(flags).build()
+            opcode::Fsync::new(of(fd)).flags(flags).build()
         }
         Operation::Connect(socket, address, length) => {
-            opcode::Connect::new(fd(socket), address.cast(), length).build()
+            opcode::Connect::new(of(socket), address.cast(), length).build()
         }
         // A kernel that cannot do it (before Linux 6.7) answers EINVAL.
         Operation::WaitForChild(kind, id, options) => {
@@ -522,12 +519,8 @@ impl Service {
         let left = self.keeper.inbox.lock().take();
         // SAFETY: the operation stays valid until it is completed, as `perform` demands.
         let left = left.map(|operation| unsafe { (*operation).entry().get_user_data() });
-        for name in self
-            .queued
-            .drain(..)
-            .chain(left)
-            .filter(|&name| name != BELL)
-        {
+        let names = self.queued.drain(..).chain(left);
+        for name in names.filter(|&name| name != BELL) {
             // SAFETY: the kernel has not taken the operation, nor ever will.
             unsafe { InFlight::complete(name, -libc::ENOSYS, &mut ready) };
         }
