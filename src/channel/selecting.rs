@@ -415,9 +415,7 @@ fn reconsider<'o, 'a: 'o>(
     if let Some(Right::Counted(PLACE)) = right
         && let Some(other) = earlier.find_map(|operation| operation.look(Kind::Select))
     {
-        right
-            .into_iter()
-            .for_each(|place| served.handle().give_back(place));
+        served.handle().give_back(Right::Counted(PLACE));
         return other;
     }
     (served, right)
@@ -675,12 +673,6 @@ impl SelectedOperation<'_> {
         right.map_or(Err(RecvError), |right| r.complete(right))
     }
 
-    /// Gives the right back. Returns false if there was none.
-    fn give_back(&mut self) -> bool {
-        let right = self.right.take();
-        right.map(|right| self.handle.give_back(right)).is_some()
-    }
-
     /// Two handles that live at one address are one, of one type.
     fn is_of<H>(&self, handle: &H) -> bool {
         ptr::addr_eq(self.handle, handle)
@@ -689,8 +681,12 @@ impl SelectedOperation<'_> {
 
 impl Drop for SelectedOperation<'_> {
     fn drop(&mut self) {
-        if self.give_back() && !std::thread::panicking() {
-            panic!("dropped `SelectedOperation` without completing the operation");
+        if let Some(right) = self.right.take() {
+            self.handle.give_back(right);
+            assert!(
+                std::thread::panicking(),
+                "dropped `SelectedOperation` without completing the operation"
+            );
         }
     }
 }

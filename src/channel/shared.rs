@@ -59,7 +59,6 @@
 //! the message, so there is nothing to do after the wake-up. Only [`Ended::TryAgain`] sends the operation round again.
 
 use core::mem::offset_of;
-use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use super::buffer::{Block, Buffer};
@@ -442,25 +441,7 @@ pub(super) enum Failed {
 }
 
 /// The locked state, with preemption off. Dropping it unlocks the state before preemption is on.
-pub(super) struct Locked<'a, T> {
-    state: Guard<'a, State<T>>,
-    _preemption: PreemptionOff,
-}
-
-impl<T> Deref for Locked<'_, T> {
-    type Target = State<T>;
-    #[inline(always)]
-    fn deref(&self) -> &State<T> {
-        &self.state
-    }
-}
-
-impl<T> DerefMut for Locked<'_, T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut State<T> {
-        &mut self.state
-    }
-}
+pub(super) type Locked<'a, T> = Guard<'a, State<T>, PreemptionOff>;
 
 impl<T> Shared<T> {
     /// Where the state lies, for reports.
@@ -475,11 +456,7 @@ impl<T> Shared<T> {
 
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, T> {
-        let preemption = facade::preemption_off();
-        Locked {
-            state: self.state.lock(),
-            _preemption: preemption,
-        }
+        self.state.lock_with(facade::preemption_off())
     }
 
     /// Calls `look` on the state, under the lock.

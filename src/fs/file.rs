@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::SystemTime;
 
 use crate::engine::facade::{Nature, may_block};
-use crate::io::macros::{descriptor, read_through};
+use crate::io::macros::{descriptor, read_through, writes};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///
@@ -46,7 +46,9 @@ use crate::io::macros::{descriptor, read_through};
 /// # std::fs::remove_dir_all(&directory)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct File {
+pub struct File(Contents);
+
+struct Contents {
     std: fs::File,
     nature: Nature,
 }
@@ -58,7 +60,7 @@ macro_rules! methods {
             $(#[$doc])*
             #[doc = concat!("\nAs [`std::fs::File::", stringify!($name), "`]; blocks only the green thread.")]
             pub fn $name(&self $(, $argument: $Type)?) -> $Result {
-                may_block(|| self.std.$name($($argument)?))
+                may_block(|| self.0.std.$name($($argument)?))
             }
         )*
     };
@@ -100,14 +102,14 @@ impl File {
     ///
     /// As [`std::fs::File::sync_all`]; blocks only the green thread.
     pub fn sync_all(&self) -> io::Result<()> {
-        Nature::sync(&self.std, false)
+        Nature::sync(&self.0.std, false)
     }
 
     /// Waits until all data of the file is on the disk.
     ///
     /// As [`std::fs::File::sync_data`]; blocks only the green thread.
     pub fn sync_data(&self) -> io::Result<()> {
-        Nature::sync(&self.std, true)
+        Nature::sync(&self.0.std, true)
     }
 
     methods! {
@@ -147,31 +149,33 @@ impl File {
     /// As the method of std's trait [`IsTerminal`](std::io::IsTerminal).
     #[must_use]
     pub fn is_terminal(&self) -> bool {
-        self.std.is_terminal()
+        self.0.std.is_terminal()
     }
 
     /// Makes another handle to the same open file.
     ///
     /// As [`std::fs::File::try_clone`].
     pub fn try_clone(&self) -> io::Result<File> {
-        self.std.try_clone().map(File::from)
+        self.0.std.try_clone().map(File::from)
     }
 }
 
 // ---- std's traits ----
 
-read_through!(&File, this => (&this.std), may_block);
+read_through!(&File, this => (&this.0.std), may_block);
 read_through!(File, this => (&*this));
 
-impl Write for &File {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+writes!(File);
+
+impl Contents {
+    fn write(&self, buffer: &[u8]) -> io::Result<usize> {
         may_block(|| {
             let done = (&self.std).write(buffer)?;
             Ok(done + rest(&self.std, &buffer[done..]))
         })
     }
 
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         may_block(|| {
             let mut skip = (&self.std).write_vectored(buffers)?;
             let mut done = skip;
@@ -186,11 +190,6 @@ impl Write for &File {
             }
             Ok(done)
         })
-    }
-
-    /// Does nothing, since nothing is buffered.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -210,22 +209,7 @@ fn rest(mut file: &fs::File, mut buffer: &[u8]) -> usize {
 
 impl Seek for &File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        may_block(|| (&self.std).seek(position))
-    }
-}
-
-impl Write for File {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        (&*self).write(buffer)
-    }
-
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(buffers)
-    }
-
-    /// Does nothing, since nothing is buffered.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        may_block(|| (&self.0.std).seek(position))
     }
 }
 
@@ -237,42 +221,42 @@ impl Seek for File {
 
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.nature.read_at(&self.std, buffer, offset)
+        self.0.nature.read_at(&self.0.std, buffer, offset)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        self.nature.write_at(&self.std, buffer, offset)
+        self.0.nature.write_at(&self.0.std, buffer, offset)
     }
 }
 
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.std.fmt(f)
+        self.0.std.fmt(f)
     }
 }
 
 impl From<OwnedFd> for File {
     fn from(fd: OwnedFd) -> File {
         let (std, nature) = (fd.into(), Nature::new());
-        File { std, nature }
+        File(Contents { std, nature })
     }
 }
 
 impl From<File> for OwnedFd {
     fn from(file: File) -> OwnedFd {
-        file.std.into()
+        file.0.std.into()
     }
 }
 
 impl From<File> for Stdio {
     fn from(file: File) -> Stdio {
-        file.std.into()
+        file.0.std.into()
     }
 }
 
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.std.as_fd()
+        self.0.std.as_fd()
     }
 }
 
