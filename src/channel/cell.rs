@@ -38,7 +38,7 @@ use core::{mem, ptr};
 
 use super::buffer::Buffer;
 use super::selecting::{Handle, Right};
-use super::shared::{Deadline, Locked, Shared, State};
+use super::shared::{Locked, Shared, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::sys::{die, perturb, word};
@@ -378,7 +378,7 @@ pub(super) fn wait_in_queue<T>(
     side: Side,
     message: Option<T>,
     mut woken: Chain,
-    deadline: &mut Deadline,
+    deadline: u64,
 ) -> (Ended, Option<T>) {
     let wait = Wait::new(wait_reason(channel, side));
     let place = Place {
@@ -392,7 +392,7 @@ pub(super) fn wait_in_queue<T>(
     state.tell_observers(side, &mut woken);
     drop(state);
     woken.wake();
-    let ended = match wait.wait(Some(deadline.get())) {
+    let ended = match wait.wait(Some(deadline)) {
         queue::Ended::Taken(_) => ended(&node),
         queue::Ended::TimedOut => {
             let mut state = channel.lock();

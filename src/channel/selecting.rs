@@ -61,7 +61,7 @@ use fastrand::Rng;
 use super::buffer::Block;
 use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Taken, Waiting};
 use super::receiver::sleep_until;
-use super::shared::{Deadline, Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
+use super::shared::{Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
 use super::{Receiver, RecvError, SendError, Sender};
 use crate::sys::{clock, perturb};
 use crate::wait::queue::Chain;
@@ -386,18 +386,24 @@ fn search<'o, 'a>(
     biased: bool,
     kind: Kind,
 ) -> Option<Found<'o, 'a>> {
-    let mut limit = Deadline::new(until);
+    let mut known = None;
     let operations = in_turn(operations, biased);
     loop {
         let found = operations.clone().find_map(|one| one.look(kind));
         if found.is_some() {
             return found;
         }
+        let deadline = *known.get_or_insert_with(|| until.deadline());
         if operations.len() == 0 {
-            pass(&mut limit);
+            // Without a limit it returns at once; `select` panics then.
+            sleep_until(if deadline == clock::NEVER {
+                0
+            } else {
+                deadline
+            });
             return None;
         }
-        match round(&operations, kind, &mut limit) {
+        match round(&operations, kind, deadline) {
             Round::Ready(found) => return Some(reconsider(operations, found)),
             Round::Over => return None,
             Round::Again => {}
@@ -419,14 +425,6 @@ fn reconsider<'o, 'a: 'o>(
         return other;
     }
     (served, right)
-}
-
-/// Waits until the time is up, since there is no operation. Without a limit it returns at once; `select`
-/// panics then.
-fn pass(limit: &mut Deadline) {
-    if !limit.is_over() && limit.get() != clock::NEVER {
-        sleep_until(limit.get());
-    }
 }
 
 impl<'a> Operation<'a> {
@@ -496,9 +494,9 @@ enum Round<'o, 'a> {
 fn round<'o, 'a>(
     operations: &(impl InTurn<'o, 'a> + 'o),
     kind: Kind,
-    limit: &mut Deadline,
+    deadline: u64,
 ) -> Round<'o, 'a> {
-    let is_over = limit.is_over();
+    let is_over = deadline == 0 || deadline <= clock::now();
     if is_over && operations.len() == 1 {
         // Step 1 was that moment.
         return Round::Over;
@@ -507,7 +505,7 @@ fn round<'o, 'a>(
         let mut queued = 0;
         let mut selected = None;
         let mut taken = false;
-        let mut earliest = limit.get();
+        let mut earliest = deadline;
         for operation in operations.clone() {
             let entry = waiting.enter(&operation.spot);
             match operation.handle().attempt(Some(&entry)) {

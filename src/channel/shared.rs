@@ -405,31 +405,15 @@ impl Until {
             Until::At(when) => Some(when),
         }
     }
-}
 
-/// An [`Until`] that is converted once, when it is first needed.
-pub(super) struct Deadline {
-    until: Until,
-    known: Option<u64>,
-}
-
-impl Deadline {
-    pub(super) fn new(until: Until) -> Deadline {
-        Deadline { until, known: None }
-    }
-
-    /// Returns the end of the wait in monotonic nanoseconds.
-    pub(super) fn get(&mut self) -> u64 {
-        *self.known.get_or_insert_with(|| match self.until {
+    /// Returns the end of the wait in monotonic nanoseconds: 0 for no wait at all.
+    pub(super) fn deadline(self) -> u64 {
+        match self {
             Until::Now => 0,
             Until::Never => clock::NEVER,
             Until::After(duration) => clock::after(duration),
             Until::At(when) => clock::at(when),
-        })
-    }
-
-    pub(super) fn is_over(&mut self) -> bool {
-        matches!(self.until, Until::Now) || self.get() <= clock::now()
+        }
     }
 }
 
@@ -488,13 +472,13 @@ impl<T> Shared<T> {
         mut message: T,
         until: Until,
     ) -> Result<(), (T, Failed)> {
-        let mut deadline = Deadline::new(until);
+        let deadline = until.deadline();
         let mut spare: Spare<T> = None;
         loop {
             if refused == Refused::Full && !matches!(until, Until::Now) {
                 let side = Side::Senders;
                 let to_send = Some(message);
-                let waited = wait_in_queue(self, state, side, to_send, woken, &mut deadline);
+                let waited = wait_in_queue(self, state, side, to_send, woken, deadline);
                 message = match waited {
                     (Ended::TryAgain, Some(message)) => message,
                     (Ended::TimedOut, Some(message)) => return Err((message, Failed::TimedOut)),
@@ -554,12 +538,12 @@ impl<T> Shared<T> {
         mut take: Take<T>,
         until: Until,
     ) -> Result<T, Failed> {
-        let mut deadline = Deadline::new(until);
+        let deadline = until.deadline();
         let mut spare: Spare<T> = None;
         loop {
             let (ended, message) = match take {
                 Take::Empty if !matches!(until, Until::Now) => {
-                    wait_in_queue(self, state, Side::Receivers, None, woken, &mut deadline)
+                    wait_in_queue(self, state, Side::Receivers, None, woken, deadline)
                 }
                 Take::Paired(sender) => wait_for(self, state, sender, woken),
                 Take::Empty | Take::Received(_) | Take::Disconnected => {

@@ -264,7 +264,7 @@ impl<Input: Send + 'static, Yield: Send + 'static, Return: Send + 'static>
         let body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (mut caller, side) = turns::pair();
         let thread = thread::Builder::new().spawn(move || {
-            let yielder = Yielder(side.begin());
+            let yielder = Yielder(side);
             body(&yielder, input)
         });
         let thread = match thread {

@@ -90,9 +90,6 @@ pub(super) fn when<H: Held, W: FnOnce(H) -> Told + Send + 'static>(inputs: H, wo
 
 // ---- the threads that run ready nodes ----
 
-/// The number of nodes that are added under one lock.
-const FEW: usize = 64;
-
 struct Stock {
     content: Mutex<Content>,
     /// Whether the stock was made in a forked process, which has followers of its own but not the
@@ -195,26 +192,16 @@ impl Stock {
         oldest
     }
 
-    fn pop(&self) -> Option<Ready> {
-        self.lock().ready.pop_back()
-    }
-
     /// Runs `next`, the nodes that it makes ready, and all nodes in this thread's stock.
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
-        while let Some(ready) = next.take().or_else(|| self.pop()) {
+        while let Some(ready) = next.take().or_else(|| self.lock().ready.pop_back()) {
             let told = ready().into_iter();
             let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();
-            // A few at a time: others begin with the first while the last are told.
-            loop {
-                let few: Vec<Ready> = readied.by_ref().take(FEW).collect();
-                if few.is_empty() {
-                    break;
-                }
-                // If no thread can be spawned, this one runs them itself, later.
-                let _ = self.add(few);
-            }
+            // One at a time: others begin with the first while the last are told. If no thread can be spawned, this one
+            // runs them itself, later.
+            readied.for_each(|ready| drop(self.add([ready])));
             if let Turn::Kernel(_) = turn {
                 RUN.fetch_add(1, Relaxed);
             }

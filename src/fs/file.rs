@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::SystemTime;
 
 use crate::engine::facade::{Nature, may_block};
-use crate::io::macros::{descriptor, read_through, writes};
+use crate::io::macros::{building, descriptor, read_through, writes};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///
@@ -286,18 +286,6 @@ descriptor!(File, like fs::File);
 #[derive(Clone, Debug)]
 pub struct OpenOptions(fs::OpenOptions);
 
-/// Defines methods that call the method of std's options with the same name, and link to it.
-macro_rules! option {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[doc = concat!("\nAs [`std::fs::OpenOptions::", stringify!($name), "`].")]
-        pub fn $name(&mut self, $name: bool) -> &mut OpenOptions {
-            self.0.$name($name);
-            self
-        }
-    )*};
-}
-
 impl OpenOptions {
     /// Creates options that are all off.
     ///
@@ -308,19 +296,31 @@ impl OpenOptions {
         OpenOptions(fs::OpenOptions::new())
     }
 
-    option! {
+    building! { 0:
         /// Sets whether the file may be read.
-        read
+        ///
+        /// As [`std::fs::OpenOptions::read`].
+        pub fn read(&mut self, read: bool);
         /// Sets whether the file may be written.
-        write
+        ///
+        /// As [`std::fs::OpenOptions::write`].
+        pub fn write(&mut self, write: bool);
         /// Sets whether writes go to the end of the file.
-        append
+        ///
+        /// As [`std::fs::OpenOptions::append`].
+        pub fn append(&mut self, append: bool);
         /// Sets whether the file is emptied if it exists.
-        truncate
+        ///
+        /// As [`std::fs::OpenOptions::truncate`].
+        pub fn truncate(&mut self, truncate: bool);
         /// Sets whether the file is created if it does not exist.
-        create
+        ///
+        /// As [`std::fs::OpenOptions::create`].
+        pub fn create(&mut self, create: bool);
         /// Sets whether opening creates the file, and fails if the path exists already.
-        create_new
+        ///
+        /// As [`std::fs::OpenOptions::create_new`].
+        pub fn create_new(&mut self, create_new: bool);
     }
 
     /// Opens the file at `path`.
@@ -333,13 +333,8 @@ impl OpenOptions {
 }
 
 impl OpenOptionsExt for OpenOptions {
-    fn mode(&mut self, mode: u32) -> &mut OpenOptions {
-        self.0.mode(mode);
-        self
-    }
-
-    fn custom_flags(&mut self, flags: i32) -> &mut OpenOptions {
-        self.0.custom_flags(flags);
-        self
+    building! { 0:
+        fn mode(&mut self, mode: u32);
+        fn custom_flags(&mut self, flags: i32);
     }
 }
