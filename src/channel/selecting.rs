@@ -59,7 +59,7 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use super::buffer::Block;
-use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Taken, Waiting};
+use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Waiting};
 use super::receiver::sleep_until;
 use super::shared::{Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
 use super::{Receiver, RecvError, SendError, Sender};
@@ -366,21 +366,10 @@ pub(super) fn select_until<'a>(
     })
 }
 
-/// Returns the index of an operation that does not block. `None` if the time is up, or if there is
-/// no operation.
-pub(super) fn ready_until(
-    operations: &mut [Operation<'_>],
-    until: Until,
-    biased: bool,
-) -> Option<usize> {
-    let found = search(operations, until, biased, Kind::Observer);
-    found.map(|(operation, _)| operation.index)
-}
-
 /// An operation that does not block, and the right to it. An observer has no right.
-type Found<'o, 'a> = (&'o Operation<'a>, Option<Right>);
+pub(super) type Found<'o, 'a> = (&'o Operation<'a>, Option<Right>);
 
-fn search<'o, 'a>(
+pub(super) fn search<'o, 'a>(
     operations: &'o mut [Operation<'a>],
     until: Until,
     biased: bool,
@@ -537,29 +526,21 @@ fn round<'o, 'a>(
             operation.handle().leave(&waiting.entry(&operation.spot));
         }
         match (ended, selected) {
-            (Some(Some(taken)), _) => outcome_of(taken, operations, kind),
+            // A select needs a right from the thread that took one of its spots.
+            (Some(Some(taken)), _) => {
+                let mut all = operations.clone();
+                match all.find(|operation| taken.is_at(&operation.spot)) {
+                    Some(operation) if kind == Kind::Observer || taken.granted.is_some() => {
+                        Round::Ready((operation, taken.granted))
+                    }
+                    _ => Round::Again,
+                }
+            }
             (None, Some(selected)) => Round::Ready(selected),
             (Some(None), _) if is_over => Round::Over,
             _ => Round::Again,
         }
     })
-}
-
-/// Reads the answer of the thread that took one of the spots. A select needs a right from it.
-#[inline(always)]
-fn outcome_of<'o, 'a>(
-    taken: Taken,
-    operations: &(impl InTurn<'o, 'a> + 'o),
-    kind: Kind,
-) -> Round<'o, 'a> {
-    let mut all = operations.clone();
-    let operation = all.find(|operation| taken.is_at(&operation.spot));
-    match operation {
-        Some(operation) if kind == Kind::Observer || taken.granted.is_some() => {
-            Round::Ready((operation, taken.granted))
-        }
-        _ => Round::Again,
-    }
 }
 
 /// An operation that a [`Select`](super::Select) has chosen, and that must be completed.

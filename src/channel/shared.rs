@@ -232,7 +232,9 @@ impl<T> State<T> {
     /// such a message.
     pub(super) fn promise(&mut self) -> usize {
         self.tickets += 1;
-        self.buffer.set_ticket(self.promised, self.tickets);
+        if let Some(ticket) = self.buffer.ticket(self.promised) {
+            *ticket = self.tickets;
+        }
         self.promised += 1;
         self.tickets
     }

@@ -90,6 +90,9 @@ pub(super) fn when<H: Held, W: FnOnce(H) -> Told + Send + 'static>(inputs: H, wo
 
 // ---- the threads that run ready nodes ----
 
+/// The number of nodes that are added under one lock.
+const FEW: usize = 64;
+
 struct Stock {
     content: Mutex<Content>,
     /// Whether the stock was made in a forked process, which has followers of its own but not the
@@ -199,9 +202,15 @@ impl Stock {
             let told = ready().into_iter();
             let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();
-            // One at a time: others begin with the first while the last are told. If no thread can be spawned, this one
-            // runs them itself, later.
-            readied.for_each(|ready| drop(self.add([ready])));
+            // A few at a time: others begin with the first while the last are told.
+            loop {
+                let few: Vec<Ready> = readied.by_ref().take(FEW).collect();
+                if few.is_empty() {
+                    break;
+                }
+                // If no thread can be spawned, this one runs them itself, later.
+                let _ = self.add(few);
+            }
             if let Turn::Kernel(_) = turn {
                 RUN.fetch_add(1, Relaxed);
             }

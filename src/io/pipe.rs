@@ -134,9 +134,10 @@ impl End {
                 }
                 self.takes_nowait.store(false, Ordering::Relaxed);
             }
-            match is_ready(self.as_fd(), direction) {
-                true => may_block(|| call(false)),
-                false => Err(io::ErrorKind::WouldBlock.into()),
+            // After an error, the call itself reports the error.
+            match calls::poll(self.as_fd(), direction as i16) {
+                Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
+                _ => may_block(|| call(false)),
             }
         };
         self.source
@@ -161,12 +162,6 @@ fn says_unknown(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM | libc::EACCES)
     )
-}
-
-/// Returns whether a call would not block at this moment. After an error this is true, and the call
-/// itself reports the error.
-fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
-    calls::poll(fd, direction as i16).unwrap_or(true)
 }
 
 impl AsFd for End {

@@ -33,9 +33,10 @@ impl Socket {
             }
             let accepting = self.settings.accepting.lock();
             let _no_other = accepting.unwrap_or_else(PoisonError::into_inner);
-            match self.has_connection() {
-                true => crate::thread::blocking(accept),
-                false => Err(io::ErrorKind::WouldBlock.into()),
+            // Otherwise accept returns at once, with a connection or an error.
+            match Source::uninterrupted(|| calls::poll(self.as_fd(), libc::POLLIN)) {
+                Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
+                _ => crate::thread::blocking(accept),
             }
         })?;
         let source = match address.as_socket() {
@@ -43,12 +44,6 @@ impl Socket {
             None => Source::new(fd.into()),
         };
         Ok((Socket::of_fresh(source), address))
-    }
-
-    /// Returns whether a call of accept would return at once, with a connection or an error.
-    fn has_connection(&self) -> bool {
-        let question = || calls::poll(self.as_fd(), libc::POLLIN);
-        !matches!(Source::uninterrupted(question), Ok(false))
     }
 }
 

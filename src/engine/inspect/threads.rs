@@ -186,22 +186,6 @@ impl AnyThread {
         };
         Some((seen, parking))
     }
-
-    /// The name that a green thread has given itself by a call of libc.
-    pub(crate) fn own_name(self) -> Option<SystemName> {
-        match self {
-            AnyThread::Green(green) => green.stack()?.own_name(),
-            AnyThread::Kernel(_) => None,
-        }
-    }
-
-    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
-    pub(crate) fn cpu_time(self) -> Option<u64> {
-        match self {
-            AnyThread::Green(green) => cpu_time::known(green),
-            AnyThread::Kernel(_) => None,
-        }
-    }
 }
 
 impl ThreadSnapshot {
@@ -292,6 +276,24 @@ pub(crate) fn may_be_woken() -> bool {
 /// All green threads that run, or are blocked in the kernel, with the workers that run them.
 pub(crate) fn runs() -> impl Iterator<Item = (&'static Green, &'static Worker)> {
     Worker::all().filter_map(|worker| Some((worker.running()?, worker)))
+}
+
+impl AnyThread {
+    /// The name that a green thread has given itself by a call of libc.
+    pub(crate) fn own_name(self) -> Option<SystemName> {
+        match self {
+            AnyThread::Green(green) => green.stack()?.own_name(),
+            AnyThread::Kernel(_) => None,
+        }
+    }
+
+    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
+    pub(crate) fn cpu_time(self) -> Option<u64> {
+        match self {
+            AnyThread::Green(green) => cpu_time::known(green),
+            AnyThread::Kernel(_) => None,
+        }
+    }
 }
 
 /// What a processor does.

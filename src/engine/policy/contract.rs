@@ -1196,7 +1196,7 @@ impl Drop for Fifo {
     #[inline]
     fn drop(&mut self) {
         if self.len != 0 {
-            die("a queue was dropped with ready threads in it")
+            die("a policy has dropped a queue of ready threads")
         }
     }
 }

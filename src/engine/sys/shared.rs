@@ -155,7 +155,7 @@ pub(crate) struct Guard<'a, T, K = ()> {
 }
 
 // SAFETY: a shared guard gives shared references to the value, and nothing else.
-unsafe impl<T: Sync, K> Sync for Guard<'_, T, K> {}
+unsafe impl<T: Sync, K: Sync> Sync for Guard<'_, T, K> {}
 
 impl<T, K> Deref for Guard<'_, T, K> {
     type Target = T;
