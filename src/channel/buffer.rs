@@ -31,6 +31,8 @@
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 
+use crate::sys::die;
+
 /// Messages in a block: with the link, a power of two words for messages of a word.
 const SLOTS: usize = 31;
 
@@ -163,7 +165,7 @@ impl<T> Buffer<T> {
     #[inline(always)]
     pub(super) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
         if self.len == 0 {
-            no_message();
+            die("a message is missing in its channel");
         }
         self.len -= 1;
         // A block is left after the message was read.
@@ -194,17 +196,10 @@ impl<T> Buffer<T> {
 
     /// Returns the ticket of the message that has `before` others in front of it, if there is such
     /// a message.
-    fn ticket(&mut self, before: usize) -> Option<&mut usize> {
+    pub(super) fn ticket(&mut self, before: usize) -> Option<&mut usize> {
         let is_there = before < self.len;
         // SAFETY: the slot belongs to a message (invariant 4).
         is_there.then(|| unsafe { self.slot(before).ticket.assume_init_mut() })
-    }
-
-    /// Gives a ticket to the message that has `before` others in front of it.
-    pub(super) fn set_ticket(&mut self, before: usize, ticket: usize) {
-        if let Some(place) = self.ticket(before) {
-            *place = ticket;
-        }
     }
 
     /// Finds the message with this ticket among the first `promised`, all of which have tickets.
@@ -245,13 +240,8 @@ impl<T> Drop for Buffer<T> {
 }
 
 #[cold]
-fn no_message() -> ! {
-    crate::sys::die("a message is missing in its channel")
-}
-
-#[cold]
 fn no_room() -> ! {
-    crate::sys::die("a message without a place in its channel")
+    die("a message without a place in its channel")
 }
 
 impl<T> Ring<T> {
@@ -426,7 +416,7 @@ mod tests {
                 let message = queue.remove(before);
                 queue.insert(0, message);
             }
-            (0..4).for_each(|i| buffer.set_ticket(i, 10 * i));
+            (0..4).for_each(|i| *buffer.ticket(i).unwrap() = 10 * i);
             assert_eq!(buffer.find(30, 4), Some(3));
             assert_eq!(buffer.find(30, 3), None);
             buffer.bring_to_front(3);

@@ -38,7 +38,7 @@ use core::{mem, ptr};
 
 use super::buffer::Buffer;
 use super::selecting::{Handle, Right};
-use super::shared::{Deadline, Locked, Shared, State};
+use super::shared::{Locked, Shared, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::sys::{die, perturb, word};
@@ -66,32 +66,21 @@ impl Kind {
     }
 }
 
-/// The answer to a thread whose wait is ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// The peer gave its right back, or the channel is disconnected.
-    TryAgain = 0,
-    /// To a plain wait: the message was moved from or to its place.
-    Done = 1,
-    /// To a select: a message is promised, or a place is reserved; `place` is the ticket.
-    Granted = 2,
-    /// To a sender in a select: `place` is the node of a receiver that waits for the message.
-    Paired = 3,
-}
+// The answer to a thread whose wait is ended:
 
-impl Outcome {
-    fn of(node: &Node) -> Outcome {
-        match node.outcome.get() {
-            1 => Outcome::Done,
-            2 => Outcome::Granted,
-            3 => Outcome::Paired,
-            _ => Outcome::TryAgain,
-        }
-    }
+/// The peer gave its right back, or the channel is disconnected.
+const TRY_AGAIN: usize = 0;
+/// To a plain wait: the message was moved from or to its place.
+const DONE: usize = 1;
+/// To a select: a message is promised, or a place is reserved; `place` is the ticket.
+const GRANTED: usize = 2;
+/// To a sender in a select: `place` is the node of a receiver that waits for the message.
+const PAIRED: usize = 3;
 
-    fn tell(self, node: &Node) {
-        node.outcome.set(self as usize);
-    }
+#[inline(always)]
+fn answer(claimed: Claimed, outcome: usize) -> Claimed {
+    claimed.node().outcome.set(outcome);
+    claimed
 }
 
 /// The place of the message of a plain wait, on the stack of the thread that waits.
@@ -168,17 +157,24 @@ impl<T> Queue<T> {
 
     /// Queues a select, or an observer.
     pub(super) fn push(&mut self, entry: &Entry<'_, '_>) {
-        entry.note_queued(self.name());
-        // SAFETY: `note_queued` has seen that the node is in no queue, and its `Waiting` does not end
-        // before `note_removed` (invariant 1).
-        unsafe { self.list.push_back(&entry.spot.node) };
+        let Entry { waiting, spot } = entry;
+        if !spot.queue.get().is_null() || !ptr::eq(spot.node.wait.get(), entry.wait()) {
+            die("a select's spot is queued twice");
+        }
+        spot.queue.set(self.name());
+        waiting.queued.update(|queued| queued + 1);
+        // SAFETY: the node is in no queue, and its `Waiting` does not end before it is removed (invariant 1).
+        unsafe { self.list.push_back(&spot.node) };
     }
 
     /// Takes out a select that was queued, if it is still in the queue.
     pub(super) fn remove(&mut self, entry: &Entry<'_, '_>) {
-        if entry.note_removed(self.name()) {
+        let Entry { waiting, spot } = entry;
+        if ptr::eq(spot.queue.get(), self.name()) && ptr::eq(spot.node.wait.get(), entry.wait()) {
+            spot.queue.set(ptr::null());
+            waiting.queued.update(|queued| queued - 1);
             // SAFETY: the node was queued here; if a thread has taken it since, it is in no queue.
-            unsafe { self.list.remove(&entry.spot.node) };
+            unsafe { self.list.remove(&spot.node) };
         }
     }
 
@@ -249,8 +245,7 @@ impl<T> Plain<T> {
     pub(super) fn give(self, message: T) -> Claimed {
         // The place was empty: nothing is dropped under the lock.
         mem::forget(self.place().message.replace(Some(message)));
-        Outcome::Done.tell(self.0.node());
-        self.0
+        answer(self.0, DONE)
     }
 
     /// Takes the message of a sender.
@@ -259,8 +254,7 @@ impl<T> Plain<T> {
         let Some(message) = self.place().message.take() else {
             die("a sender waits without a message")
         };
-        Outcome::Done.tell(self.0.node());
-        (message, self.0)
+        (message, answer(self.0, DONE))
     }
 
     /// Forgets the type, for code that does not know the type of the channel's messages.
@@ -287,7 +281,7 @@ impl AnyPlain {
 
     /// Ends the wait without moving a message.
     pub(super) fn send_away(self) -> Claimed {
-        send_away(self.0)
+        answer(self.0, TRY_AGAIN)
     }
 }
 
@@ -298,21 +292,15 @@ impl Chooser {
     /// Ends the wait with the right that this ticket stands for.
     #[inline(always)]
     pub(super) fn grant(self, ticket: usize) -> Claimed {
-        let node = self.0.node();
-        node.place.set(ptr::without_provenance_mut(ticket));
-        Outcome::Granted.tell(node);
-        self.0
+        let place = &self.0.node().place;
+        place.set(ptr::without_provenance_mut(ticket));
+        answer(self.0, GRANTED)
     }
 
     /// Ends the wait without giving a right.
     pub(super) fn send_away(self) -> Claimed {
-        send_away(self.0)
+        answer(self.0, TRY_AGAIN)
     }
-}
-
-fn send_away(claimed: Claimed) -> Claimed {
-    Outcome::TryAgain.tell(claimed.node());
-    claimed
 }
 
 /// Wakes all threads in one of a channel's queues, a few at a time. `choose` picks the queue under
@@ -390,7 +378,7 @@ pub(super) fn wait_in_queue<T>(
     side: Side,
     message: Option<T>,
     mut woken: Chain,
-    deadline: &mut Deadline,
+    deadline: u64,
 ) -> (Ended, Option<T>) {
     let wait = Wait::new(wait_reason(channel, side));
     let place = Place {
@@ -404,7 +392,7 @@ pub(super) fn wait_in_queue<T>(
     state.tell_observers(side, &mut woken);
     drop(state);
     woken.wake();
-    let ended = match wait.wait(Some(deadline.get())) {
+    let ended = match wait.wait(Some(deadline)) {
         queue::Ended::Taken(_) => ended(&node),
         queue::Ended::TimedOut => {
             let mut state = channel.lock();
@@ -432,8 +420,7 @@ pub(super) fn wait_for<T>(
     let node = plain_node(&wait, &place);
     let place_of_sender = &sender.node().place;
     place_of_sender.set((&raw const node).cast_mut().cast());
-    Outcome::Paired.tell(sender.node());
-    woken.push(sender);
+    woken.push(answer(sender, PAIRED));
     drop(state);
     woken.wake();
     // The wait needs no deadline: it is claimed.
@@ -444,14 +431,14 @@ pub(super) fn wait_for<T>(
 fn plain_node<T>(wait: &Wait, place: &Place<T>) -> Node {
     let node = Node::new(wait);
     node.tag.set(Kind::Plain as usize);
-    Outcome::TryAgain.tell(&node);
+    node.outcome.set(TRY_AGAIN);
     node.place.set(ptr::from_ref(place).cast_mut().cast());
     node
 }
 
 fn ended(node: &Node) -> Ended {
-    match Outcome::of(node) {
-        Outcome::Done => Ended::Done,
+    match node.outcome.get() {
+        DONE => Ended::Done,
         _ => Ended::TryAgain,
     }
 }
@@ -520,7 +507,7 @@ impl<'o> Waiting<'o> {
         }
         spot.node.wait.set(&self.wait);
         spot.node.tag.set(self.kind as usize);
-        Outcome::TryAgain.tell(&spot.node);
+        spot.node.outcome.set(TRY_AGAIN);
         self.entry(spot)
     }
 
@@ -550,14 +537,14 @@ impl<'o> Waiting<'o> {
         // SAFETY: the claim names the node of one of our spots, which live as long as this wait;
         // the thread that took it has written its answer before it woke us.
         let told = unsafe { &*node };
-        let granted = match Outcome::of(told) {
-            Outcome::Granted => Some(Right::Counted(told.place.get().addr())),
-            Outcome::Paired => {
+        let granted = match told.outcome.get() {
+            GRANTED => Some(Right::Counted(told.place.get().addr())),
+            PAIRED => {
                 // SAFETY: the node is that of a receiver that waits for us only. We are told once.
                 let receiver = unsafe { Claimed::from_raw(told.place.get().cast()) };
                 Some(Right::Plain(AnyPlain(receiver)))
             }
-            Outcome::TryAgain | Outcome::Done => None,
+            _ => None,
         };
         Some(Taken { node, granted })
     }
@@ -588,26 +575,6 @@ impl Entry<'_, '_> {
 
     fn wait(&self) -> *const Wait {
         &raw const self.waiting.wait
-    }
-
-    /// Notes that the spot is about to be put into `queue`; the spot was in none.
-    fn note_queued(&self, queue: *const ()) {
-        if !self.spot.queue.get().is_null() || !ptr::eq(self.spot.node.wait.get(), self.wait()) {
-            die("a select's spot is queued twice");
-        }
-        self.spot.queue.set(queue);
-        self.waiting.queued.update(|queued| queued + 1);
-    }
-
-    /// Returns whether the spot was in `queue`; from now on it counts as taken out.
-    fn note_removed(&self, queue: *const ()) -> bool {
-        let was_in = ptr::eq(self.spot.queue.get(), queue)
-            && ptr::eq(self.spot.node.wait.get(), self.wait());
-        if was_in {
-            self.spot.queue.set(ptr::null());
-            self.waiting.queued.update(|queued| queued - 1);
-        }
-        was_in
     }
 }
 

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use super::cell::{Entry, Half, Side};
 use super::selecting::{Attempt, Handle, Right, end};
-use super::shared::{Deadline, Failed, State, Until};
+use super::shared::{Failed, State, Until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sys::clock::{self, NEVER};
@@ -90,7 +90,7 @@ impl<T> Receiver<T> {
                 due.map(|when| timer.message(when))
             }
             Flavor::Never => {
-                sleep_until(Deadline::new(until).get());
+                sleep_until(until.deadline());
                 Err(Failed::TimedOut)
             }
         }

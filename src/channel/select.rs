@@ -5,6 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::cell::Kind;
 use super::selecting::{self, Operation, SelectedOperation};
 use super::{
     ReadyTimeoutError, Receiver, SelectTimeoutError, Sender, TryReadyError, TrySelectError,
@@ -386,7 +387,8 @@ impl<'a> Select<'a> {
 
     fn ready_until(&mut self, until: Until) -> Option<usize> {
         let biased = self.biased;
-        selecting::ready_until(self.operations(), until, biased)
+        let found = selecting::search(self.operations(), until, biased, Kind::Observer);
+        found.map(|(operation, _)| operation.index)
     }
 }
 

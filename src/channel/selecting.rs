@@ -59,9 +59,9 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use super::buffer::Block;
-use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Taken, Waiting};
+use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Waiting};
 use super::receiver::sleep_until;
-use super::shared::{Deadline, Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
+use super::shared::{Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
 use super::{Receiver, RecvError, SendError, Sender};
 use crate::sys::{clock, perturb};
 use crate::wait::queue::Chain;
@@ -366,38 +366,33 @@ pub(super) fn select_until<'a>(
     })
 }
 
-/// Returns the index of an operation that does not block. `None` if the time is up, or if there is
-/// no operation.
-pub(super) fn ready_until(
-    operations: &mut [Operation<'_>],
-    until: Until,
-    biased: bool,
-) -> Option<usize> {
-    let found = search(operations, until, biased, Kind::Observer);
-    found.map(|(operation, _)| operation.index)
-}
-
 /// An operation that does not block, and the right to it. An observer has no right.
-type Found<'o, 'a> = (&'o Operation<'a>, Option<Right>);
+pub(super) type Found<'o, 'a> = (&'o Operation<'a>, Option<Right>);
 
-fn search<'o, 'a>(
+pub(super) fn search<'o, 'a>(
     operations: &'o mut [Operation<'a>],
     until: Until,
     biased: bool,
     kind: Kind,
 ) -> Option<Found<'o, 'a>> {
-    let mut limit = Deadline::new(until);
+    let mut known = None;
     let operations = in_turn(operations, biased);
     loop {
         let found = operations.clone().find_map(|one| one.look(kind));
         if found.is_some() {
             return found;
         }
+        let deadline = *known.get_or_insert_with(|| until.deadline());
         if operations.len() == 0 {
-            pass(&mut limit);
+            // Without a limit it returns at once; `select` panics then.
+            sleep_until(if deadline == clock::NEVER {
+                0
+            } else {
+                deadline
+            });
             return None;
         }
-        match round(&operations, kind, &mut limit) {
+        match round(&operations, kind, deadline) {
             Round::Ready(found) => return Some(reconsider(operations, found)),
             Round::Over => return None,
             Round::Again => {}
@@ -415,20 +410,10 @@ fn reconsider<'o, 'a: 'o>(
     if let Some(Right::Counted(PLACE)) = right
         && let Some(other) = earlier.find_map(|operation| operation.look(Kind::Select))
     {
-        right
-            .into_iter()
-            .for_each(|place| served.handle().give_back(place));
+        served.handle().give_back(Right::Counted(PLACE));
         return other;
     }
     (served, right)
-}
-
-/// Waits until the time is up, since there is no operation. Without a limit it returns at once; `select`
-/// panics then.
-fn pass(limit: &mut Deadline) {
-    if !limit.is_over() && limit.get() != clock::NEVER {
-        sleep_until(limit.get());
-    }
 }
 
 impl<'a> Operation<'a> {
@@ -498,9 +483,9 @@ enum Round<'o, 'a> {
 fn round<'o, 'a>(
     operations: &(impl InTurn<'o, 'a> + 'o),
     kind: Kind,
-    limit: &mut Deadline,
+    deadline: u64,
 ) -> Round<'o, 'a> {
-    let is_over = limit.is_over();
+    let is_over = deadline == 0 || deadline <= clock::now();
     if is_over && operations.len() == 1 {
         // Step 1 was that moment.
         return Round::Over;
@@ -509,7 +494,7 @@ fn round<'o, 'a>(
         let mut queued = 0;
         let mut selected = None;
         let mut taken = false;
-        let mut earliest = limit.get();
+        let mut earliest = deadline;
         for operation in operations.clone() {
             let entry = waiting.enter(&operation.spot);
             match operation.handle().attempt(Some(&entry)) {
@@ -541,29 +526,21 @@ fn round<'o, 'a>(
             operation.handle().leave(&waiting.entry(&operation.spot));
         }
         match (ended, selected) {
-            (Some(Some(taken)), _) => outcome_of(taken, operations, kind),
+            // A select needs a right from the thread that took one of its spots.
+            (Some(Some(taken)), _) => {
+                let mut all = operations.clone();
+                match all.find(|operation| taken.is_at(&operation.spot)) {
+                    Some(operation) if kind == Kind::Observer || taken.granted.is_some() => {
+                        Round::Ready((operation, taken.granted))
+                    }
+                    _ => Round::Again,
+                }
+            }
             (None, Some(selected)) => Round::Ready(selected),
             (Some(None), _) if is_over => Round::Over,
             _ => Round::Again,
         }
     })
-}
-
-/// Reads the answer of the thread that took one of the spots. A select needs a right from it.
-#[inline(always)]
-fn outcome_of<'o, 'a>(
-    taken: Taken,
-    operations: &(impl InTurn<'o, 'a> + 'o),
-    kind: Kind,
-) -> Round<'o, 'a> {
-    let mut all = operations.clone();
-    let operation = all.find(|operation| taken.is_at(&operation.spot));
-    match operation {
-        Some(operation) if kind == Kind::Observer || taken.granted.is_some() => {
-            Round::Ready((operation, taken.granted))
-        }
-        _ => Round::Again,
-    }
 }
 
 /// An operation that a [`Select`](super::Select) has chosen, and that must be completed.
@@ -675,12 +652,6 @@ impl SelectedOperation<'_> {
         right.map_or(Err(RecvError), |right| r.complete(right))
     }
 
-    /// Gives the right back. Returns false if there was none.
-    fn give_back(&mut self) -> bool {
-        let right = self.right.take();
-        right.map(|right| self.handle.give_back(right)).is_some()
-    }
-
     /// Two handles that live at one address are one, of one type.
     fn is_of<H>(&self, handle: &H) -> bool {
         ptr::addr_eq(self.handle, handle)
@@ -689,8 +660,12 @@ impl SelectedOperation<'_> {
 
 impl Drop for SelectedOperation<'_> {
     fn drop(&mut self) {
-        if self.give_back() && !std::thread::panicking() {
-            panic!("dropped `SelectedOperation` without completing the operation");
+        if let Some(right) = self.right.take() {
+            self.handle.give_back(right);
+            assert!(
+                std::thread::panicking(),
+                "dropped `SelectedOperation` without completing the operation"
+            );
         }
     }
 }

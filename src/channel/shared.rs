@@ -59,7 +59,6 @@
 //! the message, so there is nothing to do after the wake-up. Only [`Ended::TryAgain`] sends the operation round again.
 
 use core::mem::offset_of;
-use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use super::buffer::{Block, Buffer};
@@ -233,7 +232,9 @@ impl<T> State<T> {
     /// such a message.
     pub(super) fn promise(&mut self) -> usize {
         self.tickets += 1;
-        self.buffer.set_ticket(self.promised, self.tickets);
+        if let Some(ticket) = self.buffer.ticket(self.promised) {
+            *ticket = self.tickets;
+        }
         self.promised += 1;
         self.tickets
     }
@@ -406,31 +407,15 @@ impl Until {
             Until::At(when) => Some(when),
         }
     }
-}
 
-/// An [`Until`] that is converted once, when it is first needed.
-pub(super) struct Deadline {
-    until: Until,
-    known: Option<u64>,
-}
-
-impl Deadline {
-    pub(super) fn new(until: Until) -> Deadline {
-        Deadline { until, known: None }
-    }
-
-    /// Returns the end of the wait in monotonic nanoseconds.
-    pub(super) fn get(&mut self) -> u64 {
-        *self.known.get_or_insert_with(|| match self.until {
+    /// Returns the end of the wait in monotonic nanoseconds: 0 for no wait at all.
+    pub(super) fn deadline(self) -> u64 {
+        match self {
             Until::Now => 0,
             Until::Never => clock::NEVER,
             Until::After(duration) => clock::after(duration),
             Until::At(when) => clock::at(when),
-        })
-    }
-
-    pub(super) fn is_over(&mut self) -> bool {
-        matches!(self.until, Until::Now) || self.get() <= clock::now()
+        }
     }
 }
 
@@ -442,25 +427,7 @@ pub(super) enum Failed {
 }
 
 /// The locked state, with preemption off. Dropping it unlocks the state before preemption is on.
-pub(super) struct Locked<'a, T> {
-    state: Guard<'a, State<T>>,
-    _preemption: PreemptionOff,
-}
-
-impl<T> Deref for Locked<'_, T> {
-    type Target = State<T>;
-    #[inline(always)]
-    fn deref(&self) -> &State<T> {
-        &self.state
-    }
-}
-
-impl<T> DerefMut for Locked<'_, T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut State<T> {
-        &mut self.state
-    }
-}
+pub(super) type Locked<'a, T> = Guard<'a, State<T>, PreemptionOff>;
 
 impl<T> Shared<T> {
     /// Where the state lies, for reports.
@@ -475,11 +442,7 @@ impl<T> Shared<T> {
 
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, T> {
-        let preemption = facade::preemption_off();
-        Locked {
-            state: self.state.lock(),
-            _preemption: preemption,
-        }
+        self.state.lock_with(facade::preemption_off())
     }
 
     /// Calls `look` on the state, under the lock.
@@ -511,13 +474,13 @@ impl<T> Shared<T> {
         mut message: T,
         until: Until,
     ) -> Result<(), (T, Failed)> {
-        let mut deadline = Deadline::new(until);
+        let deadline = until.deadline();
         let mut spare: Spare<T> = None;
         loop {
             if refused == Refused::Full && !matches!(until, Until::Now) {
                 let side = Side::Senders;
                 let to_send = Some(message);
-                let waited = wait_in_queue(self, state, side, to_send, woken, &mut deadline);
+                let waited = wait_in_queue(self, state, side, to_send, woken, deadline);
                 message = match waited {
                     (Ended::TryAgain, Some(message)) => message,
                     (Ended::TimedOut, Some(message)) => return Err((message, Failed::TimedOut)),
@@ -577,12 +540,12 @@ impl<T> Shared<T> {
         mut take: Take<T>,
         until: Until,
     ) -> Result<T, Failed> {
-        let mut deadline = Deadline::new(until);
+        let deadline = until.deadline();
         let mut spare: Spare<T> = None;
         loop {
             let (ended, message) = match take {
                 Take::Empty if !matches!(until, Until::Now) => {
-                    wait_in_queue(self, state, Side::Receivers, None, woken, &mut deadline)
+                    wait_in_queue(self, state, Side::Receivers, None, woken, deadline)
                 }
                 Take::Paired(sender) => wait_for(self, state, sender, woken),
                 Take::Empty | Take::Received(_) | Take::Disconnected => {

@@ -74,6 +74,7 @@ mod turns;
 
 use core::fmt;
 use core::iter::FusedIterator;
+use core::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 
@@ -264,7 +265,7 @@ impl<Input: Send + 'static, Yield: Send + 'static, Return: Send + 'static>
         let body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (mut caller, side) = turns::pair();
         let thread = thread::Builder::new().spawn(move || {
-            let yielder = Yielder(side.begin());
+            let yielder = Yielder(side, PhantomData);
             body(&yielder, input)
         });
         let thread = match thread {
@@ -376,7 +377,7 @@ impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
 /// let hanoi = Coroutine::new(|yielder, ()| moves(10, 'a', 'b', 'c', yielder));
 /// assert_eq!(hanoi.count(), 1023);
 /// ```
-pub struct Yielder<Input, Yield>(Called<Input, Yield>);
+pub struct Yielder<Input, Yield>(Called<Input, Yield>, PhantomData<*mut ()>);
 
 impl<Input, Yield> Yielder<Input, Yield> {
     /// Suspends the coroutine and hands `value` to the thread that resumed it.

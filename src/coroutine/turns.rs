@@ -55,22 +55,19 @@ unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
 /// The caller's side.
 pub(crate) struct Caller<Input, Yield>(Arc<Turns<Input, Yield>>);
 
-/// The coroutine's side. Dropped, it says that the coroutine has ended.
-pub(crate) struct Called<Input, Yield>(Arc<Turns<Input, Yield>>, PhantomData<*mut ()>);
+/// The coroutine's side, for the coroutine's thread alone. Dropped, it says that the coroutine has ended.
+pub(crate) struct Called<Input, Yield>(Arc<Turns<Input, Yield>>, PhantomData<Cell<()>>);
 
-/// The coroutine's side before it begins, on its way to the coroutine's thread.
-pub(crate) struct Ready<Input, Yield>(Arc<Turns<Input, Yield>>);
-
-/// Both sides. The first turn is the coroutine's, from [`Ready::begin`] on; the caller must wait
-/// for the [`first_news`](Caller::first_news) then.
-pub(crate) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>) {
+/// Both sides. The first turn is the coroutine's; the caller must wait for the
+/// [`first_news`](Caller::first_news).
+pub(crate) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Called<Input, Yield>) {
     let turns = Arc::new(Turns {
         order: Cell::new(None),
         news: Cell::new(None),
         caller: Side::new(),
         coroutine: Side::new(),
     });
-    (Caller(turns.clone()), Ready(turns))
+    (Caller(turns.clone()), Called(turns, PhantomData))
 }
 
 impl<Input, Yield> Caller<Input, Yield> {
@@ -92,13 +89,6 @@ impl<Input, Yield> Caller<Input, Yield> {
     fn news(&mut self) -> News<Yield> {
         let news = self.0.news.take();
         news.unwrap_or_else(|| die("a coroutine has given its turn back without a word"))
-    }
-}
-
-impl<Input, Yield> Ready<Input, Yield> {
-    /// The coroutine's thread takes its side. Its turn has begun.
-    pub(crate) fn begin(self) -> Called<Input, Yield> {
-        Called(self.0, PhantomData)
     }
 }
 

@@ -53,12 +53,9 @@
 // | file | idea |
 // |---|---|
 // | `mod` | `call` |
-// | `value` | the handle of a node, and the slot for its outcome: a value, or a panic on its way; the shapes of inputs |
-// | `dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
+// | `value` | the handle of a node; the slot for its outcome: a value, or a panic on its way, and for the nodes that wait for it; the shapes of inputs |
 // | `stock` | the last of the inputs makes a node ready; the threads that run ready nodes |
 
-#[allow(unsafe_code, reason = "a stack of boxes in one word")]
-mod dependents;
 mod stock;
 mod value;
 

@@ -195,14 +195,10 @@ impl Stock {
         oldest
     }
 
-    fn pop(&self) -> Option<Ready> {
-        self.lock().ready.pop_back()
-    }
-
     /// Runs `next`, the nodes that it makes ready, and all nodes in this thread's stock.
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
-        while let Some(ready) = next.take().or_else(|| self.pop()) {
+        while let Some(ready) = next.take().or_else(|| self.lock().ready.pop_back()) {
             let told = ready().into_iter();
             let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();

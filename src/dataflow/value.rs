@@ -3,9 +3,12 @@
 //!
 //! | `outcome` | `dependents` | the node |
 //! |---|---|---|
-//! | none | open | waits, is ready or runs |
-//! | there | open, for a moment | is resolved; any thread that looks sees it |
-//! | there | closed | is resolved, and its dependents are told |
+//! | none | a list | waits, is ready or runs |
+//! | there | a list, for a moment | is resolved; any thread that looks sees it |
+//! | there | none | is resolved, and its dependents are told |
+//!
+//! A dependent is added, and the list taken, under one lock: so a dependent is either among those that are told, or comes
+//! when the list is gone, and sees the outcome, which was set before.
 //!
 //! Invariant: `Same` points to a node that is resolved and is not `Same` itself. So a value is one
 //! step away, however many were flattened into each other.
@@ -20,10 +23,9 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::dependents::Dependents;
 use super::stock::{Dependent, Told, when};
 use crate::engine::facade::text_of;
-use crate::sync::{Mutex, OnceLock, PoisonError};
+use crate::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A handle to a value that is there already or will be computed, returned by
 /// [`call`](super::call).
@@ -51,7 +53,8 @@ pub struct Value<T>(pub(super) Arc<Slot<T>>);
 /// The outcome of a node, and the nodes that wait for it.
 pub(super) struct Slot<T> {
     outcome: OnceLock<Outcome<T>>,
-    dependents: Dependents<Arc<dyn Dependent>>,
+    /// None: the value is there, and nobody is added any more.
+    dependents: Mutex<Option<Told>>,
 }
 
 pub(super) enum Outcome<T> {
@@ -64,7 +67,7 @@ impl<T> Slot<T> {
     pub(super) fn new() -> Slot<T> {
         Slot {
             outcome: OnceLock::new(),
-            dependents: Dependents::new(),
+            dependents: Mutex::new(Some(Told::new())),
         }
     }
 
@@ -72,7 +75,12 @@ impl<T> Slot<T> {
     pub(super) fn resolve(&self, outcome: Outcome<T>) -> Told {
         let first = self.outcome.set(outcome);
         debug_assert!(first.is_ok(), "a node is resolved once");
-        self.dependents.close()
+        self.dependents().take().unwrap_or_default()
+    }
+
+    fn dependents(&self) -> MutexGuard<'_, Option<Told>> {
+        let dependents = self.dependents.lock();
+        dependents.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -195,7 +203,9 @@ impl<T: Send + Sync + 'static> Held for Value<T> {
     type Values<'a> = &'a T;
 
     fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
-        self.0.dependents.add(make);
+        if let Some(dependents) = &mut *self.0.dependents() {
+            dependents.push(make());
+        }
     }
 
     fn values(&self) -> Result<&T, Failure> {

@@ -125,10 +125,17 @@ mod threads {
         pub(crate) worker_idle: fn(OwnedProcessor<'_>),
     }
 
+    #[inline(always)]
+    fn tell(event: impl FnOnce(&OfThreads)) {
+        if word() != 0 {
+            tell_now(event);
+        }
+    }
+
     /// Tells the observer of `event`.
     #[cold]
     #[inline(never)]
-    fn tell(event: impl FnOnce(&OfThreads)) {
+    fn tell_now(event: impl FnOnce(&OfThreads)) {
         if let Some(observer) = observer() {
             event(&observer.threads);
         }
@@ -274,23 +281,17 @@ mod threads {
 
     #[inline]
     pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
-        if word() != 0 {
-            tell(move |to| (to.spawned)(by.actor(), ThreadInEvent(thread)));
-        }
+        tell(move |to| (to.spawned)(by.actor(), ThreadInEvent(thread)));
     }
 
     #[inline]
     pub(crate) fn ended(thread: &'static Green) {
-        if word() != 0 {
-            tell(move |to| (to.ended)(ThreadInEvent(thread)));
-        }
+        tell(move |to| (to.ended)(ThreadInEvent(thread)));
     }
 
     #[inline(always)]
     pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: ReadyReason) {
-        if word() != 0 {
-            tell(move |to| (to.readied)(by.actor(), ThreadInEvent(thread), why));
-        }
+        tell(move |to| (to.readied)(by.actor(), ThreadInEvent(thread), why));
     }
 
     #[inline(always)]
@@ -301,16 +302,14 @@ mod threads {
         };
         if word() & wanted != 0 {
             let processor = processor.lend();
-            tell(move |to| (to.picked)(processor, ThreadInEvent(thread), from));
+            tell_now(move |to| (to.picked)(processor, ThreadInEvent(thread), from));
         }
     }
 
     /// `processor`: the worker's, if it still has one.
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
-        if word() != 0 {
-            tell(move |to| (to.stopped)(processor, ThreadInEvent(thread), action));
-        }
+        tell(move |to| (to.stopped)(processor, ThreadInEvent(thread), action));
     }
 
     /// `take` takes the processor of `worker`, if that still runs `thread`. The thread may go on at any moment, and end.
@@ -322,30 +321,26 @@ mod threads {
     ) -> Option<Owned<'a>> {
         let is_told = word() != 0;
         if is_told {
-            tell(move |to| (to.blocks)(&worker.observed, how));
+            tell_now(move |to| (to.blocks)(&worker.observed, how));
         }
         let mut taken = take();
         if is_told {
             let processor = taken.as_mut().map(Owned::lend);
-            tell(move |to| (to.blocked)(processor, &worker.observed, &thread.observed, how));
+            tell_now(move |to| (to.blocked)(processor, &worker.observed, &thread.observed, how));
         }
         taken
     }
 
     #[inline]
     pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Worker) {
-        if word() != 0 {
+        tell(move |to| {
             let running = worker.running().map(ThreadInEvent);
-            let processor = processor.lend();
-            tell(move |to| (to.worker_has)(processor, &worker.observed, running));
-        }
+            (to.worker_has)(processor.lend(), &worker.observed, running);
+        });
     }
 
     #[inline]
     pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
-        if word() != 0 {
-            let processor = processor.lend();
-            tell(move |to| (to.worker_idle)(processor));
-        }
+        tell(move |to| (to.worker_idle)(processor.lend()));
     }
 }

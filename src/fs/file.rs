@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::SystemTime;
 
 use crate::engine::facade::{Nature, may_block};
-use crate::io::macros::{descriptor, read_through};
+use crate::io::macros::{building, descriptor, read_through, writes};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///
@@ -46,7 +46,9 @@ use crate::io::macros::{descriptor, read_through};
 /// # std::fs::remove_dir_all(&directory)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct File {
+pub struct File(Contents);
+
+struct Contents {
     std: fs::File,
     nature: Nature,
 }
@@ -58,7 +60,7 @@ macro_rules! methods {
             $(#[$doc])*
             #[doc = concat!("\nAs [`std::fs::File::", stringify!($name), "`]; blocks only the green thread.")]
             pub fn $name(&self $(, $argument: $Type)?) -> $Result {
-                may_block(|| self.std.$name($($argument)?))
+                may_block(|| self.0.std.$name($($argument)?))
             }
         )*
     };
@@ -100,14 +102,14 @@ impl File {
     ///
     /// As [`std::fs::File::sync_all`]; blocks only the green thread.
     pub fn sync_all(&self) -> io::Result<()> {
-        Nature::sync(&self.std, false)
+        Nature::sync(&self.0.std, false)
     }
 
     /// Waits until all data of the file is on the disk.
     ///
     /// As [`std::fs::File::sync_data`]; blocks only the green thread.
     pub fn sync_data(&self) -> io::Result<()> {
-        Nature::sync(&self.std, true)
+        Nature::sync(&self.0.std, true)
     }
 
     methods! {
@@ -147,31 +149,33 @@ impl File {
     /// As the method of std's trait [`IsTerminal`](std::io::IsTerminal).
     #[must_use]
     pub fn is_terminal(&self) -> bool {
-        self.std.is_terminal()
+        self.0.std.is_terminal()
     }
 
     /// Makes another handle to the same open file.
     ///
     /// As [`std::fs::File::try_clone`].
     pub fn try_clone(&self) -> io::Result<File> {
-        self.std.try_clone().map(File::from)
+        self.0.std.try_clone().map(File::from)
     }
 }
 
 // ---- std's traits ----
 
-read_through!(&File, this => (&this.std), may_block);
+read_through!(&File, this => (&this.0.std), may_block);
 read_through!(File, this => (&*this));
 
-impl Write for &File {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+writes!(File);
+
+impl Contents {
+    fn write(&self, buffer: &[u8]) -> io::Result<usize> {
         may_block(|| {
             let done = (&self.std).write(buffer)?;
             Ok(done + rest(&self.std, &buffer[done..]))
         })
     }
 
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         may_block(|| {
             let mut skip = (&self.std).write_vectored(buffers)?;
             let mut done = skip;
@@ -186,11 +190,6 @@ impl Write for &File {
             }
             Ok(done)
         })
-    }
-
-    /// Does nothing, since nothing is buffered.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -210,22 +209,7 @@ fn rest(mut file: &fs::File, mut buffer: &[u8]) -> usize {
 
 impl Seek for &File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        may_block(|| (&self.std).seek(position))
-    }
-}
-
-impl Write for File {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        (&*self).write(buffer)
-    }
-
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(buffers)
-    }
-
-    /// Does nothing, since nothing is buffered.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        may_block(|| (&self.0.std).seek(position))
     }
 }
 
@@ -237,42 +221,42 @@ impl Seek for File {
 
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.nature.read_at(&self.std, buffer, offset)
+        self.0.nature.read_at(&self.0.std, buffer, offset)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        self.nature.write_at(&self.std, buffer, offset)
+        self.0.nature.write_at(&self.0.std, buffer, offset)
     }
 }
 
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.std.fmt(f)
+        self.0.std.fmt(f)
     }
 }
 
 impl From<OwnedFd> for File {
     fn from(fd: OwnedFd) -> File {
         let (std, nature) = (fd.into(), Nature::new());
-        File { std, nature }
+        File(Contents { std, nature })
     }
 }
 
 impl From<File> for OwnedFd {
     fn from(file: File) -> OwnedFd {
-        file.std.into()
+        file.0.std.into()
     }
 }
 
 impl From<File> for Stdio {
     fn from(file: File) -> Stdio {
-        file.std.into()
+        file.0.std.into()
     }
 }
 
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.std.as_fd()
+        self.0.std.as_fd()
     }
 }
 
@@ -302,18 +286,6 @@ descriptor!(File, like fs::File);
 #[derive(Clone, Debug)]
 pub struct OpenOptions(fs::OpenOptions);
 
-/// Defines methods that call the method of std's options with the same name, and link to it.
-macro_rules! option {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[doc = concat!("\nAs [`std::fs::OpenOptions::", stringify!($name), "`].")]
-        pub fn $name(&mut self, $name: bool) -> &mut OpenOptions {
-            self.0.$name($name);
-            self
-        }
-    )*};
-}
-
 impl OpenOptions {
     /// Creates options that are all off.
     ///
@@ -324,19 +296,31 @@ impl OpenOptions {
         OpenOptions(fs::OpenOptions::new())
     }
 
-    option! {
+    building! { 0:
         /// Sets whether the file may be read.
-        read
+        ///
+        /// As [`std::fs::OpenOptions::read`].
+        pub fn read(&mut self, read: bool);
         /// Sets whether the file may be written.
-        write
+        ///
+        /// As [`std::fs::OpenOptions::write`].
+        pub fn write(&mut self, write: bool);
         /// Sets whether writes go to the end of the file.
-        append
+        ///
+        /// As [`std::fs::OpenOptions::append`].
+        pub fn append(&mut self, append: bool);
         /// Sets whether the file is emptied if it exists.
-        truncate
+        ///
+        /// As [`std::fs::OpenOptions::truncate`].
+        pub fn truncate(&mut self, truncate: bool);
         /// Sets whether the file is created if it does not exist.
-        create
+        ///
+        /// As [`std::fs::OpenOptions::create`].
+        pub fn create(&mut self, create: bool);
         /// Sets whether opening creates the file, and fails if the path exists already.
-        create_new
+        ///
+        /// As [`std::fs::OpenOptions::create_new`].
+        pub fn create_new(&mut self, create_new: bool);
     }
 
     /// Opens the file at `path`.
@@ -349,13 +333,8 @@ impl OpenOptions {
 }
 
 impl OpenOptionsExt for OpenOptions {
-    fn mode(&mut self, mode: u32) -> &mut OpenOptions {
-        self.0.mode(mode);
-        self
-    }
-
-    fn custom_flags(&mut self, flags: i32) -> &mut OpenOptions {
-        self.0.custom_flags(flags);
-        self
+    building! { 0:
+        fn mode(&mut self, mode: u32);
+        fn custom_flags(&mut self, flags: i32);
     }
 }

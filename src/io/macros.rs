@@ -148,4 +148,18 @@ macro_rules! writes {
     };
 }
 
-pub(crate) use {descriptor, read_through, reads, wraps_descriptor, writes};
+/// Methods that call the method of std's builder with the same name, which is in this field, and return the caller's builder.
+macro_rules! building {
+    ($field:tt: $(
+        $(#[$attribute:meta])*
+        $vis:vis fn $name:ident$(<$($P:ident: $Bound:path),+>)?(&mut self $(, $argument:ident: $Type:ty)*);
+    )*) => {$(
+        $(#[$attribute])*
+        $vis fn $name$(<$($P: $Bound),+>)?(&mut self $(, $argument: $Type)*) -> &mut Self {
+            self.$field.$name($($argument),*);
+            self
+        }
+    )*};
+}
+
+pub(crate) use {building, descriptor, read_through, reads, wraps_descriptor, writes};

@@ -134,6 +134,7 @@ impl End {
                 }
                 self.takes_nowait.store(false, Ordering::Relaxed);
             }
+            // After an error, the call itself reports the error.
             match is_ready(self.as_fd().as_raw_fd(), direction as i16) {
                 true => may_block(|| call(false)),
                 false => Err(io::ErrorKind::WouldBlock.into()),

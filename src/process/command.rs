@@ -5,6 +5,7 @@ use std::path::Path;
 use std::{fmt, io, process};
 
 use super::{Child, CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
+use crate::io::macros::building;
 use crate::thread::blocking;
 
 /// Configures and starts a process, like [`std::process::Command`].
@@ -22,7 +23,7 @@ use crate::thread::blocking;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Command {
-    std: process::Command,
+    pub(crate) std: process::Command,
     streams: Streams,
 }
 
@@ -33,20 +34,6 @@ struct Streams {
     stdin: bool,
     stdout: bool,
     stderr: bool,
-}
-
-/// Methods of std's command that return the command.
-macro_rules! building {
-    ($(
-        $(#[$attribute:meta])*
-        fn $name:ident$(<$($P:ident: $Bound:path),+>)?(&mut self $(, $argument:ident: $Type:ty)*);
-    )*) => {$(
-        $(#[$attribute])*
-        pub fn $name$(<$($P: $Bound),+>)?(&mut self $(, $argument: $Type)*) -> &mut Command {
-            self.std.$name($($argument),*);
-            self
-        }
-    )*};
 }
 
 /// Methods that set a stream.
@@ -82,7 +69,7 @@ impl Command {
         }
     }
 
-    building! {
+    building! { std:
         /// Adds an argument. It is passed as it is: no shell splits or expands it.
         ///
         /// # Examples
@@ -94,7 +81,7 @@ impl Command {
         /// assert_eq!(output.stdout, b"two  words $HOME\n");
         /// # Ok::<(), std::io::Error>(())
         /// ```
-        fn arg<S: AsRef<OsStr>>(&mut self, argument: S);
+        pub fn arg<S: AsRef<OsStr>>(&mut self, argument: S);
         /// Adds several arguments, each of which is passed as it is.
         ///
         /// # Examples
@@ -106,7 +93,7 @@ impl Command {
         /// assert_eq!(output.stdout, b"one two\n");
         /// # Ok::<(), std::io::Error>(())
         /// ```
-        fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&mut self, arguments: I);
+        pub fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&mut self, arguments: I);
         /// Sets several variables in the environment of the new process.
         ///
         /// # Examples
@@ -119,7 +106,7 @@ impl Command {
         /// assert_eq!(command.output()?.stdout, b"1 2\n");
         /// # Ok::<(), std::io::Error>(())
         /// ```
-        fn envs<I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, variables: I);
+        pub fn envs<I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, variables: I);
         /// Sets a variable in the environment of the new process.
         ///
         /// # Examples
@@ -131,7 +118,7 @@ impl Command {
         /// assert_eq!(output.stdout, b"green\n");
         /// # Ok::<(), std::io::Error>(())
         /// ```
-        fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, name: K, value: V);
+        pub fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, name: K, value: V);
         /// Removes a variable from the environment of the new process, whether it was set here or
         /// is inherited.
         ///
@@ -144,7 +131,7 @@ impl Command {
         /// assert_eq!(output.stdout, b"none\n");
         /// # Ok::<(), std::io::Error>(())
         /// ```
-        fn env_remove<K: AsRef<OsStr>>(&mut self, name: K);
+        pub fn env_remove<K: AsRef<OsStr>>(&mut self, name: K);
         /// Clears the environment of the new process: it inherits no variables, and those set so
         /// far are forgotten.
         ///
@@ -158,7 +145,7 @@ impl Command {
         /// assert_eq!(output.stdout, b"ONLY=this\n");
         /// # Ok::<(), std::io::Error>(())
         /// ```
-        fn env_clear(&mut self);
+        pub fn env_clear(&mut self);
         /// Sets the working directory of the new process.
         ///
         /// # Examples
@@ -170,7 +157,7 @@ impl Command {
         /// assert_eq!(output.stdout, b"/\n");
         /// # Ok::<(), std::io::Error>(())
         /// ```
-        fn current_dir<P: AsRef<Path>>(&mut self, directory: P);
+        pub fn current_dir<P: AsRef<Path>>(&mut self, directory: P);
     }
 
     stream! {
@@ -367,13 +354,6 @@ impl Command {
     #[must_use]
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.std.get_current_dir()
-    }
-}
-
-impl Command {
-    /// Returns std's command, for the methods that exist only on Unix.
-    pub(crate) fn std_mut(&mut self) -> &mut process::Command {
-        &mut self.std
     }
 }
 

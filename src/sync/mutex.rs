@@ -337,7 +337,7 @@ impl<T: ?Sized> MutexGuard<'_, T> {
     }
 
     /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
-    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
+    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(&RawMutex) -> R) -> R {
         struct Relock<'a>(&'a RawMutex);
         impl Drop for Relock<'_> {
             fn drop(&mut self) {
@@ -345,16 +345,7 @@ impl<T: ?Sized> MutexGuard<'_, T> {
             }
         }
         let relock = Relock(&self.lock.raw);
-        wait(Unlock(relock.0))
-    }
-}
-
-/// The right to unlock the mutex, once; a caller that does not use it then waits for itself.
-pub(super) struct Unlock<'a>(&'a RawMutex);
-
-impl Unlock<'_> {
-    pub(super) fn unlock(self) {
-        self.0.unlock();
+        wait(relock.0)
     }
 }
 

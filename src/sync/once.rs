@@ -150,14 +150,7 @@ impl Once {
     #[inline]
     #[track_caller]
     pub fn call_once<F: FnOnce()>(&self, f: F) {
-        if !self.is_completed() {
-            let mut f = Some(f);
-            self.call(false, &mut |_| {
-                if let Some(f) = f.take() {
-                    f();
-                }
-            });
-        }
+        self.run(false, |_| f());
     }
 
     /// Runs `f` as [`call_once`](Once::call_once) does, and also if an earlier closure panicked.
@@ -183,9 +176,15 @@ impl Once {
     /// ```
     #[inline]
     pub fn call_once_force<F: FnOnce(&OnceState)>(&self, f: F) {
+        self.run(true, f);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn run(&self, force: bool, f: impl FnOnce(&OnceState)) {
         if !self.is_completed() {
             let mut f = Some(f);
-            self.call(true, &mut |state| {
+            self.call(force, &mut |state| {
                 if let Some(f) = f.take() {
                     f(state);
                 }

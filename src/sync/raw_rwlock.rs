@@ -189,11 +189,6 @@ struct Wish {
 }
 
 impl Wish {
-    fn new(to_write: bool) -> Wish {
-        let since = now();
-        Wish { to_write, since }
-    }
-
     /// For reports.
     fn kind(self) -> &'static WaitKind {
         match self.to_write {
@@ -274,7 +269,7 @@ impl RawRwLock {
     /// Panics if too many threads read already.
     #[inline]
     pub(crate) fn read(&self, deadline: Option<u64>) -> bool {
-        self.try_read() || self.read_contended(deadline)
+        self.try_read() || self.lock_contended(false, deadline)
     }
 
     /// Blocks until the caller may write. Returns false if `deadline` (monotonic nanoseconds)
@@ -284,7 +279,7 @@ impl RawRwLock {
         if self.try_write() {
             return true;
         }
-        let locked = self.write_contended(deadline);
+        let locked = self.lock_contended(true, deadline);
         if locked {
             self.note_writer();
         }
@@ -298,43 +293,25 @@ impl RawRwLock {
 
     #[cold]
     #[inline(never)]
-    fn read_contended(&self, deadline: Option<u64>) -> bool {
+    fn lock_contended(&self, to_write: bool, deadline: Option<u64>) -> bool {
+        let take = |woken: u64| match to_write {
+            false => self.try_read(),
+            // Acquire: as in `try_write`.
+            true => self.update(Acquire, |state| {
+                let may_take = state.may_write() || woken != 0 && state.is_free();
+                may_take.then_some(state.0 & !woken | WRITER)
+            }),
+        };
         let mut backoff = Backoff::as_it_may_wait();
         while backoff.pause() {
-            if self.try_read() {
+            if take(0) {
                 return true;
             }
         }
-        let wish = Wish::new(false);
-        loop {
-            match self.wait(Position::Back, wish, deadline, &mut 0) {
-                Waited::Woken(_) => return true,
-                Waited::TimedOut => return false,
-                Waited::Refused => {}
-            }
-            if self.try_read() {
-                return true;
-            }
-            let readers = self.state().readers();
-            assert!(
-                readers < MAX_READERS,
-                "a RwLock has {readers} readers: too many for another"
-            );
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn write_contended(&self, deadline: Option<u64>) -> bool {
-        let mut backoff = Backoff::as_it_may_wait();
-        while backoff.pause() {
-            if self.try_write() {
-                return true;
-            }
-        }
-        let wish = Wish::new(true);
+        let since = now();
+        let wish = Wish { to_write, since };
         let mut position = Position::Back;
-        // `WOKEN` while it means this thread.
+        // `WOKEN` while it means this thread. (Only a writer is woken to try again.)
         let mut woken = 0;
         loop {
             match self.wait(position, wish, deadline, &mut woken) {
@@ -346,13 +323,14 @@ impl RawRwLock {
                 Waited::TimedOut => return false,
                 Waited::Refused => {}
             }
-            // Acquire: as in `try_write`.
-            if self.update(Acquire, |state| {
-                let may_take = state.may_write() || woken != 0 && state.is_free();
-                may_take.then_some(state.0 & !woken | WRITER)
-            }) {
+            if take(woken) {
                 return true;
             }
+            let readers = self.state().readers();
+            assert!(
+                to_write || readers < MAX_READERS,
+                "a RwLock has {readers} readers: too many for another"
+            );
         }
     }
 

@@ -29,7 +29,6 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("local_queue", &[LOCAL_QUEUE]),
-    ("dependents", &[DEPENDENTS]),
     ("readiness", &[QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
     ("watch", &[WATCH]),

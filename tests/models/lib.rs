@@ -48,8 +48,6 @@ use std::{
 mod channel;
 #[path = "library/coroutine.rs"]
 mod coroutine;
-#[path = "library/dataflow.rs"]
-mod dataflow;
 #[path = "library/engine.rs"]
 mod engine;
 #[path = "library/libc.rs"]
@@ -154,7 +152,6 @@ models! {
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
     local_queue: one_thief two_thieves half_is_taken;
-    dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
     registration: closed_beside_one closed_beside_two closed_before_the_record;
     watch: watched_by_two watched_with_two_items watched_beside_another_taker watched_both_ways

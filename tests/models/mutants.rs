@@ -35,7 +35,6 @@ pub(super) const LOCK: &str = "engine/sys/shared.rs";
 pub(super) const LOCAL_QUEUE: &str = "engine/policy/work_stealing.rs";
 pub(super) const REGISTRATION: &str = "engine/driver/epoll.rs";
 pub(super) const WATCH: &str = "engine/driver/watch.rs";
-pub(super) const DEPENDENTS: &str = "dataflow/dependents.rs";
 pub(super) const CELL: &str = "channel/cell.rs";
 pub(super) const SELECTING: &str = "channel/selecting.rs";
 pub(super) const SHARED: &str = "channel/shared.rs";

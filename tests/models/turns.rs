@@ -6,7 +6,7 @@
 use loom::thread::{self, JoinHandle};
 
 use crate::{
-    coroutine::turns::{self, Caller, News, Order, Ready},
+    coroutine::turns::{self, Called, Caller, News, Order},
     sched::thread as green,
 };
 
@@ -28,8 +28,7 @@ impl Kind {
 }
 
 /// Runs until it is told to unwind.
-fn coroutine(side: Ready<u32, u32>) {
-    let called = side.begin();
+fn coroutine(called: Called<u32, u32>) {
     let mut answer = 0;
     while let Order::Resume(order) = called.suspend(News::Yielded(answer)) {
         answer = order + 1;

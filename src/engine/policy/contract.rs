@@ -823,14 +823,6 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
-        if !self.is_empty() {
-            die("a policy has dropped a queue of ready threads");
-        }
-    }
-}
-
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Queue({} threads)", self.len())
@@ -1068,17 +1060,14 @@ struct Entry<T> {
 }
 
 /// An entry and the right to be its one user: that of the seat's holder, for as long as the holder lends the seat.
-pub(crate) struct Held<'a, T> {
-    pub(crate) entry: &'a T,
-    by: PhantomData<&'a Seat>,
-}
+pub(crate) struct Held<'a, T>(pub(crate) &'a T, PhantomData<&'a Seat>);
 
 impl<T> Deref for Held<'_, T> {
     type Target = T;
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        self.entry
+        self.0
     }
 }
 
@@ -1152,10 +1141,8 @@ impl<T> Seats<T> {
     #[inline(always)]
     pub(crate) fn known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
         let entry = self.entries.find(seat.index())?;
-        (entry.seat.load(Ordering::Relaxed) == seat.name).then_some(Held {
-            entry: &entry.value,
-            by: PhantomData,
-        })
+        let is_known = entry.seat.load(Ordering::Relaxed) == seat.name;
+        is_known.then_some(Held(&entry.value, PhantomData))
     }
 
     #[cold]
@@ -1177,10 +1164,7 @@ impl<T> Seats<T> {
              accepted are the seats of one runtime",
             seat.index()
         );
-        Held {
-            entry: &entry.value,
-            by: PhantomData,
-        }
+        Held(&entry.value, PhantomData)
     }
 
     /// Returns an entry that there is. Any thread may call it.
@@ -1212,7 +1196,7 @@ impl Drop for Fifo {
     #[inline]
     fn drop(&mut self) {
         if self.len != 0 {
-            die("a list was dropped with ready threads in it")
+            die("a policy has dropped a queue of ready threads")
         }
     }
 }

@@ -300,7 +300,7 @@ impl RelaxedFifo {
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat).entry);
+        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat).0);
         let lanes = match how {
             Readied::Preempted => &self.preempted,
             _ => &self.fresh,

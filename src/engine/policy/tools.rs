@@ -53,11 +53,7 @@ pub struct Lock<T>(shared::Lock<T>);
 /// assert_eq!(lock.lock()[0], 2);
 /// ```
 #[must_use = "unlocked at once if it is not kept"]
-pub struct Guard<'a, T> {
-    // In this order: unlocked, then preemptible.
-    value: shared::Guard<'a, T>,
-    _off: PreemptionOff,
-}
+pub struct Guard<'a, T>(shared::Guard<'a, T, PreemptionOff>);
 
 impl<T> Lock<T> {
     /// Creates an unlocked lock around `value`.
@@ -97,24 +93,20 @@ impl<T> Lock<T> {
     /// ```
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        let off = current::preemption_off_by_user();
-        Guard {
-            value: self.0.lock(),
-            _off: off,
-        }
+        Guard(self.0.lock_with(current::preemption_off_by_user()))
     }
 }
 
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        &self.value
+        &self.0
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
+        &mut self.0
     }
 }
 

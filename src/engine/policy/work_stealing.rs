@@ -397,7 +397,10 @@ impl WorkStealing {
                 return Some(thread);
             }
         }
-        local.take_from_overflow()
+        match local.overflow.len() {
+            0 => None,
+            _ => local.overflow.take(1).pop().map(Ready::new),
+        }
     }
 
     /// Chooses the thread that runs next.
@@ -595,8 +598,9 @@ impl Policy for WorkStealing {
     }
 
     fn work_for_others(&self) -> ForOthers {
+        let a_thief_finds_one = |local: &Local| local.stealable() != 0 || !local.next.is_empty();
         let work = !self.global.is_empty()
-            || self.options.stealing && self.locals.iter().any(Local::has_work_for_others);
+            || self.options.stealing && self.locals.iter().any(a_thief_finds_one);
         ForOthers::when(work)
     }
 }
@@ -889,11 +893,6 @@ impl Local {
     fn stealable(&self) -> usize {
         self.queue.len() + self.overflow.len()
     }
-
-    /// Returns whether a thief would find a thread.
-    fn has_work_for_others(&self) -> bool {
-        !self.queue.is_empty() || self.overflow.len() != 0 || !self.next.is_empty()
-    }
 }
 
 impl Held<'_, Local> {
@@ -1106,14 +1105,6 @@ impl Held<'_, Local> {
         all.append(self.overflow.take_all());
         all.append(self.with_round(mem::take));
         all
-    }
-
-    /// Takes the first thread out of the overflow.
-    fn take_from_overflow(&self) -> Option<Ready> {
-        match self.overflow.len() {
-            0 => None,
-            _ => self.overflow.take(1).pop().map(Ready::new),
-        }
     }
 }
 

@@ -380,8 +380,12 @@ impl Cluster {
             blocked_calls: {
                 let places = self.blocked_calls.used();
                 blocked_calls(places.map(|place| {
-                    let time = Duration::from_nanos(place.nanos.get());
-                    (place.call(), place.spawned_at(), place.count.get(), time)
+                    let blocked = BlockedPlace {
+                        spawned_at: place.spawned_at(),
+                        count: place.count.get(),
+                        time: Duration::from_nanos(place.nanos.get()),
+                    };
+                    (kernel_thread::call_name(place.call()), blocked)
                 }))
             },
             spawns: sum(|counts| counts.spawned.get()),
@@ -406,42 +410,34 @@ impl Cluster {
     }
 }
 
-/// A call, where threads were spawned that it has blocked, how often, and for how long.
-type Blocked = (i64, Option<&'static Location<'static>>, u64, Duration);
-
 /// Returns the calls in which threads were blocked most often, in that order, and the most frequent places of each.
 #[cfg(green)]
-fn blocked_calls(blocked: impl Iterator<Item = Blocked>) -> Vec<BlockedCall> {
-    let mut calls: Vec<(i64, BlockedCall)> = Vec::new();
-    for (number, spawned_at, count, time) in blocked {
-        let known = calls.iter().position(|call| call.0 == number);
+fn blocked_calls(blocked: impl Iterator<Item = (String, BlockedPlace)>) -> Vec<BlockedCall> {
+    let mut calls: Vec<BlockedCall> = Vec::new();
+    for (name, place) in blocked {
+        let known = calls.iter().position(|call| call.name == name);
         let known = known.unwrap_or_else(|| {
-            calls.push((number, BlockedCall::default()));
+            calls.push(BlockedCall::default());
             calls.len() - 1
         });
-        let call = &mut calls[known].1;
-        call.count += count;
+        let call = &mut calls[known];
+        call.name = name;
+        call.count += place.count;
         // A place in generic code has several addresses.
         let mut places = call.places.iter_mut();
-        match places.find(|known| known.spawned_at == spawned_at) {
+        match places.find(|known| known.spawned_at == place.spawned_at) {
             Some(known) => {
-                known.count += count;
-                known.time += time;
+                known.count += place.count;
+                known.time += place.time;
             }
-            None => call.places.push(BlockedPlace {
-                spawned_at,
-                count,
-                time,
-            }),
+            None => call.places.push(place),
         }
     }
-    let calls = most_frequent(calls, |(_, call)| call.count);
-    let shown = calls.into_iter().map(|(number, mut call)| {
-        call.name = kernel_thread::call_name(number);
-        call.places = most_frequent(call.places, |place| place.count);
-        call
-    });
-    shown.collect()
+    let mut shown = most_frequent(calls, |call| call.count);
+    for call in &mut shown {
+        call.places = most_frequent(core::mem::take(&mut call.places), |place| place.count);
+    }
+    shown
 }
 
 /// Those of the highest counts, the most frequent first.
@@ -548,7 +544,15 @@ mod tests {
         let again: &'static Location<'static> = Box::leak(Box::new(*here));
         let time = Duration::from_millis(1);
         let rows = [(here, 3), (again, 4)];
-        let rows = rows.map(|(at, count)| (libc::SYS_flock, Some(at), count, time));
+        let rows = rows.map(|(at, count)| {
+            let spawned_at = Some(at);
+            let place = BlockedPlace {
+                spawned_at,
+                count,
+                time,
+            };
+            ("flock".to_string(), place)
+        });
         let told = blocked_calls(rows.into_iter());
         let [lock] = &told[..] else {
             panic!("{} calls", told.len())

@@ -89,23 +89,30 @@ impl<T> Lock<T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
+        self.lock_with(())
+    }
+
+    /// Takes the lock. The guard keeps `kept` until the lock is free again.
+    #[inline]
+    pub(crate) fn lock_with<K>(&self, kept: K) -> Guard<'_, T, K> {
         perturb::point("lock: coming");
         if !takes_free(&self.word) {
             lock_contended(&self.word);
         }
-        self.guard()
+        self.guard(kept)
     }
 
     /// Takes the lock if no thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        takes_free(&self.word).then(|| self.guard())
+        takes_free(&self.word).then(|| self.guard(()))
     }
 
     /// The guard of a thread that has just taken the lock.
-    fn guard(&self) -> Guard<'_, T> {
+    fn guard<K>(&self, _kept: K) -> Guard<'_, T, K> {
         Guard {
             lock: self,
+            _kept,
             not_send: PhantomData,
         }
     }
@@ -141,30 +148,33 @@ impl<T: Default> Default for Lock<T> {
 }
 
 /// The right to the value. The guard stays with its thread, whose preemption is off.
-pub(crate) struct Guard<'a, T> {
+pub(crate) struct Guard<'a, T, K = ()> {
     lock: &'a Lock<T>,
+    _kept: K,
     not_send: PhantomData<*mut ()>,
 }
 
 // SAFETY: a shared guard gives shared references to the value, and nothing else.
-unsafe impl<T: Sync> Sync for Guard<'_, T> {}
+unsafe impl<T: Sync, K: Sync> Sync for Guard<'_, T, K> {}
 
-impl<T> Deref for Guard<'_, T> {
+impl<T, K> Deref for Guard<'_, T, K> {
     type Target = T;
+    #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: the guard is the proof that the lock is held.
         unsafe { &*self.lock.value.get() }
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, K> DerefMut for Guard<'_, T, K> {
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard is the proof that the lock is held, and is borrowed uniquely.
         unsafe { &mut *self.lock.value.get() }
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T, K> Drop for Guard<'_, T, K> {
     #[inline]
     fn drop(&mut self) {
         perturb::point("lock: going");

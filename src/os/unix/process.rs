@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as Std;
 #[doc(no_inline)]
 pub use std::os::unix::process::{ExitStatusExt, parent_id};
 
+use crate::io::macros::building;
 use crate::process::Command;
 
 /// Methods of [`Command`] on Unix, like [`std::os::unix::process::CommandExt`], which only std's
@@ -143,14 +144,11 @@ pub trait CommandExt: sealed::Sealed {
 }
 
 impl CommandExt for Command {
-    fn uid(&mut self, id: u32) -> &mut Command {
-        self.std_mut().uid(id);
-        self
-    }
-
-    fn gid(&mut self, id: u32) -> &mut Command {
-        self.std_mut().gid(id);
-        self
+    building! { std:
+        fn uid(&mut self, id: u32);
+        fn gid(&mut self, id: u32);
+        fn arg0<S: AsRef<OsStr>>(&mut self, name: S);
+        fn process_group(&mut self, group: i32);
     }
 
     #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
@@ -159,22 +157,12 @@ impl CommandExt for Command {
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,
     {
         // SAFETY: the caller's promise.
-        unsafe { self.std_mut().pre_exec(f) };
+        unsafe { self.std.pre_exec(f) };
         self
     }
 
     fn exec(&mut self) -> io::Error {
-        self.std_mut().exec()
-    }
-
-    fn arg0<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Command {
-        self.std_mut().arg0(name);
-        self
-    }
-
-    fn process_group(&mut self, group: i32) -> &mut Command {
-        self.std_mut().process_group(group);
-        self
+        self.std.exec()
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "rwlock", name: "write_does_not_acquire", model: "two_writers", fails: RACE,
         edits: &[(RAW_RWLOCK, "let locked = self.update(Acquire", "let locked = self.update(Relaxed")] },
     Mutant { protocol: "rwlock", name: "woken_writer_does_not_acquire", model: "two_writers", fails: RACE,
-        edits: &[(RAW_RWLOCK, "if self.update(Acquire", "if self.update(Relaxed")] },
+        edits: &[(RAW_RWLOCK, "true => self.update(Acquire", "true => self.update(Relaxed")] },
     Mutant { protocol: "rwlock", name: "handing_over_does_not_acquire", model: "two_writers", fails: RACE,
         edits: &[(RAW_RWLOCK, "State(state.0 + hold), Acquire", "State(state.0 + hold), Relaxed")] },
     Mutant { protocol: "rwlock", name: "reader_does_not_release", model: "two_readers", fails: RACE,

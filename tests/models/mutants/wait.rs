@@ -101,26 +101,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "only_a_few_are_moved", model: "moved", fails: "deadlock",
         edits: &[(ADDRESSES, "let is_more = (chain.is_long() || steps == STEPS)", "let is_more = chain.is_long()")] },
 
-    // ---- dependents ----
-    Mutant { protocol: "dependents", name: "add_does_not_release", model: "two_added", fails: RACE,
-        edits: &[(DEPENDENTS, "newest, edge, Release, Acquire", "newest, edge, core::sync::atomic::Ordering::Relaxed, Acquire")] },
-    Mutant { protocol: "dependents", name: "close_does_not_acquire", model: "two_added", fails: RACE,
-        edits: &[(DEPENDENTS, "swap(closed(), AcqRel)", "swap(closed(), Release)")] },
-    Mutant { protocol: "dependents", name: "close_does_not_release", model: "one_added", fails: RACE,
-        edits: &[(DEPENDENTS, "swap(closed(), AcqRel)", "swap(closed(), Acquire)")] },
-    Mutant { protocol: "dependents", name: "refused_at_once_does_not_acquire", model: "one_added", fails: RACE,
-        edits: &[(DEPENDENTS, "self.newest.load(Acquire)", "self.newest.load(core::sync::atomic::Ordering::Relaxed)")] },
-    Mutant { protocol: "dependents", name: "refused_late_does_not_acquire", model: "one_added", fails: RACE,
-        edits: &[(DEPENDENTS, "newest, edge, Release, Acquire", "newest, edge, Release, core::sync::atomic::Ordering::Relaxed")] },
-    Mutant { protocol: "dependents", name: "closed_in_two_steps", model: "one_added", fails: LOST,
-        edits: &[(DEPENDENTS, "let mut newest = self.newest.swap(closed(), AcqRel);", "let mut newest = self.newest.load(Acquire);\n        self.newest.store(closed(), Release);")] },
-    Mutant { protocol: "dependents", name: "looks_only_once", model: "one_added", fails: LOST,
-        edits: &[(DEPENDENTS, "(newest, edge, Release, Acquire) {\n                Ok(_) => return true,\n", "(newest, edge, Release, Acquire) {\n                Ok(_) => return true,\n                Err(now) if now == closed() => return true,\n")] },
-    Mutant { protocol: "dependents", name: "lost_beside_another", model: "two_added", fails: LOST,
-        edits: &[(DEPENDENTS, "                (*edge).older.set(newest);\n", "")] },
-    Mutant { protocol: "dependents", name: "maker_keeps_its_reference", model: "two_inputs", fails: LOST,
-        edits: &[(MODEL, "        input.dependents.add(|| own.another());\n    }\n    own.arrive();", "        input.dependents.add(|| own.another());\n    }\n    mem::forget(own);")] },
-
     // ---- readiness ----
     Mutant { protocol: "readiness", name: "maybe_is_cleared_after_the_call", model: "two_read", fails: "deadlock",
         edits: &[(REGISTRATION, "            self.queue.clear(MAYBE, Acquire);\n", ""),
