@@ -199,7 +199,7 @@ impl Trace {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn duration(&self) -> Duration {
-        Duration::from_nanos(self.0.length)
+        Duration::from_nanos(self.0.clock.length)
     }
 }
 
@@ -314,10 +314,8 @@ impl Collector {
         while !IS_OVER.load(Relaxed) {
             thread::park_timeout(if self.copy() { SOON } else { LATER });
         }
-        #[cfg(green)]
-        self.copies.end();
-        observer::remove(TRACE);
         self.copy();
+        observer::remove(TRACE);
         #[cfg(green)]
         let reels = self.copies.finish();
         #[cfg(not(green))]
