@@ -250,7 +250,7 @@ fn accept(listener: UnixListener, started: u64) {
 /// Serves a client, if it may be served.
 fn admit(stream: UnixStream, started: u64) {
     let only_here = OnlyHere::new(stream.as_raw_fd());
-    let refuse = |reason: String| drop(send(&stream, &error(reason)));
+    let refuse = |reason: String| drop(send(&stream, &versioned("error", reason)));
     if stream.set_write_timeout(Some(PATIENCE)).is_err() {
         return;
     }
@@ -327,7 +327,7 @@ impl Client<'_> {
                     Snapshot::take(Depth::Stacks).write_json(&mut to)?;
                     write!(to, "}}")?;
                 }
-                Err(reason) => write!(to, "{}", error(reason))?,
+                Err(reason) => write!(to, "{}", versioned("error", reason))?,
             }
             writeln!(to)?;
             to.flush()?;
@@ -355,7 +355,7 @@ impl Client<'_> {
                 Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
                 Ok(_) if line.len() > LONGEST => {
                     let reason = format!("a request has {LONGEST} bytes at most");
-                    send(self.stream, &error(reason))?;
+                    send(self.stream, &versioned("error", reason))?;
                     return Ok(None);
                 }
                 Ok(_) => return Ok(None),
@@ -440,7 +440,7 @@ impl Client<'_> {
         let threads = threads.with("waits", list(waits));
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy();
-        answer("summary")
+        versioned("answer", "summary")
             .with("process", std::process::id())
             .with("program", Quoted(&program))
             .with("uptime_ms", (clock::now() - self.started) / 1_000_000)
@@ -689,15 +689,10 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
     }
 }
 
-fn answer(answer: &str) -> Object {
+/// The beginning of an answer, or a whole one: `key` is "answer" or "error".
+fn versioned(key: &str, text: impl AsRef<str>) -> Object {
     let version = Object::default().with("version", VERSION);
-    version.with("answer", Quoted(answer))
-}
-
-/// The answer that says why there is no other.
-fn error(reason: String) -> Object {
-    let version = Object::default().with("version", VERSION);
-    version.with("error", Quoted(reason))
+    version.with(key, Quoted(text))
 }
 
 fn of_runtime(runtime: &Running) -> Object {
@@ -749,10 +744,10 @@ fn thread(id: u64) -> Object {
     snapshot.add_holders();
     // Another thread may have the record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {
-        return error(format!("there is no thread {id}"));
+        return versioned("error", format!("there is no thread {id}"));
     };
     let frames = snapshot.frames_as_json(entry.stack, &mut Symbols::new());
-    answer("thread").with("thread", of_thread(&snapshot, entry).with("frames", frames))
+    versioned("answer", "thread").with("thread", of_thread(&snapshot, entry).with("frames", frames))
 }
 
 /// Threads that wait for each other.
@@ -761,7 +756,7 @@ fn deadlocks() -> Object {
     let thread = |&place: &u32| of_thread(&snapshot, &snapshot.threads[place as usize]);
     let cycles = snapshot.cycles();
     let cycles = cycles.iter().map(|cycle| list(cycle.iter().map(thread)));
-    answer("deadlocks").with("deadlocks", list(cycles))
+    versioned("answer", "deadlocks").with("deadlocks", list(cycles))
 }
 
 #[cfg(test)]
