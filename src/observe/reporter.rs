@@ -88,7 +88,8 @@ pub(super) fn start(plan: &Plan) {
     plan.socket.iter().for_each(|path| socket::start(path));
     static WARNS: Once = Once::new();
     if let Some(leak) = plan.warnings {
-        WARNS.call_once(|| warn::start(leak));
+        // Without that kernel thread the program goes on, and is not warned.
+        WARNS.call_once(|| _ = employ("gt-warner", move || warn::live(leak)));
     }
     let mut started = lock(&STARTED);
     if *started {

@@ -91,18 +91,7 @@ impl Ring {
         (head, whole - from)
     }
 
-    /// Finds pages for the whole ring now, so that the writer need not wait for them. It does no harm if
-    /// there are none.
-    pub(super) fn populate(&self) {
-        const MADV_POPULATE_WRITE: i32 = 23;
-        self.advise(MADV_POPULATE_WRITE);
-    }
-
-    /// Gives the pages back. ObserverWords that are written meanwhile are lost, or stay.
-    pub(super) fn forget(&self) {
-        self.advise(libc::MADV_DONTNEED);
-    }
-
+    /// Advises the system about the pages of the words.
     fn advise(&self, advice: i32) {
         let words = self.words.as_ptr_range();
         let start = words.start.addr().next_multiple_of(mm::page());
@@ -364,7 +353,8 @@ impl Copies {
     /// What all rings have recorded. The trace is over.
     pub(super) fn finish(self) -> Vec<Reel> {
         let finish = |copied: Copied| {
-            copied.ring.forget();
+            // The pages are given back. Words that are written meanwhile are lost, or stay.
+            copied.ring.advise(libc::MADV_DONTNEED);
             copied.reel
         };
         self.0.into_iter().map(finish).collect()
@@ -373,9 +363,11 @@ impl Copies {
 
 impl Copied {
     fn new(processor: &'static inspect::Processor, ring: &'static Ring, next: u64) -> Copied {
-        // The ring of a runtime that was shut down stays, without pages.
+        // There are pages for the whole ring from now on, so that the writer need not wait for them; it does no harm if
+        // there are none. The ring of a runtime that was shut down stays, without pages.
+        const MADV_POPULATE_WRITE: i32 = 23;
         if !processor.is_closed() {
-            ring.populate();
+            ring.advise(MADV_POPULATE_WRITE);
         }
         Copied {
             processor,
