@@ -38,15 +38,6 @@ struct Shared {
     waiting: AtomicUsize,
 }
 
-/// One acceptor, counted.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
-    }
-}
-
 /// std's listener, which another thread can close.
 pub struct TcpListener {
     listener: system::TcpListener,
@@ -71,9 +62,8 @@ impl TcpListener {
     /// closed.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         self.shared.waiting.fetch_add(1, SeqCst);
-        let _waiting = Waiting(&self.shared.waiting);
-        self.unless_closed()?;
-        let connection = self.listener.accept();
+        let connection = self.unless_closed().and_then(|()| self.listener.accept());
+        self.shared.waiting.fetch_sub(1, SeqCst);
         self.unless_closed()?;
         connection
     }

@@ -242,10 +242,10 @@ mod threads {
         }
 
         /// What the thread waits for, which has left its stack to park, and whether it has a deadline.
-        pub(crate) fn waits(self) -> (&'static str, bool) {
+        pub(crate) fn waits(self) -> (&'static &'static str, bool) {
             // SAFETY: the thread has left its park on its stack, and cannot go on yet (invariant 1).
             let parking = unsafe { *self.0.parking() };
-            (parking.reason.kind.name, parking.deadline != clock::NEVER)
+            (&parking.reason.kind.name, parking.deadline != clock::NEVER)
         }
 
         /// The thread to which this one, which has left its stack, hands over.

@@ -88,13 +88,6 @@ macro_rules! table {
     };
 }
 
-/// Filled in by [`prepare`].
-#[allow(
-    clippy::declare_interior_mutable_const,
-    reason = "the initial value of several"
-)]
-const LATER: AtomicUsize = AtomicUsize::new(0);
-
 table! {
     script: *const u8 = (&raw const SCRIPT).cast(),
     /// Some code of the crate's: it leads to the folder in which the crate was compiled.
@@ -138,10 +131,10 @@ table! {
     locator_descriptor: usize = Locator::DESCRIPTOR,
     /// The parts of a place in the source, which is std's type: the two words of the file's name, and the line;
     /// one more than the offset, and 0 if it is not known.
-    place_file: AtomicUsize = LATER,
-    place_line: AtomicUsize = LATER,
+    place_file: AtomicUsize = AtomicUsize::new(0),
+    place_line: AtomicUsize = AtomicUsize::new(0),
     /// The preemption signals in use, a bit each: bit `n - 1` for signal `n`.
-    signals: AtomicUsize = LATER,
+    signals: AtomicUsize = AtomicUsize::new(0),
 }
 
 // SAFETY: nothing is read or written through its pointers.

@@ -44,7 +44,7 @@ use std::sync::{Mutex, Once, OnceLock};
 
 use super::numbers::NumberMap;
 use super::snapshot::{Depth, Snapshot};
-use super::start::Wishes;
+use super::start::Plan;
 use super::{employ, lock, socket, warn};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::engine::facade::{is_forked_child, program_ignores};
@@ -76,19 +76,20 @@ const STUCK: &[u8] = b"greenthread: the dump is not done after 5 s. If a thread 
 /// What to do about a deadlock: what a builder has asked for last, or else the environment.
 static ON_DEADLOCK: Mutex<Option<OnDeadlock>> = Mutex::new(None);
 
-/// Starts the reporter, once, unless it would have nothing to do; and what else is wished for.
-pub(super) fn start(wishes: &Wishes) {
+/// Starts the reporter, once, unless it would have nothing to do; and what else is planned.
+pub(super) fn start(plan: &Plan) {
     static STARTED: Mutex<bool> = Mutex::new(false);
     let before = *lock(&ON_DEADLOCK);
-    *lock(&ON_DEADLOCK) = wishes.by_builder.or(before).or(wishes.by_environment);
-    if wishes.by_builder.is_some() {
+    *lock(&ON_DEADLOCK) = plan.by_builder.or(before).or(plan.by_environment);
+    if plan.by_builder.is_some() {
         // The reporter may sleep for good.
         quiet::tell_now();
     }
-    wishes.socket.iter().for_each(|path| socket::start(path));
+    plan.socket.iter().for_each(|path| socket::start(path));
     static WARNS: Once = Once::new();
-    if let Some(leak) = wishes.warnings {
-        WARNS.call_once(|| warn::start(leak));
+    if let Some(leak) = plan.warnings {
+        // Without that kernel thread the program goes on, and is not warned.
+        WARNS.call_once(|| _ = employ("gt-warner", move || warn::live(leak)));
     }
     let mut started = lock(&STARTED);
     if *started {
@@ -97,7 +98,7 @@ pub(super) fn start(wishes: &Wishes) {
     // A handler of the program's own is respected, and so is a signal that it ignores; not one that whoever started it
     // ignores: a shell does so for all that a script runs in the background.
     let is_free = signal::is_unhandled(libc::SIGQUIT, !program_ignores(libc::SIGQUIT));
-    let listens = wishes.on_signal && is_free;
+    let listens = plan.on_signal && is_free;
     if !listens && action() == OnDeadlock::Ignore {
         return;
     }

@@ -80,6 +80,8 @@ pub(crate) struct Snapshot {
     pub(super) stacks: NumberMap<Box<[usize]>>,
     /// With [`Depth::Stacks`].
     unwinder: Option<Unwinder>,
+    /// The stack that was read last.
+    last: Vec<usize>,
 }
 
 impl Snapshot {
@@ -95,28 +97,26 @@ impl Snapshot {
 
     /// `next` is no `dyn Iterator`: all methods of each would be in the program, 17 KB.
     fn of_next(next: &mut dyn FnMut() -> Option<AnyThread>, depth: Depth) -> Snapshot {
-        let mut collector = Collector {
-            snapshot: Snapshot {
-                at: SystemTime::now(),
-                threads: Vec::new(),
-                stacks: NumberMap::default(),
-                unwinder: (depth == Depth::Stacks).then(Unwinder::new),
-            },
-            frames: Vec::with_capacity(FRAMES),
+        let mut snapshot = Snapshot {
+            at: SystemTime::now(),
+            threads: Vec::new(),
+            stacks: NumberMap::default(),
+            unwinder: (depth == Depth::Stacks).then(Unwinder::new),
+            last: Vec::with_capacity(FRAMES),
         };
         // The empty stack, of threads that have none or are not asked for it.
-        number_of(&mut collector.snapshot.stacks, &[]);
+        number_of(&mut snapshot.stacks, &[]);
         'all: loop {
             let _section = ReadSection::begin();
             for _ in 0..AT_ONCE {
                 match next() {
-                    Some(thread) => collector.look(thread),
+                    Some(thread) => snapshot.look(thread),
                     None => break 'all,
                 }
             }
         }
-        collector.snapshot.resolve();
-        collector.snapshot
+        snapshot.resolve();
+        snapshot
     }
 
     /// The frames of a stack, as `RUST_BACKTRACE` asks for them.
@@ -167,14 +167,7 @@ impl Snapshot {
             wait.whom = others.find_map(|word| places.get(word as u64).copied());
         }
     }
-}
 
-struct Collector {
-    snapshot: Snapshot,
-    frames: Vec<usize>,
-}
-
-impl Collector {
     /// Adds a thread, if it is there. A read section is open.
     fn look(&mut self, thread: AnyThread) {
         for tries in (0..TRIES).rev() {
@@ -207,7 +200,7 @@ impl Collector {
                     whom: None,
                 })
             });
-            self.snapshot.threads.push(Entry {
+            self.threads.push(Entry {
                 id: name.map_or(0, |name| name.id().get()),
                 name: name
                     .and_then(Identity::name)
@@ -244,10 +237,10 @@ impl Collector {
 
     /// The number of the thread's stack, 0 if stacks are not asked for; `None`: the thread has run meanwhile.
     fn stack(&mut self, seen: &ThreadSnapshot) -> Option<u32> {
-        let Some(unwinder) = &mut self.snapshot.unwinder else {
+        let Some(unwinder) = &mut self.unwinder else {
             return Some(0);
         };
-        let frames = &mut self.frames;
+        let frames = &mut self.last;
         frames.clear();
         if let Some(thread) = seen.kernel_thread() {
             // It may run on meanwhile; then the stack is one of another moment.
@@ -263,7 +256,7 @@ impl Collector {
                 return None;
             }
         }
-        Some(number_of(&mut self.snapshot.stacks, &self.frames))
+        Some(number_of(&mut self.stacks, &self.last))
     }
 }
 

@@ -250,7 +250,7 @@ fn accept(listener: UnixListener, started: u64) {
 /// Serves a client, if it may be served.
 fn admit(stream: UnixStream, started: u64) {
     let only_here = OnlyHere::new(stream.as_raw_fd());
-    let refuse = |reason: String| drop(send(&stream, &error(reason)));
+    let refuse = |reason: String| drop(send(&stream, &versioned("error", reason)));
     if stream.set_write_timeout(Some(PATIENCE)).is_err() {
         return;
     }
@@ -327,7 +327,7 @@ impl Client<'_> {
                     Snapshot::take(Depth::Stacks).write_json(&mut to)?;
                     write!(to, "}}")?;
                 }
-                Err(reason) => write!(to, "{}", error(reason))?,
+                Err(reason) => write!(to, "{}", versioned("error", reason))?,
             }
             writeln!(to)?;
             to.flush()?;
@@ -355,7 +355,7 @@ impl Client<'_> {
                 Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
                 Ok(_) if line.len() > LONGEST => {
                     let reason = format!("a request has {LONGEST} bytes at most");
-                    send(self.stream, &error(reason))?;
+                    send(self.stream, &versioned("error", reason))?;
                     return Ok(None);
                 }
                 Ok(_) => return Ok(None),
@@ -387,14 +387,8 @@ impl Client<'_> {
         let busy = busiest.iter().map(|(_, thread)| thread);
         let running = processors.iter().flatten();
         let running = running.filter_map(|(_, thread)| thread.as_ref());
-        let mut shown: Vec<AnyThread> = Vec::new();
-        for thread in busy.chain(&longest).chain(running) {
-            // Each once.
-            if !shown.iter().any(|other| other.record() == thread.record()) {
-                shown.push(*thread);
-            }
-        }
-        let mut snapshot = Snapshot::of(&mut shown.into_iter(), Depth::Waits);
+        let mut shown = busy.chain(&longest).chain(running).copied();
+        let mut snapshot = Snapshot::of(&mut shown, Depth::Waits);
         snapshot.add_holders();
         let snapshot = &snapshot;
         let entry = |thread: &AnyThread| {
@@ -432,15 +426,14 @@ impl Client<'_> {
             Object::default().with("what", what).with("count", count)
         });
         let names = ["green", "kernel"].into_iter().chain(STATES);
-        let numbers = counts.kinds.iter().chain(&counts.states);
-        let threads = names.zip(numbers);
+        let threads = names.zip(counts.numbers);
         let threads = threads.fold(Object::default(), |told, (name, count)| {
             told.with(name, count)
         });
         let threads = threads.with("waits", list(waits));
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy();
-        answer("summary")
+        versioned("answer", "summary")
             .with("process", std::process::id())
             .with("program", Quoted(&program))
             .with("uptime_ms", (clock::now() - self.started) / 1_000_000)
@@ -455,10 +448,8 @@ impl Client<'_> {
 /// How many threads do what.
 #[derive(Default)]
 struct Counts {
-    /// Green threads and kernel threads.
-    kinds: [u64; 2],
-    /// In each state, as `STATES` names them.
-    states: [u64; STATES.len()],
+    /// Green threads and kernel threads; then those in each state, as `STATES` names them.
+    numbers: [u64; 2 + STATES.len()],
     /// What the parked ones wait for.
     waits: Vec<(u64, &'static str)>,
 }
@@ -495,7 +486,7 @@ impl Counts {
     /// Counts a thread. Returns whether the thread waits.
     fn add(&mut self, seen: &ThreadSnapshot, questions: &mut usize) -> bool {
         let is_kernel = matches!(seen.thread, AnyThread::Kernel(_));
-        self.kinds[usize::from(is_kernel)] += 1;
+        self.numbers[usize::from(is_kernel)] += 1;
         let is_in_call = match seen.doing {
             Doing::Running(id) if *questions > 0 => {
                 *questions -= 1;
@@ -504,7 +495,7 @@ impl Counts {
             _ => false,
         };
         let state = State::of(seen.doing, is_in_call);
-        self.states[state as usize] += 1;
+        self.numbers[2 + state as usize] += 1;
         if let (State::Parked, Some(waiting)) = (state, &seen.waiting) {
             let what = waiting.reason.kind.name;
             match self.waits.iter_mut().find(|(_, known)| *known == what) {
@@ -518,10 +509,6 @@ impl Counts {
 
 fn is_in_call(id: i32) -> bool {
     matches!(kernel_thread::doing(id), kernel_thread::TaskState::Call(_))
-}
-
-fn address_of(processor: &Processor) -> u64 {
-    from_ref(processor).addr() as u64
 }
 
 /// The processors of a runtime that are in use; kernel threads have none.
@@ -561,7 +548,9 @@ impl Looks {
                     .by_thread
                     .or_insert(seen.identity().addr() as u64, (seen, 0));
                 *ran = (seen, ran.1 + 1);
-                *self.by_processor.or_insert(address_of(processor), 0) += 1;
+                *self
+                    .by_processor
+                    .or_insert(from_ref(processor).addr() as u64, 0) += 1;
             }
         }
     }
@@ -577,7 +566,7 @@ impl Looks {
                 }
                 Activity::Running(green, _) => ("running", Some(AnyThread::Green(green))),
             };
-            let ran = self.by_processor.get(address_of(processor));
+            let ran = self.by_processor.get(from_ref(processor).addr() as u64);
             // In thousandths of the looks.
             let busy = ran.copied().unwrap_or(0) * 1000 / self.count.max(1);
             let queue = processor.cluster().policy.len(Some(processor.index));
@@ -689,15 +678,10 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
     }
 }
 
-fn answer(answer: &str) -> Object {
+/// The beginning of an answer, or a whole one: `key` is "answer" or "error".
+fn versioned(key: &str, text: impl AsRef<str>) -> Object {
     let version = Object::default().with("version", VERSION);
-    version.with("answer", Quoted(answer))
-}
-
-/// The answer that says why there is no other.
-fn error(reason: String) -> Object {
-    let version = Object::default().with("version", VERSION);
-    version.with("error", Quoted(reason))
+    version.with(key, Quoted(text))
 }
 
 fn of_runtime(runtime: &Running) -> Object {
@@ -749,10 +733,10 @@ fn thread(id: u64) -> Object {
     snapshot.add_holders();
     // Another thread may have the record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {
-        return error(format!("there is no thread {id}"));
+        return versioned("error", format!("there is no thread {id}"));
     };
     let frames = snapshot.frames_as_json(entry.stack, &mut Symbols::new());
-    answer("thread").with("thread", of_thread(&snapshot, entry).with("frames", frames))
+    versioned("answer", "thread").with("thread", of_thread(&snapshot, entry).with("frames", frames))
 }
 
 /// Threads that wait for each other.
@@ -761,7 +745,7 @@ fn deadlocks() -> Object {
     let thread = |&place: &u32| of_thread(&snapshot, &snapshot.threads[place as usize]);
     let cycles = snapshot.cycles();
     let cycles = cycles.iter().map(|cycle| list(cycle.iter().map(thread)));
-    answer("deadlocks").with("deadlocks", list(cycles))
+    versioned("answer", "deadlocks").with("deadlocks", list(cycles))
 }
 
 #[cfg(test)]

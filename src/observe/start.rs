@@ -4,9 +4,7 @@
 //! without the feature `observe` there is a stand-in (`engine::runtime::unobserved`).
 
 use std::io;
-use std::path::Path;
-#[cfg(green)]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{export, trace};
@@ -16,17 +14,11 @@ use crate::engine::facade::{Backend, one_of, read_variable as read};
 use crate::engine::public::OnDeadlock;
 
 /// What is asked for.
+#[cfg_attr(not(green), allow(dead_code, reason = "nobody looks there"))]
 pub(crate) struct Plan {
     trace: Option<String>,
     measures: bool,
     schedtrace: Option<Duration>,
-    #[cfg(green)]
-    wishes: Wishes,
-}
-
-/// What is asked of the reporter and of the helpers that it starts.
-#[cfg(green)]
-pub(super) struct Wishes {
     pub(super) on_signal: bool,
     /// What to do about a deadlock of all threads.
     pub(super) by_builder: Option<OnDeadlock>,
@@ -49,9 +41,12 @@ fn up_to(most: u64) -> impl Fn(&str) -> Option<u64> {
 
 const ON_OR_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
 
-#[cfg(green)]
-impl Wishes {
-    fn read(by_builder: Option<OnDeadlock>) -> io::Result<Wishes> {
+impl Plan {
+    /// What a builder and the environment ask for. A value that is not accepted is an error.
+    pub(crate) fn read(by_builder: Option<OnDeadlock>) -> io::Result<Plan> {
+        let path = |path: &str| trace::writer(Path::new(path)).map(|_| path.to_string());
+        let millis = "a number of milliseconds from 1 to 3600000 (an hour)";
+        let millis = read("GREENTHREAD_SCHEDTRACE", millis, up_to(3_600_000))?;
         let actions = [
             ("report", OnDeadlock::Report),
             ("abort", OnDeadlock::Abort),
@@ -63,39 +58,23 @@ impl Wishes {
             let path = text.strip_prefix("unix:")?;
             (1..=107).contains(&path.len()).then(|| path.into())
         };
-        let on_signal = choice("GREENTHREAD_SIGQUIT", "on or off", &ON_OR_OFF)?;
-        let by_environment = choice("GREENTHREAD_DEADLOCK", "report, abort or off", &actions)?;
         let socket = read("GREENTHREAD_OBSERVE", accepted, socket)?;
-        let accepted = "seconds, from 1 to 86400";
-        let leak = read("GREENTHREAD_WARN_LEAK", accepted, up_to(86_400))?.unwrap_or(120);
+        let seconds = "seconds, from 1 to 86400";
+        let leak = read("GREENTHREAD_WARN_LEAK", seconds, up_to(86_400))?.unwrap_or(120);
         let warns = [("0", None), ("1", Some(Duration::from_secs(leak)))];
-        Ok(Wishes {
-            on_signal: on_signal.unwrap_or(true),
+        Ok(Plan {
+            trace: read(
+                "GREENTHREAD_TRACE",
+                "a path that ends in .html or .json",
+                path,
+            )?,
+            measures: choice("GREENTHREAD_METRICS", "on or off", &ON_OR_OFF)?.unwrap_or(false),
+            schedtrace: millis.map(Duration::from_millis),
+            on_signal: choice("GREENTHREAD_SIGQUIT", "on or off", &ON_OR_OFF)?.unwrap_or(true),
             by_builder,
-            by_environment,
+            by_environment: choice("GREENTHREAD_DEADLOCK", "report, abort or off", &actions)?,
             socket,
             warnings: choice("GREENTHREAD_WARN", "0 or 1", &warns)?.flatten(),
-        })
-    }
-}
-
-impl Plan {
-    /// What a builder and the environment ask for. A value that is not accepted is an error.
-    #[cfg_attr(not(green), allow(unused_variables, reason = "nobody looks there"))]
-    pub(crate) fn read(on_deadlock: Option<OnDeadlock>) -> io::Result<Plan> {
-        #[cfg(not(green))]
-        say_unobserved();
-        let accepted = "a path that ends in .html or .json";
-        let path = |path: &str| trace::writer(Path::new(path)).map(|_| path.to_string());
-        let millis = "a number of milliseconds from 1 to 3600000 (an hour)";
-        let millis = read("GREENTHREAD_SCHEDTRACE", millis, up_to(3_600_000))?;
-        let measures = choice("GREENTHREAD_METRICS", "on or off", &ON_OR_OFF)?;
-        Ok(Plan {
-            trace: read("GREENTHREAD_TRACE", accepted, path)?,
-            measures: measures.unwrap_or(false),
-            schedtrace: millis.map(Duration::from_millis),
-            #[cfg(green)]
-            wishes: Wishes::read(on_deadlock)?,
         })
     }
 
@@ -117,19 +96,15 @@ impl Plan {
         {
             let signal = backend.preemption_signal();
             signal.into_iter().for_each(gdb::prepare);
-            reporter::start(&self.wishes);
+            reporter::start(&self);
+        }
+        #[cfg(not(green))]
+        if self.socket.is_some() {
+            static SAID: std::sync::Once = std::sync::Once::new();
+            SAID.call_once(|| {
+                eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64 or aarch64")
+            });
         }
         self.schedtrace.map_or(Ok(()), export::begin_schedtrace)
-    }
-}
-
-/// Says, once, that there is no such socket here.
-#[cfg(not(green))]
-fn say_unobserved() {
-    static SAID: std::sync::Once = std::sync::Once::new();
-    if crate::sys::variable::read("GREENTHREAD_OBSERVE").is_some() {
-        SAID.call_once(|| {
-            eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64 or aarch64")
-        });
     }
 }

@@ -389,7 +389,7 @@ enum Kind {
 
 /// What a function's path begins with, what the path of its file contains, and what the function is then. The
 /// first line that fits holds. The file's path begins with this library's folder where there is a `~`.
-const KINDS: [(&str, &str, Kind); 10] = [
+const KINDS: [(&str, &str, Kind); 9] = [
     // The tests of this folder play the program.
     (
         "greenthread::observe::unwind::tests::",
@@ -399,9 +399,8 @@ const KINDS: [(&str, &str, Kind); 10] = [
     // The program has called libc's function.
     ("greenthread::libc::", "~src/libc/", Kind::Runtime),
     ("greenthread::engine::", "~src/engine/", Kind::Runtime),
-    ("greenthread::engine::arch::", "~arch/", Kind::Runtime),
-    ("preempt_trampoline", "", Kind::Runtime),
-    ("greenthread_way_back", "", Kind::Runtime),
+    ("preempt_trampoline", "~arch/", Kind::Runtime),
+    ("greenthread_way_back", "~arch/", Kind::Runtime),
     ("greenthread::", "~src/", Kind::Public),
     ("core::", "/library/core/src/", Kind::Common),
     ("alloc::", "/library/alloc/src/", Kind::Common),
@@ -418,7 +417,6 @@ fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
     let file = file.map(Path::to_string_lossy);
     let fits = |(name, place, _): &&(&str, &str, Kind)| match (&file, place.strip_prefix('~')) {
         (None, _) => path.starts_with(name),
-        (Some(_), _) if place.is_empty() => path.starts_with(name),
         (Some(file), None) => file.contains(place),
         (Some(file), Some(inside)) => {
             let rest = file.strip_prefix(own).filter(|_| !own.is_empty());

@@ -118,13 +118,15 @@ impl Snapshot {
         if let Some(call) = &entry.system_call {
             text += &format!(" in the system call {call}");
         }
-        match &entry.wait {
+        if let Some(wait) = &entry.wait {
             // One that was woken, or that waits on its own kernel thread.
-            Some(wait) if entry.state == State::Ready => {
-                text += &format!(", woken from its wait for {}", self.describe_wait(wait));
-            }
-            Some(wait) => text += &format!(", waits for {}", self.describe_wait(wait)),
-            None => {}
+            let is_woken = entry.state == State::Ready;
+            text += if is_woken {
+                ", woken from its wait for "
+            } else {
+                ", waits for "
+            };
+            text += &self.describe_wait(wait);
         }
         text
     }
@@ -139,10 +141,8 @@ impl Snapshot {
         };
         // A String accepts everything that is written.
         if wait.facts.holder.is_some() {
-            let _ = match &whom {
-                Some(whom) => write!(text, ", held by {whom}"),
-                None => write!(text, ", held by a thread that is not known"),
-            };
+            text += ", held by ";
+            text += whom.as_deref().unwrap_or("a thread that is not known");
         }
         let numbers = wait.facts.numbers.iter();
         let mut details: Vec<String> = numbers.map(|(name, n)| format!("{name} {n}")).collect();

@@ -108,10 +108,13 @@ impl Unwinder {
             true => read(address).ok_or(End::Lost),
             false => Err(End::Lost),
         };
-        match self.walk(registers, false, &mut read, out) {
-            End::Unknown => self.walk(registers, true, &mut read, out),
-            end => end,
+        for with_all in [false, true] {
+            match self.walk(registers, with_all, &mut read, out) {
+                End::Unknown => {}
+                end => return end,
+            }
         }
+        End::Lost
     }
 
     /// Fills `out`. Returns what has ended the frames.
@@ -139,12 +142,11 @@ impl Unwinder {
     #[inline]
     fn step(&mut self, at: &mut Registers, with_all: bool, read: Read<'_>) -> Result<(), End> {
         let address = at.pc.wrapping_sub(usize::from(!at.is_exact));
-        let (base, cfa, bp_at, pc_at) = match self.rule(address) {
+        let (base, [cfa, bp_at, pc_at]) = match self.rule(address) {
             Rule::End => return Err(End::Bottom),
             Rule::Signal => return step_by_record(at, read),
             Rule::Untold => return self.step_by_custom(at, read),
-            Rule::FromSp { cfa, bp_at, pc_at } if !with_all => (at.sp(), cfa, bp_at, pc_at),
-            Rule::FromBp { cfa, bp_at, pc_at } if !with_all => (at.bp(), cfa, bp_at, pc_at),
+            Rule::From(base, distances) if !with_all => (at.values[base as usize], distances),
             _ => return self.step_by_tables(at, address, read),
         };
         let cfa = base.wrapping_add_signed(cfa as isize);
@@ -240,11 +242,7 @@ impl Unwinder {
 
     /// The rule of the tables for the instruction at `address`.
     fn row(&mut self, address: usize) -> Option<Row<'_>> {
-        let View {
-            header,
-            frames: section,
-            bases,
-        } = self.modules.tables(address)?;
+        let (header, section, bases) = self.modules.tables(address)?;
         let (at, context) = (address as u64, &mut self.context);
         let header = header.parse(&bases, size_of::<usize>() as u8).ok()?;
         let table = header.table()?;
@@ -432,12 +430,10 @@ impl Registers {
 /// The short form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// The CFA lies at this distance from the stack pointer; the caller's frame pointer is saved at this
-    /// distance from the CFA, or is the [`SAME`](Rule::SAME); so is the return address, or is still in the
-    /// link register.
-    FromSp { cfa: i32, bp_at: i32, pc_at: i32 },
-    /// The same, from the frame pointer.
-    FromBp { cfa: i32, bp_at: i32, pc_at: i32 },
+    /// The CFA lies at the first distance from this register, the stack pointer or the frame pointer. The caller's frame
+    /// pointer is saved at the second distance from the CFA, or is the [`SAME`](Rule::SAME). The return address is saved at the
+    /// third one, or is still in the link register.
+    From(u8, [i32; 3]),
     /// There is no caller.
     End,
     /// There is a rule of another form.
@@ -482,16 +478,14 @@ impl Row<'_> {
             _ if self.is_signal => return Rule::Complicated,
             _ => {}
         }
-        match (self.row.cfa(), bp_at, saved_at(self.return_address)) {
-            (&CfaRule::RegisterAndOffset { register, offset }, Some(bp_at), Some(pc_at)) => {
-                match (usize::from(register.0), i32::try_from(offset)) {
-                    (here::SP, Ok(cfa)) => Rule::FromSp { cfa, bp_at, pc_at },
-                    (here::BP, Ok(cfa)) => Rule::FromBp { cfa, bp_at, pc_at },
-                    _ => Rule::Complicated,
-                }
-            }
-            _ => Rule::Complicated,
+        if let &CfaRule::RegisterAndOffset { register, offset } = self.row.cfa()
+            && let base @ (here::SP | here::BP) = usize::from(register.0)
+            && let (Some(bp_at), Some(pc_at)) = (bp_at, saved_at(self.return_address))
+            && let Ok(cfa) = i32::try_from(offset)
+        {
+            return Rule::From(base as u8, [cfa, bp_at, pc_at]);
         }
+        Rule::Complicated
     }
 
     fn caller(&self, registers: &Registers, read: Read<'_>) -> Result<Registers, End> {
@@ -618,7 +612,7 @@ impl Operands {
 /// Bytes of an unwind table.
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// What is loaded, ordered by address.
+/// What is loaded.
 #[derive(Default)]
 pub(crate) struct Modules {
     list: Vec<Module>,
@@ -643,12 +637,8 @@ struct Module {
     tables: Option<[(usize, Range<usize>); 2]>,
 }
 
-/// The unwind tables of one module, to search in.
-pub(super) struct View<'a> {
-    pub(super) header: EhFrameHdr<Bytes<'a>>,
-    pub(super) frames: EhFrame<Bytes<'a>>,
-    pub(super) bases: BaseAddresses,
-}
+/// The unwind tables of one module, to search in: the first of them in the second one, and what both are relative to.
+type Tables<'a> = (EhFrameHdr<Bytes<'a>>, EhFrame<Bytes<'a>>, BaseAddresses);
 
 impl Modules {
     /// Returns what is loaded now.
@@ -671,11 +661,8 @@ impl Modules {
     }
 
     fn find(&self, address: usize) -> Option<&Module> {
-        let behind = self
-            .list
-            .partition_point(|module| module.code.start <= address);
-        let module = &self.list[behind.checked_sub(1)?];
-        module.code.contains(&address).then_some(module)
+        let mut all = self.list.iter();
+        all.find(|module| module.code.contains(&address))
     }
 
     /// Whether `address` may be one of an instruction.
@@ -707,7 +694,7 @@ impl Modules {
     }
 
     /// The unwind tables of the module that has the instruction at `address`.
-    pub(super) fn tables(&self, address: usize) -> Option<View<'_>> {
+    fn tables(&self, address: usize) -> Option<Tables<'_>> {
         let [header, frames] = self.find(address)?.tables.clone()?;
         let bases = BaseAddresses::default().set_eh_frame_hdr(header.0 as u64);
         let bases = bases.set_eh_frame(frames.0 as u64);
@@ -715,11 +702,7 @@ impl Modules {
         frames.set_address_size(size_of::<usize>() as u8);
         frames.set_vendor(here::VENDOR);
         let header = EhFrameHdr::new(&self.copies[header.1], LittleEndian);
-        Some(View {
-            header,
-            frames,
-            bases,
-        })
+        Some((header, frames, bases))
     }
 
     /// Counts a module, and keeps it if there is space.
@@ -733,16 +716,12 @@ impl Modules {
         let tables = tables.map(|tables| tables.map(|one| (one.as_ptr().addr(), self.copy(one))));
         self.modules += 1;
         if self.list.len() < self.list.capacity() {
-            let place = self
-                .list
-                .partition_point(|other| other.code.start < code.start);
-            let module = Module {
+            self.list.push(Module {
                 code,
                 bias: library.base,
                 path,
                 tables,
-            };
-            self.list.insert(place, module);
+            });
         }
     }
 
@@ -812,8 +791,8 @@ mod tests_of_modules {
             return eprintln!("the library stays loaded");
         }
         // The tables are still there.
-        let view = with.tables(function).unwrap();
-        let header = view.header.parse(&view.bases, 8).unwrap();
+        let (header, _, bases) = with.tables(function).unwrap();
+        let header = header.parse(&bases, 8).unwrap();
         assert!(header.table().is_some());
     }
 }

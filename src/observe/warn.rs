@@ -18,7 +18,6 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use super::dump::State;
-use super::employ;
 use super::numbers::NumberMap;
 use super::snapshot::{Depth, Entry, Snapshot};
 use super::text::title;
@@ -64,13 +63,8 @@ const HOGS: u64 = 1;
 const HOLDS: u64 = 2;
 const LEAKS: u64 = 3;
 
-/// Starts the kernel thread that warns. It warns of a thread that no other can reach once that has waited for `leak`.
-pub(crate) fn start(leak: Duration) {
-    // Without that kernel thread the program goes on, and is not warned.
-    let _ = employ("gt-warner", move || live(leak));
-}
-
-fn live(leak: Duration) {
+/// What the kernel thread does that warns. It warns of a thread that no other can reach once that has waited for `leak`.
+pub(super) fn live(leak: Duration) {
     let mut said = Said::default();
     let mut next_look = Instant::now() + LOOK;
     loop {

@@ -26,7 +26,7 @@
 //! `IDLE` is Release: its reads come before, and so does the note that a thread is deaf, which the handler's failed step
 //! acquires. What one observer does comes before what the next one does by their lock.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, TryLockError};
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
@@ -90,12 +90,16 @@ pub(crate) fn is_possible() -> bool {
 /// still. False: the thread blocks the signal, did not come in time, or another one is held.
 pub(crate) fn held(thread: i32, computes: bool, mut read: impl FnMut([usize; 4])) -> bool {
     // Another observer may hold a thread, which does not take long; but in a forked child its lock stays for ever.
-    let (until, mut turn) = (clock::now() + UNTIL_TAKEN, TURN.try_lock());
-    while turn.is_err() && clock::now() < until {
-        kernel_thread::rest(LOOK_AGAIN);
-        turn = TURN.try_lock();
-    }
-    let Ok(mut turn) = turn else { return false };
+    let until = clock::now() + UNTIL_TAKEN;
+    let mut turn = loop {
+        match TURN.try_lock() {
+            Ok(turn) => break turn,
+            // The observer that had it has panicked while it read.
+            Err(TryLockError::Poisoned(turn)) => break turn.into_inner(),
+            Err(TryLockError::WouldBlock) if clock::now() >= until => return false,
+            Err(TryLockError::WouldBlock) => kernel_thread::rest(LOOK_AGAIN),
+        }
+    };
     for _ in 0..TRIES {
         *turn = (*turn + 1) % (u32::MAX / STATES);
         let word = *turn * STATES;

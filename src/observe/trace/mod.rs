@@ -93,7 +93,7 @@ use crate::sys::clock;
 pub fn trace<T>(work: impl FnOnce() -> T) -> io::Result<(T, Trace)> {
     let mut session = Session::start()?;
     let result = work();
-    Ok((result, Trace(session.end()?)))
+    Ok((result, session.end()?))
 }
 
 /// The recorded schedule of a piece of work; see [`trace`](trace()).
@@ -127,7 +127,7 @@ impl Trace {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_html(&self, out: impl Write) -> io::Result<()> {
-        self.0.write_with(Timeline::write_html, out)
+        self.write_with(Timeline::write_html, out)
     }
 
     /// Writes the trace as JSON that [Perfetto](https://ui.perfetto.dev) and Chrome read.
@@ -148,7 +148,7 @@ impl Trace {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_json(&self, out: impl Write) -> io::Result<()> {
-        self.0.write_with(Timeline::write_json, out)
+        self.write_with(Timeline::write_json, out)
     }
 
     /// Writes the trace to a file: a page if the name ends in `.html`, JSON if it ends in `.json`.
@@ -170,7 +170,20 @@ impl Trace {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.0.save(path.as_ref())
+        let path = path.as_ref();
+        let Some(writer) = writer(path) else {
+            let path = path.display();
+            let message = format!("{path}: accepted is a path that ends in .html or .json");
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        };
+        self.write_with(writer, File::create(path)?)
+    }
+
+    fn write_with(&self, writer: Writer, out: impl Write) -> io::Result<()> {
+        let out: Box<dyn Write + '_> = Box::new(out);
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        writer(&self.0, &mut out)?;
+        out.flush()
     }
 
     /// Returns how many words of the record were lost; an event takes one to four of them.
@@ -199,7 +212,7 @@ impl Trace {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn duration(&self) -> Duration {
-        Duration::from_nanos(self.0.length)
+        Duration::from_nanos(self.0.clock.length)
     }
 }
 
@@ -224,7 +237,7 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the trace that is being written is over. Relaxed: the collector's thread is unparked after that, and looks.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// What the collector has made of the last trace, until that is taken.
-static RESULT: Mutex<Option<Timeline>> = Mutex::new(None);
+static RESULT: Mutex<Option<Trace>> = Mutex::new(None);
 
 /// A trace that is being written, and the thread of its collector. Dropped, it ends.
 struct Session(Option<JoinHandle<()>>);
@@ -241,8 +254,8 @@ impl Session {
         IS_OVER.store(false, Relaxed);
         let collector = Collector::begin();
         let life = move || {
-            let timeline = collector.collect();
-            *lock(&RESULT) = Some(timeline);
+            let trace = Trace(collector.collect());
+            *lock(&RESULT) = Some(trace);
         };
         let thread = employ("gt-trace", life).inspect_err(|_| release())?;
         observer::add(TRACE);
@@ -250,7 +263,7 @@ impl Session {
     }
 
     /// Ends the trace.
-    fn end(&mut self) -> io::Result<Timeline> {
+    fn end(&mut self) -> io::Result<Trace> {
         let collector = self.0.take();
         if is_forked_child() {
             // The collector's thread is the parent's, and so is the trace.
@@ -264,9 +277,9 @@ impl Session {
             let _ = collector.join();
         }
         observer::remove(TRACE);
-        let timeline = lock(&RESULT).take();
+        let trace = lock(&RESULT).take();
         release();
-        timeline.ok_or_else(|| io::Error::other("the collector of the trace has panicked"))
+        trace.ok_or_else(|| io::Error::other("the collector of the trace has panicked"))
     }
 }
 
@@ -314,10 +327,8 @@ impl Collector {
         while !IS_OVER.load(Relaxed) {
             thread::park_timeout(if self.copy() { SOON } else { LATER });
         }
-        #[cfg(green)]
-        self.copies.end();
-        observer::remove(TRACE);
         self.copy();
+        observer::remove(TRACE);
         #[cfg(green)]
         let reels = self.copies.finish();
         #[cfg(not(green))]
@@ -374,7 +385,7 @@ extern "C" fn end() {
     let Some((mut session, path)) = lock(&OF_PROCESS).take() else {
         return;
     };
-    let written = session.end().and_then(|timeline| timeline.save(&path));
+    let written = session.end().and_then(|trace| trace.save(&path));
     if let Err(error) = written {
         // This is not `eprintln!`, which panics if nobody reads it.
         let _ = writeln!(io::stderr(), "greenthread: {}: {error}", path.display());
@@ -390,23 +401,5 @@ pub(super) fn writer(path: &Path) -> Option<Writer> {
         "html" => Some(Timeline::write_html),
         "json" => Some(Timeline::write_json),
         _ => None,
-    }
-}
-
-impl Timeline {
-    fn save(&self, path: &Path) -> io::Result<()> {
-        let Some(writer) = writer(path) else {
-            let path = path.display();
-            let message = format!("{path}: accepted is a path that ends in .html or .json");
-            return Err(io::Error::new(ErrorKind::InvalidInput, message));
-        };
-        self.write_with(writer, File::create(path)?)
-    }
-
-    fn write_with(&self, writer: Writer, out: impl Write) -> io::Result<()> {
-        let out: Box<dyn Write + '_> = Box::new(out);
-        let mut out = BufWriter::with_capacity(1 << 16, out);
-        writer(self, &mut out)?;
-        out.flush()
     }
 }

@@ -27,6 +27,9 @@
 
 use core::cell::Cell;
 use core::num::NonZeroU64;
+#[cfg(green)]
+use core::ptr::from_ref;
+use core::ptr::with_exposed_provenance;
 
 use crate::arch::ticks;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
@@ -150,29 +153,19 @@ pub(super) fn bytes_of(word: u64) -> impl Iterator<Item = u8> {
     bytes.into_iter().take_while(|&byte| byte != 0)
 }
 
-/// Names what a thread waits for: the text's address, and above it its length.
+/// Names what a thread waits for, by the address of a text's own address and length.
 #[cfg(green)]
-pub(super) fn text(text: &'static str) -> u64 {
-    let length = text.len().min(0xFF) as u64;
-    word(
-        Kind::Text,
-        length << 48 | text.as_ptr().expose_provenance() as u64,
-    )
+pub(super) fn text(text: &'static &'static str) -> u64 {
+    word(Kind::Text, from_ref(text).expose_provenance() as u64)
 }
 
 /// The text that such a word names; any other word names an empty one.
 pub(super) fn text_of(word: u64) -> &'static str {
-    if Kind::of(word) != Kind::Text {
-        return "";
+    match Kind::of(word) {
+        // SAFETY: `text` has made the word from the address of a static text.
+        Kind::Text => unsafe { *with_exposed_provenance::<&'static str>(value(word) as usize) },
+        _ => "",
     }
-    let address = (value(word) & ((1 << 48) - 1)) as usize;
-    // SAFETY: `text` has made the word from the address of a static string, and from its length or a smaller one. (If a
-    // character was cut, the bytes are no text.)
-    let bytes = unsafe {
-        let start = core::ptr::with_exposed_provenance::<u8>(address);
-        core::slice::from_raw_parts(start, (value(word) >> 48) as usize)
-    };
-    core::str::from_utf8(bytes).unwrap_or("")
 }
 
 /// The number of the present trace, or of the last one.

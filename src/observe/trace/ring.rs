@@ -91,18 +91,7 @@ impl Ring {
         (head, whole - from)
     }
 
-    /// Finds pages for the whole ring now, so that the writer need not wait for them. It does no harm if
-    /// there are none.
-    pub(super) fn populate(&self) {
-        const MADV_POPULATE_WRITE: i32 = 23;
-        self.advise(MADV_POPULATE_WRITE);
-    }
-
-    /// Gives the pages back. ObserverWords that are written meanwhile are lost, or stay.
-    pub(super) fn forget(&self) {
-        self.advise(libc::MADV_DONTNEED);
-    }
-
+    /// Advises the system about the pages of the words.
     fn advise(&self, advice: i32) {
         let words = self.words.as_ptr_range();
         let start = words.start.addr().next_multiple_of(mm::page());
@@ -328,11 +317,9 @@ struct Copied {
     ring: &'static Ring,
     /// Where the next copy begins.
     next: u64,
-    words: Vec<u64>,
+    reel: Reel,
     /// There was no room for some of its words.
     is_cut: bool,
-    /// Where the ring was when the trace was about to be over, and the thread that the processor ran, or 0.
-    at_end: (u64, u32),
 }
 
 /// The rings of all processors.
@@ -363,29 +350,12 @@ impl Copies {
         }
     }
 
-    /// The trace is about to be over: notes where each ring is, and which thread its processor runs, if that is known: a
-    /// hint.
-    pub(super) fn end(&mut self) {
-        for copied in &mut self.0 {
-            let words = copied.processor.running();
-            let number = words.map_or(0, |[numbered, _]| introduced(numbered.load(Relaxed)));
-            copied.at_end = (copied.ring.head(), number);
-        }
-    }
-
     /// What all rings have recorded. The trace is over.
     pub(super) fn finish(self) -> Vec<Reel> {
         let finish = |copied: Copied| {
-            copied.ring.forget();
-            // Without an event since, the thread has not stopped.
-            let (head, running) = copied.at_end;
-            let is_known = copied.next == head && !copied.is_cut;
-            Reel {
-                runtime: copied.processor.runtime(),
-                index: copied.processor.index as u32,
-                words: copied.words,
-                running: if is_known { running } else { 0 },
-            }
+            // The pages are given back. Words that are written meanwhile are lost, or stay.
+            copied.ring.advise(libc::MADV_DONTNEED);
+            copied.reel
         };
         self.0.into_iter().map(finish).collect()
     }
@@ -393,39 +363,51 @@ impl Copies {
 
 impl Copied {
     fn new(processor: &'static inspect::Processor, ring: &'static Ring, next: u64) -> Copied {
-        // The ring of a runtime that was shut down stays, without pages.
+        // There are pages for the whole ring from now on, so that the writer need not wait for them; it does no harm if
+        // there are none. The ring of a runtime that was shut down stays, without pages.
+        const MADV_POPULATE_WRITE: i32 = 23;
         if !processor.is_closed() {
-            ring.populate();
+            ring.advise(MADV_POPULATE_WRITE);
         }
         Copied {
             processor,
             ring,
             next,
-            words: Vec::new(),
+            reel: Reel {
+                runtime: processor.runtime(),
+                index: processor.index as u32,
+                ..Reel::default()
+            },
             is_cut: false,
-            at_end: (0, 0),
         }
     }
 
-    /// Copies what is new, as far as there is room. Returns how many words were kept, and how many lost.
+    /// Copies what is new, as far as there is room, and notes which thread the processor runs then: a hint. Returns how
+    /// many words were kept, and how many lost.
     fn copy(&mut self, room: usize) -> (usize, u64) {
-        let before = self.words.len();
-        let (next, mut lost) = self.ring.copy(self.next, &mut self.words);
+        let words = &mut self.reel.words;
+        let before = words.len();
+        let (next, mut lost) = self.ring.copy(self.next, words);
         self.next = next;
         if lost != 0 {
-            self.words.insert(before, word(Kind::Lost, lost));
+            words.insert(before, word(Kind::Lost, lost));
         }
-        let new = self.words.len() - before;
+        let new = words.len() - before;
         let kept = new.min(room);
         if kept < new {
             lost += (new - kept) as u64;
-            self.words.truncate(before + kept);
+            words.truncate(before + kept);
             // Whatever ran then is not known to have run on.
             if !self.is_cut {
-                self.words.push(word(Kind::Lost, lost));
+                words.push(word(Kind::Lost, lost));
             }
             self.is_cut = true;
         }
+        let running = self.processor.running();
+        let running = running.map_or(0, |[numbered, _]| introduced(numbered.load(Relaxed)));
+        // Without an event since, the thread has not stopped.
+        let is_known = self.ring.head() == next && !self.is_cut;
+        self.reel.running = if is_known { running } else { 0 };
         (kept, lost)
     }
 }
@@ -513,7 +495,7 @@ mod tests {
         assert_eq!(copied.copy(30), (30, 20));
         write(100..110);
         assert_eq!(copied.copy(0), (0, 10));
-        let (mark, kept) = copied.words.split_last().unwrap();
+        let (mark, kept) = copied.reel.words.split_last().unwrap();
         assert_eq!(*mark, word(Kind::Lost, 20));
         assert!(kept.iter().copied().eq(of(0..80)));
         assert!(copied.is_cut);

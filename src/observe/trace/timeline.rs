@@ -6,7 +6,7 @@
 //! *Outside*, kernel threads have a track each. Green threads that have lost their processors have none: the time until
 //! they need none any more, or have one again, is an item of the track that they have left ([`Kind::Off`]).
 
-use core::mem::take;
+use core::mem::{replace, take};
 
 use super::record::{Event, KERNEL, Kind, NUMBER, bytes_of, value};
 use crate::observe::numbers::{NumberMap, order};
@@ -16,7 +16,8 @@ use crate::observe::numbers::{NumberMap, order};
 pub(super) struct Clock {
     begin: u64,
     ticks: u64,
-    length: u64,
+    /// In nanoseconds.
+    pub(super) length: u64,
 }
 
 impl Clock {
@@ -52,6 +53,13 @@ pub(super) struct Reel {
     pub(super) running: u32,
 }
 
+/// One line of the picture: the numbers of its process and thread in the JSON. A runtime is a process, from 1, and its
+/// processors are threads, from 1; kernel threads keep their numbers.
+pub(super) type Track = (u32, u32);
+
+/// The process of kernel threads.
+pub(super) const KERNEL_THREADS: u32 = 1000;
+
 /// Something that happened, once or for a while.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
@@ -60,116 +68,91 @@ pub(super) struct Item {
     /// Another thread; or what was waited for, a word of text.
     pub(super) other: u64,
     pub(super) thread: u32,
-    pub(super) track: u32,
+    pub(super) track: Track,
     pub(super) kind: Kind,
 }
 
-/// One line of the picture.
-pub(super) struct Track {
-    /// Its runtime, from 1; 0 for kernel threads.
-    pub(super) runtime: u32,
-    /// The processor's index, or the kernel thread's number.
-    pub(super) index: u32,
-}
-
 /// All that a trace has recorded.
+#[derive(Default)]
 pub(in crate::observe) struct Timeline {
-    pub(super) tracks: Vec<Track>,
+    pub(super) clock: Clock,
+    pub(super) tracks: NumberMap<Track>,
     /// Sorted by their beginning.
     pub(super) items: Vec<Item>,
     /// The threads' names.
-    pub(super) names: NumberMap<String>,
-    /// In nanoseconds.
-    pub(super) length: u64,
+    names: NumberMap<Vec<u8>>,
     /// How many words were lost, of which most are an event.
     pub(super) lost: u64,
-}
-
-impl Timeline {
-    pub(super) fn of(mut reels: Vec<Reel>, outside: &[Event], lost: u64, clock: Clock) -> Timeline {
-        let mut decoder = Decoder {
-            clock,
-            ..Decoder::default()
-        };
-        reels.retain(|reel| !reel.words.is_empty());
-        let by_index = order(&mut reels.iter().map(|reel| reel.index.into()));
-        let by_index: Vec<&Reel> = by_index.iter().map(|&place| &reels[place]).collect();
-        let (mut runtime, mut last) = (0, None);
-        for place in order(&mut by_index.iter().map(|reel| reel.runtime as u64)) {
-            let reel = by_index[place];
-            runtime += u32::from(last.replace(reel.runtime) != Some(reel.runtime));
-            let track = decoder.add_track(runtime, reel.index);
-            decoder.processor(track, reel);
-        }
-        decoder.outside(outside);
-        decoder.pair_stays();
-        let mut names = NumberMap::default();
-        for (number, name) in &decoder.names.entries {
-            // The end of a long name is cut, perhaps within a character.
-            let name = name.utf8_chunks().next().map_or("", |name| name.valid());
-            if !name.is_empty() {
-                names.or_insert(*number, name.to_string());
-            }
-        }
-        // A wake-up comes before the run that it leads to.
-        let key = |item: &Item| item.start << 1 | u64::from(item.kind.stopped().is_some());
-        let order = order(&mut decoder.items.iter().map(key));
-        Timeline {
-            items: order.iter().map(|&place| decoder.items[place]).collect(),
-            tracks: decoder.tracks,
-            names,
-            length: clock.length,
-            lost,
-        }
-    }
-
-    /// A track, for people.
-    pub(super) fn name_of(&self, track: &Track) -> String {
-        match track.runtime {
-            0 => self.label(track.index),
-            _ => format!("processor {}", track.index),
-        }
-    }
-
-    /// A thread, for people.
-    pub(super) fn label(&self, thread: u32) -> String {
-        match self.names.get(thread.into()) {
-            Some(name) => name.clone(),
-            _ if thread == 0 => "a thread".into(),
-            _ if thread == KERNEL => "the runtime".into(),
-            _ if thread & KERNEL == 0 => format!("thread {thread}"),
-            _ => format!("kernel thread {}", thread & !KERNEL),
-        }
-    }
-}
-
-/// Makes a timeline.
-#[derive(Default)]
-struct Decoder {
-    clock: Clock,
-    tracks: Vec<Track>,
-    items: Vec<Item>,
-    names: NumberMap<Vec<u8>>,
-    /// The tracks of kernel threads.
-    kernel_tracks: NumberMap<u32>,
-    /// When threads lose their processors (true), and when they need none any more or have one again: the time, the
-    /// thread, and the track that it has left. The two are found in different places.
-    stays: Vec<(u64, bool, u32, u32)>,
 }
 
 /// A processor, while its words are decoded.
 #[derive(Default)]
 struct Processor {
-    track: u32,
+    track: Track,
     /// When the run began that has not ended yet.
     since: Option<u64>,
     asleep_since: Option<u64>,
 }
 
-impl Decoder {
-    fn add_track(&mut self, runtime: u32, index: u32) -> u32 {
-        self.tracks.push(Track { runtime, index });
-        self.tracks.len() as u32 - 1
+impl Timeline {
+    pub(super) fn of(reels: Vec<Reel>, outside: &[Event], lost: u64, clock: Clock) -> Timeline {
+        let mut timeline = Timeline {
+            clock,
+            lost,
+            ..Timeline::default()
+        };
+        let mut runtimes = NumberMap::default();
+        for reel in reels.iter().filter(|reel| !reel.words.is_empty()) {
+            let runtime = runtimes.place(reel.runtime as u64, |()| true, || ());
+            let track = timeline.track(runtime as u32 + 1, reel.index + 1);
+            timeline.processor(track, reel);
+        }
+        timeline.outside(outside);
+        // A wake-up comes before the run that it leads to, and a thread is back before it leaves again.
+        let is_late = |kind: Kind| kind == Kind::Off || kind.stopped().is_some();
+        let key = |item: &Item| item.start << 1 | u64::from(is_late(item.kind));
+        let order = order(&mut timeline.items.iter().map(key));
+        let items = order.iter().map(|&place| timeline.items[place]);
+        timeline.items = items.collect();
+        timeline.end_stays();
+        timeline
+    }
+
+    /// Ends the stays of threads without a processor: where they begin and where they end was found in different places.
+    fn end_stays(&mut self) {
+        let mut open: NumberMap<Option<usize>> = NumberMap::default();
+        for place in 0..self.items.len() {
+            let item = self.items[place];
+            let next = match item.kind {
+                Kind::Off => Some(place),
+                Kind::Resumed => None,
+                _ => continue,
+            };
+            let open = open.or_insert(item.thread.into(), None);
+            if let Some(before) = replace(open, next) {
+                self.items[before].end = item.start;
+            }
+        }
+    }
+
+    /// A thread, for people.
+    pub(super) fn label(&self, thread: u32) -> String {
+        // The end of a long name is cut, perhaps within a character.
+        let name = self.names.get(thread.into());
+        let name = name.and_then(|name| name.utf8_chunks().next());
+        match name.map_or("", |name| name.valid()) {
+            "" if thread == 0 => "a thread".into(),
+            "" if thread == KERNEL => "the runtime".into(),
+            "" if thread & KERNEL == 0 => format!("thread {thread}"),
+            "" => format!("kernel thread {}", thread & !KERNEL),
+            name => name.into(),
+        }
+    }
+
+    /// A track, which is there from now on.
+    fn track(&mut self, process: u32, thread: u32) -> Track {
+        let key = u64::from(process) << 32 | u64::from(thread);
+        *self.tracks.or_insert(key, (process, thread))
     }
 
     /// The bytes of a thread's name.
@@ -177,7 +160,7 @@ impl Decoder {
         self.names.or_insert(number.into(), Vec::new())
     }
 
-    fn push(&mut self, start: u64, end: u64, thread: u32, track: u32, kind: Kind, other: u64) {
+    fn push(&mut self, start: u64, end: u64, thread: u32, track: Track, kind: Kind, other: u64) {
         self.items.push(Item {
             start,
             end: end.max(start),
@@ -189,7 +172,7 @@ impl Decoder {
     }
 
     /// Decodes what was recorded on a processor.
-    fn processor(&mut self, track: u32, reel: &Reel) {
+    fn processor(&mut self, track: Track, reel: &Reel) {
         let mut processor = Processor {
             track,
             ..Processor::default()
@@ -269,7 +252,8 @@ impl Decoder {
                 }
                 on.since = (kind != Kind::HandedOff).then_some(now);
                 if kind == Kind::HandedOff {
-                    self.stays.push((now, true, thread, on.track));
+                    let end = self.clock.length;
+                    self.push(now, end, thread, on.track, Kind::Off, 0);
                 }
             }
             // The processor goes to work.
@@ -279,7 +263,7 @@ impl Decoder {
                 }
                 on.since = (kind != Kind::Given).then_some(now);
                 if kind == Kind::Resumed {
-                    self.stays.push((now, false, thread, 0));
+                    self.push(now, now, thread, on.track, kind, 0);
                 }
             }
         }
@@ -287,8 +271,8 @@ impl Decoder {
 
     /// Decodes the events that have happened on no processor.
     fn outside(&mut self, events: &[Event]) {
-        // What each kernel thread does, `RunsOn` or `Waited`, and since when.
-        let mut doing: NumberMap<Option<(Kind, u64)>> = NumberMap::default();
+        // Where the item is that each kernel thread is in, `RunsOn` or `Waited`.
+        let mut doing: NumberMap<Option<usize>> = NumberMap::default();
         for &[first, ticks, more] in events {
             let kind = Kind::of(first);
             let (number, now) = (value(first) as u32, self.clock.at(ticks));
@@ -301,20 +285,17 @@ impl Decoder {
                     continue;
                 }
             };
-            let track = self.track_of(number);
-            let now_doing = next.map(|next| (next, now));
-            let before = doing.or_insert(number.into(), None);
-            if let Some((before, since)) = core::mem::replace(before, now_doing) {
-                let is_wait = before == Kind::Waited;
-                let was = if is_wait { before } else { stopped };
-                self.push(since, now, number, track, was, 0);
-            }
-        }
-        for (number, doing) in doing.entries {
-            if let Some((kind, since)) = doing {
-                let track = self.track_of(number as u32);
-                let end = self.clock.length;
-                self.push(since, end, number as u32, track, kind, 0);
+            let place = next.map(|kind| {
+                let (track, end) = (self.track(KERNEL_THREADS, number), self.clock.length);
+                self.push(now, end, number, track, kind, 0);
+                self.items.len() - 1
+            });
+            if let Some(before) = replace(doing.or_insert(number.into(), None), place) {
+                let before = &mut self.items[before];
+                before.end = now.max(before.start);
+                if before.kind == Kind::RunsOn {
+                    before.kind = stopped;
+                }
             }
         }
     }
@@ -329,43 +310,17 @@ impl Decoder {
                     by => by,
                 };
                 // A green thread that wakes from outside has no track of its own.
-                let has_track = by & KERNEL != 0 || self.kernel_tracks.get(by.into()).is_some();
-                let track = self.track_of(if has_track { by } else { KERNEL });
+                let key = u64::from(KERNEL_THREADS) << 32 | u64::from(by);
+                let has_track = by & KERNEL != 0 || self.tracks.get(key).is_some();
+                let track = self.track(KERNEL_THREADS, if has_track { by } else { KERNEL });
                 self.push(now, now, by, track, kind, number.into());
             }
             Kind::Arrived => {
-                let track = self.track_of(KERNEL);
+                let track = self.track(KERNEL_THREADS, KERNEL);
                 self.push(now, now, number, track, kind, 0);
             }
-            _ => self.stays.push((now, false, number, 0)),
-        }
-    }
-
-    /// The track of a kernel thread.
-    fn track_of(&mut self, number: u32) -> u32 {
-        if let Some(&track) = self.kernel_tracks.get(number.into()) {
-            return track;
-        }
-        let track = self.add_track(0, number);
-        *self.kernel_tracks.or_insert(number.into(), track)
-    }
-
-    fn pair_stays(&mut self) {
-        let stays = take(&mut self.stays);
-        let mut open: NumberMap<Option<(u64, u32)>> = NumberMap::default();
-        for place in order(&mut stays.iter().map(|stay| stay.0 << 1 | u64::from(stay.1))) {
-            let (at, begins, thread, track) = stays[place];
-            let open = open.or_insert(thread.into(), None);
-            if begins {
-                *open = Some((at, track));
-            } else if let Some((start, track)) = open.take() {
-                self.push(start, at, thread, track, Kind::Off, 0);
-            }
-        }
-        for (thread, open) in open.entries {
-            if let Some((start, track)) = open {
-                self.push(start, self.clock.length, thread as u32, track, Kind::Off, 0);
-            }
+            // The thread needs its processor no more.
+            _ => self.push(now, now, number, (0, 0), Kind::Resumed, 0),
         }
     }
 }

@@ -20,9 +20,9 @@ use core::fmt::Arguments;
 use std::io::{self, Write};
 
 use super::record::{KERNEL, Kind, text_of};
-use super::timeline::{Item, Timeline};
+use super::timeline::{Item, KERNEL_THREADS, Timeline, Track};
 use crate::observe::json::Quoted;
-use crate::observe::numbers::NumberMap;
+use crate::observe::numbers::{NumberMap, order};
 
 type Done = io::Result<()>;
 
@@ -30,8 +30,6 @@ type Done = io::Result<()>;
 const PIECE: usize = 1 << 15;
 /// Both ends of an arrow have the same name.
 const FLOW: &str = r#""cat":"wake-up","name":"wake-up""#;
-/// The process that the kernel threads are shown in.
-const KERNEL_THREADS: u32 = 1000;
 
 impl Timeline {
     pub(super) fn write_json(&self, out: &mut dyn Write) -> Done {
@@ -76,39 +74,40 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn head(&mut self) -> Done {
-        let Timeline { length, lost, .. } = self.timeline;
+        let Timeline {
+            clock,
+            tracks,
+            lost,
+            ..
+        } = self.timeline;
+        let length = clock.length;
         write!(
             self.out,
             r#"{{"displayTimeUnit":"ns","otherData":{{"writer":"greenthread","nanoseconds":{length},"lost":{lost}}},"traceEvents":[
 {{"ph":"M","pid":{KERNEL_THREADS},"name":"process_name","args":{{"name":"kernel threads"}}}}"#
         )?;
-        let mut last = 0;
-        for (at, track) in self.timeline.tracks.iter().enumerate() {
-            let (pid, tid) = self.place(at as u32);
-            if track.runtime > last {
-                last = track.runtime;
-                self.describe(pid, tid, "process_name", &format!("runtime {last}"))?;
+        let mut last = KERNEL_THREADS;
+        for place in order(&mut tracks.entries.iter().map(|track| track.0)) {
+            let (_, track @ (process, thread)) = tracks.entries[place];
+            let name = match process {
+                KERNEL_THREADS => self.timeline.label(thread),
+                _ => format!("processor {}", thread - 1),
+            };
+            if process != KERNEL_THREADS && last != process {
+                last = process;
+                self.describe(track, "process_name", &format!("runtime {last}"))?;
             }
-            self.describe(pid, tid, "thread_name", &self.timeline.name_of(track))?;
+            self.describe(track, "thread_name", &name)?;
         }
         Ok(())
     }
 
-    fn describe(&mut self, pid: u32, tid: u32, what: &str, name: &str) -> Done {
+    fn describe(&mut self, (pid, tid): Track, what: &str, name: &str) -> Done {
         let name = Quoted(name);
         write!(
             self.out,
             ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"{what}\",\"args\":{{\"name\":{name}}}}}"
         )
-    }
-
-    /// The process and the thread of a track.
-    fn place(&self, track: u32) -> (u32, u32) {
-        let track = &self.timeline.tracks[track as usize];
-        match track.runtime {
-            0 => (KERNEL_THREADS, track.index),
-            runtime => (runtime, track.index + 1),
-        }
     }
 
     fn item(&mut self, item: &Item) -> Done {
@@ -121,13 +120,14 @@ impl Writer<'_> {
             Kind::Idle => self.slice(item, "asleep", "idle", format_args!("")),
             Kind::Waited => self.slice(item, "waits", "wait", format_args!("")),
             Kind::Off => self.off(item),
+            // It has ended the item before.
+            Kind::Resumed => Ok(()),
             kind => self.run(item, kind.stopped().unwrap_or("")),
         }
     }
 
     /// Writes an event. `more`: the fields that not every event has, each behind a comma.
-    fn event(&mut self, phase: &str, track: u32, at: u64, more: Arguments<'_>) -> Done {
-        let (pid, tid) = self.place(track);
+    fn event(&mut self, phase: &str, (pid, tid): Track, at: u64, more: Arguments<'_>) -> Done {
         let (micros, nanos) = (at / 1000, at % 1000);
         write!(
             self.out,
@@ -173,7 +173,7 @@ impl Writer<'_> {
     }
 
     fn woke(&mut self, item: &Item, what: &str) -> Done {
-        if self.timeline.tracks[item.track as usize].runtime == 0 {
+        if item.track.0 == KERNEL_THREADS {
             // A flow begins in a slice.
             let end = item.end + 1;
             let moment = Item { end, ..*item };
