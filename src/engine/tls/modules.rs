@@ -58,7 +58,7 @@
 //! # Orderings
 //!
 //! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire.
-//! `LOADS` is stored with Release after `CURRENT`; a thread that loads it with Acquire and finds the
+//! `CHANGES` is stored with Release after `CURRENT`; a thread that loads it with Acquire and finds the
 //! loader's present count sees that `CURRENT`. `UNFINISHED` is no count, so it is stored with Relaxed.
 //! The loader's generation is read with Relaxed: a thread that uses a library knows of its loading, so the thread sees a
 //! generation that has counted it. A renewal reads it before it looks, and passes through the loader's lock, under which
