@@ -122,12 +122,11 @@ impl Green {
         fn cluster(&self) -> &'static Cluster;
         fn expect(&self, *const Parking) -> ();
         fn expect_on_stack(&self, *const Parking) -> ();
-        fn goes_on(&self) -> ();
         fn prefetch_record(&self) -> ();
     }
 
     pub(crate) fn prefetch_two(next: &Green, _: &Green) {
-        next.goes_on();
+        next.prefetch_record();
     }
 }
 

@@ -21,10 +21,7 @@ pub(crate) mod inspect;
 pub mod policy;
 #[allow(unsafe_code, reason = "what an event's owner may read of a record")]
 pub(crate) mod probe;
-#[allow(
-    unsafe_code,
-    reason = "threads that begin and end, and the handles to them"
-)]
+#[allow(unsafe_code, reason = "threads that begin and end, and handles")]
 mod runtime;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "records that change hands, signals")]

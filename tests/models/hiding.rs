@@ -81,7 +81,7 @@ fn live(world: World) {
     is_done(|| {
         world.hiding.hide(VFORK);
         world.is_unseen();
-        assert!(world.hiding.is_child_of_vfork());
+        assert!(world.hiding.frame.get() == VFORK);
     });
     // `vfork` itself returns to its caller.
     while !is_done(|| world.hiding.reveal_all()) {}
@@ -93,7 +93,7 @@ fn try_one(is_green: bool, is_left: [bool; 2], accesses: [usize; 2]) -> usize {
     loom::model(move || {
         let hiding: &Hiding = Box::leak(Box::new(Hiding::new()));
         let green = is_green.then(Green::new);
-        hiding.belong_to(green);
+        hiding.owner.set(green);
         let world = World { hiding, green, is_left };
         WORLD.set(Some(world));
         BEGUN.set(0);

@@ -102,8 +102,14 @@ pub(crate) enum Kind {
 pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) policy: &'static dyn Policy,
-    pub(super) table: Table<Processor>,
-    pub(super) size: Size,
+    pub(crate) table: Table<Processor>,
+    active: AtomicUsize,
+    /// The number of processors that the policy was told of.
+    seats: AtomicUsize,
+    /// Held by the thread that changes the number of processors, or clears up after a change.
+    changing: Mutex<()>,
+    /// Whether that number follows the CPUs that the process may use.
+    follows_quota: AtomicBool,
     /// How many processors sleep, are awake, and search.
     pub(crate) idle: IdleWord,
     /// Which processors sleep, and which workers have none.
@@ -164,10 +170,10 @@ impl Cluster {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
             table: Table::new(),
-            size: Size {
-                follows: AtomicBool::new(config.follows_quota),
-                ..Size::default()
-            },
+            active: AtomicUsize::new(0),
+            seats: AtomicUsize::new(0),
+            changing: Mutex::default(),
+            follows_quota: AtomicBool::new(config.follows_quota),
             idle: IdleWord::new(0),
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
@@ -219,11 +225,6 @@ impl Cluster {
     #[inline]
     pub(crate) fn processors(&self) -> impl Iterator<Item = &Processor> {
         self.table.iter()
-    }
-
-    /// The processor with this index.
-    pub(crate) fn processor(&self, index: usize) -> &Processor {
-        self.table.get(index)
     }
 
     /// Whether any thread is ready and not running.
@@ -294,18 +295,6 @@ impl Cluster {
 /// More processors than any computer has.
 pub(crate) const MOST_PROCESSORS: usize = 4096;
 
-/// A cluster's number of processors.
-#[derive(Default)]
-pub(crate) struct Size {
-    active: AtomicUsize,
-    /// The number of processors that the policy was told of.
-    seats: AtomicUsize,
-    /// Held by the thread that changes the number, or clears up after a change.
-    changing: Mutex<()>,
-    /// Whether the number follows the CPUs that the process may use.
-    follows: AtomicBool,
-}
-
 /// The number of processors of a cluster whose builder names none: the CPUs that the process may
 /// use, by affinity and cgroup quota. It allocates and reads files: only ordinary threads ask.
 pub(crate) fn default_size() -> usize {
@@ -358,14 +347,14 @@ impl Cluster {
     /// How many processors there are to be.
     #[inline]
     pub(crate) fn active(&self) -> usize {
-        self.size.active.load(Relaxed)
+        self.active.load(Relaxed)
     }
 
     /// The number of seats in the policy: every processor that has not retired has one.
     #[inline]
     pub(crate) fn seats(&self) -> usize {
         // Acquire: pairs with the Release in `resize`.
-        self.size.seats.load(Acquire)
+        self.seats.load(Acquire)
     }
 
     /// The surplus processors, retired or not.
@@ -375,8 +364,8 @@ impl Cluster {
 
     /// From now on there are `processors`, a number that was checked, unless the policy refuses it.
     pub(crate) fn set_size(&'static self, processors: usize) -> io::Result<()> {
-        let changing = self.size.changing.lock().unwrap_or_else(|e| e.into_inner());
-        self.size.follows.store(false, Relaxed);
+        let changing = self.changing.lock().unwrap_or_else(|e| e.into_inner());
+        self.follows_quota.store(false, Relaxed);
         let changed = self.resize(processors);
         perturb::point("resize: done");
         drop(changing);
@@ -387,8 +376,8 @@ impl Cluster {
 
     /// The spawner's part, now and then: the quota may have changed.
     pub(super) fn see_to_quota(&'static self) {
-        if let Ok(_changing) = self.size.changing.try_lock()
-            && self.size.follows.load(Relaxed)
+        if let Ok(_changing) = self.changing.try_lock()
+            && self.follows_quota.load(Relaxed)
         {
             // If the policy panics, the panic is reported already, and the number stays.
             let _ = self.resize(default_size().min(self.config.max_kernel_threads - 1));
@@ -408,7 +397,7 @@ impl Cluster {
             perturb::point("resize: seats");
             // Release: a thread that reads this number finds the records; pairs with the Acquire in
             // `seats`.
-            self.size.seats.store(to, Release);
+            self.seats.store(to, Release);
         }
         self.set_active(from, to);
         perturb::point("resize: active");
@@ -425,7 +414,7 @@ impl Cluster {
     fn set_active(&'static self, from: usize, to: usize) {
         let _off = current::preemption_off();
         let mut idlers = self.idlers.lock();
-        self.size.active.store(to, Relaxed);
+        self.active.store(to, Relaxed);
         for index in (from..to).rev() {
             let processor = self.table.get(index);
             if processor.retired.swap(false, Relaxed) {
@@ -457,7 +446,7 @@ impl Cluster {
     /// The spawner's part: frees the stacks and records that retired processors have kept, and tells the policy when
     /// all of them have gone. While a thread changes the number, it waits for that thread's ring.
     pub(super) fn clear_up(&'static self) {
-        let Ok(_changing) = self.size.changing.try_lock() else {
+        let Ok(_changing) = self.changing.try_lock() else {
             return;
         };
         let active = self.active();
@@ -476,7 +465,7 @@ impl Cluster {
             }
         }
         if all {
-            self.size.seats.store(active, Relaxed);
+            self.seats.store(active, Relaxed);
             perturb::point("clear_up: all");
             let tell = || self.policy.resize(active);
             if catch_unwind(AssertUnwindSafe(tell)).is_err() {

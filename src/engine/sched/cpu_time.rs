@@ -153,10 +153,7 @@ pub(super) fn clock_of(green: &Green) -> Option<libc::clockid_t> {
 ///
 /// # Safety
 /// As the system call demands.
-pub(crate) unsafe fn answer(
-    number: libc::c_long,
-    arguments: &[usize],
-) -> Option<Result<usize, i32>> {
+pub(crate) unsafe fn answer(number: i64, arguments: &[usize]) -> Option<Result<usize, i32>> {
     let (first, place) = (arguments[0] as i32, arguments[1]);
     let is_of_green = first < 0 && first & KIND == KIND;
     let of_thread = libc::CLOCK_THREAD_CPUTIME_ID;

@@ -80,8 +80,9 @@ pub(crate) const VFORK: usize = usize::MAX;
 
 /// Which green thread this is, and where it is hidden; see the table above.
 pub(crate) struct Hiding {
-    owner: Cell<Option<&'static Green>>,
-    frame: Cell<usize>,
+    /// The green thread, hidden or not; `None`: a kernel thread's words.
+    pub(crate) owner: Cell<Option<&'static Green>>,
+    pub(crate) frame: Cell<usize>,
 }
 
 /// What [`Hiding::hide`] has changed.
@@ -103,24 +104,10 @@ impl Hiding {
         }
     }
 
-    /// These are the words of `owner` from now on: a green thread's, or a kernel thread's.
-    pub(crate) fn belong_to(&self, owner: Option<&'static Green>) {
-        self.owner.set(owner);
-    }
-
-    /// The green thread, hidden or not.
-    #[inline(always)]
-    pub(crate) fn owner(&self) -> Option<&'static Green> {
-        self.owner.get()
-    }
-
     /// The green thread, if it is not hidden.
     #[inline(always)]
     pub(crate) fn green(&self) -> Option<&'static Green> {
-        match self.is_hidden() {
-            true => None,
-            false => self.owner.get(),
-        }
+        self.owner.get().filter(|_| !self.is_hidden())
     }
 
     #[inline(always)]
@@ -129,10 +116,6 @@ impl Hiding {
             0 => false,
             frame => self.still_hides(frame),
         }
-    }
-
-    pub(crate) fn is_child_of_vfork(&self) -> bool {
-        self.frame.get() == VFORK
     }
 
     /// A handler begins that has its frame at `frame`, or the thread is about to make a child by `vfork`.
@@ -245,7 +228,7 @@ pub(crate) fn green() -> Option<&'static Green> {
 
 /// The green thread whose thread pointer this is, hidden or not.
 pub(crate) fn owner() -> Option<&'static Green> {
-    own()?.owner()
+    own()?.owner.get()
 }
 
 /// A word that is 0 in a child of a process with a runtime: the kernel clears the word's page there (`fork`).
@@ -261,7 +244,7 @@ pub(crate) fn is_forked_child() -> bool {
 
 /// Whether this is in a child of `vfork`, which is another process.
 pub(crate) fn is_child_of_vfork() -> bool {
-    own().is_some_and(Hiding::is_child_of_vfork)
+    own().is_some_and(|own| own.frame.get() == VFORK)
 }
 
 /// Whether this is in a signal handler of the program's, or in a child of `vfork`: it may have interrupted
@@ -304,7 +287,7 @@ pub(crate) fn mask_changed() {
 #[inline(never)]
 pub(crate) fn begin(owner: Option<&'static Green>) {
     if let Some(own) = own() {
-        own.belong_to(owner);
+        own.owner.set(owner);
     }
 }
 

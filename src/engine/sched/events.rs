@@ -159,12 +159,6 @@ impl Looks {
         self.next = all.min(switches + self.switches).min(self.flush);
     }
 
-    /// What is held back goes out after this switch, if not before.
-    pub(super) fn flush_by(&mut self, switch: u64) {
-        self.flush = self.flush.min(switch);
-        self.next = self.next.min(switch);
-    }
-
     fn keep_pace(&mut self, now: u64) {
         let elapsed = now.saturating_sub(self.last);
         self.last = now;
@@ -599,7 +593,8 @@ pub(crate) fn hold(processor: &mut Owned<'_>, is_full: bool) {
         true => switches + 1,
         false => own.arrivals_until,
     };
-    own.looks.flush_by(last);
+    own.looks.flush = own.looks.flush.min(last);
+    own.looks.next = own.looks.next.min(last);
 }
 
 /// Hands over what a driver holds back at `processor`, for its owner, and takes in the threads that waited for
@@ -651,15 +646,6 @@ pub(super) fn look(processor: &mut Owned<'_>) -> bool {
     let ready = turn().map(|turn| turn.collect(Some(0)));
     perturb::point("io: collected");
     ready.is_some_and(|ready| take_in(processor, ready))
-}
-
-/// [`look`] by a processor that has other threads to run. If no events came, it gives way to the
-/// OS: the sender of the next event may be waiting for this CPU, and threads that only give way in
-/// turn would keep it.
-pub(super) fn look_when_busy(processor: &mut Owned<'_>) {
-    if is_in_use() && !look(processor) {
-        kernel_thread::give_way();
-    }
 }
 
 /// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken

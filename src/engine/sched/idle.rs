@@ -134,16 +134,12 @@ const SEARCHER: u64 = 1 << 16;
 const AWAKE: u64 = 1 << 32;
 
 /// Sleeping, searching and waking processors. See the file's header.
-pub(crate) struct IdleWord {
-    word: AtomicU64,
-}
+pub(crate) struct IdleWord(AtomicU64);
 
 impl IdleWord {
     /// A word with `awake` processors awake; none sleeps and none searches.
     pub(crate) fn new(awake: u32) -> Self {
-        Self {
-            word: AtomicU64::new(u64::from(awake) * AWAKE),
-        }
+        Self(AtomicU64::new(u64::from(awake) * AWAKE))
     }
 
     // ---- a processor out of work ----
@@ -156,7 +152,7 @@ impl IdleWord {
 
     /// Whether `change` accepts the word, which is changed then.
     fn change(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
-        self.word.fetch_update(Relaxed, Relaxed, change).is_ok()
+        self.0.fetch_update(Relaxed, Relaxed, change).is_ok()
     }
 
     /// A searcher stops searching. True: it was the last, and must see whether another is needed
@@ -164,7 +160,7 @@ impl IdleWord {
     /// look for work first, after a SeqCst fence (partner: in `claim_wake`).
     #[must_use = "the last searcher must call claim_wake"]
     pub(crate) fn found(&self) -> bool {
-        let before = searching(self.word.fetch_sub(SEARCHER, Relaxed));
+        let before = searching(self.0.fetch_sub(SEARCHER, Relaxed));
         if before == 0 {
             die("a processor that does not search has found something");
         }
@@ -182,7 +178,7 @@ impl IdleWord {
     /// The processor stops in one step, so that no thread sees it in neither state, or in both.
     fn stop(&self, was_searching: bool, then: u64) {
         let gone = AWAKE + if was_searching { SEARCHER } else { 0 };
-        let before = self.word.fetch_add(then.wrapping_sub(gone), Relaxed);
+        let before = self.0.fetch_add(then.wrapping_sub(gone), Relaxed);
         perturb::point("idle: announced");
         if awake(before) == 0 || was_searching && searching(before) == 0 {
             die("a processor goes to sleep that is not awake, or does not search");
@@ -236,7 +232,7 @@ impl IdleWord {
     /// caller must check everything, as any sleeper does, and wake a sleeper for any work that it
     /// sees.
     pub(crate) fn appear(&self) {
-        self.word.fetch_add(SLEEPER, Relaxed);
+        self.0.fetch_add(SLEEPER, Relaxed);
         // Partner: the fence in `claim_wake`: a readier may have found nobody to wake.
         fence(SeqCst);
     }
@@ -246,22 +242,22 @@ impl IdleWord {
     /// Whether nobody sleeps or searches. A hint.
     #[inline(always)]
     pub(crate) fn is_everybody_busy(&self) -> bool {
-        self.word.load(Relaxed) as u32 == 0
+        self.0.load(Relaxed) as u32 == 0
     }
 
     /// How many processors are awake, woken ones that do not run yet included.
     pub(crate) fn awake(&self) -> u32 {
-        awake(self.word.load(Relaxed))
+        awake(self.0.load(Relaxed))
     }
 
     /// How many processors sleep.
     pub(crate) fn sleeping(&self) -> u32 {
-        sleeping(self.word.load(Relaxed))
+        sleeping(self.0.load(Relaxed))
     }
 
     /// How many processors search.
     pub(crate) fn searching(&self) -> u32 {
-        searching(self.word.load(Relaxed))
+        searching(self.0.load(Relaxed))
     }
 }
 
@@ -325,19 +321,6 @@ pub(crate) enum Rested {
     Dismissed,
 }
 
-/// One sleep of a worker without a processor, when it is over.
-struct Nap {
-    slept: Slept,
-    /// The threads that events have made ready meanwhile.
-    ready: Fifo,
-    /// How long it took, in nanoseconds.
-    lasted: u64,
-    /// The deadline that the worker watched.
-    watched: Option<u64>,
-    /// Whether the worker had the turn at collecting events.
-    collected: bool,
-}
-
 impl Cluster {
     /// A thread was made ready that others could run: wakes a sleeper unless a processor searches.
     #[inline]
@@ -378,21 +361,16 @@ impl Cluster {
 
     /// Puts a processor to sleep that nobody owns: the processor is idle from now on, or retired if there are too
     /// many. Afterwards the caller looks at every queue.
-    fn put_to_sleep(
-        &self,
-        idlers: &mut Idlers,
-        mut processor: Owned<'static>,
-        was_searching: bool,
-    ) {
+    fn put_to_sleep(&self, idlers: &mut Idlers, mut processor: Owned<'static>, searching: bool) {
         probe::worker_idle(&mut processor);
         if processor.is_surplus() {
-            self.idle.retire(was_searching);
+            self.idle.retire(searching);
             // Release: its owners' changes, for the spawner, which owns it now; partner: Acquire in `is_retired`.
             processor.retired.store(true, Release);
             self.spawner.ring();
         } else {
             idlers.processors.push(processor.shared());
-            self.idle.announce_sleep(was_searching);
+            self.idle.announce_sleep(searching);
         }
     }
 
@@ -437,9 +415,11 @@ impl Cluster {
             false => NEVER,
         };
         perturb::point("spare: listed");
+        // False: a waker has chosen the worker already, and will wake it.
+        let withdraws = || self.idlers.lock().spares.remove(worker);
         let mut looks = true;
-        let (searching, nap) = loop {
-            if self.stopping.load(SeqCst) && self.withdraw(worker) {
+        let (searching, arrivals) = loop {
+            if self.stopping.load(SeqCst) && withdraws() {
                 return Rested::Dismissed;
             }
             // A waker may have found no worker, so each new spare looks once. Later, it looks only
@@ -447,71 +427,59 @@ impl Cluster {
             if looks && self.something_to_do() && self.get_up(worker) {
                 break (true, None);
             }
-            let nap = self.nap(worker, retire_at);
-            if nap.slept == Slept::Woken {
-                break (worker.searching.replace(false), Some(nap));
+            let watched = self.watch_deadline();
+            let before = clock::now();
+            let (slept, ready, collected) = self.nap(worker, watched, retire_at);
+            let now = clock::now();
+            clock::note(now);
+            if watched.is_some() {
+                self.watched.watch_no_more();
             }
-            if nap.ready.len() != 0 {
+            perturb::point("spare: slept");
+            if slept == Slept::Woken {
+                break (worker.searching.replace(false), Some((ready, now - before)));
+            }
+            if ready.len() != 0 {
                 if self.get_up(worker) {
                     // The worker does not search: it has found its work.
                     stop_searching(self);
-                    break (false, Some(nap));
+                    break (false, Some((ready, now - before)));
                 }
-                events::pass_on(nap.ready);
+                events::pass_on(ready);
             }
-            let now = clock::now();
-            looks = nap.watched.is_some_and(|deadline| now >= deadline);
+            looks = watched.is_some_and(|deadline| now >= deadline);
             if now >= retire_at && kernel_thread::has_children() {
                 retire_at = now + IDLE_BEFORE_RETIREMENT;
             }
             // A worker that watches for events does not retire: nobody would watch.
-            if now >= retire_at && !looks && !nap.collected && self.withdraw(worker) {
-                if nap.watched.is_some() {
+            if now >= retire_at && !looks && !collected && withdraws() {
+                if watched.is_some() {
                     // Nobody watches that deadline now.
                     self.monitor.kick();
                 }
                 return Rested::Dismissed;
             }
         };
-        if let Some(nap) = nap {
-            events::settle(run, nap.ready, nap.lasted);
+        if let Some((ready, slept_for)) = arrivals {
+            events::settle(run, ready, slept_for);
         }
         Rested::Working { searching }
     }
 
-    /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word.
-    fn nap(&self, worker: &'static Worker, retire_at: u64) -> Nap {
-        let watched = self.watch_deadline();
+    /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word. Also returns the threads
+    /// that events have made ready meanwhile, and whether the worker had the turn at collecting them.
+    fn nap(&self, worker: &Worker, watched: Option<u64>, retire_at: u64) -> (Slept, Fifo, bool) {
         // A worker without prospect of a processor leaves the events to those that have one.
-        let turn = match self.idle.sleeping() {
-            0 => None,
-            _ => events::turn(),
-        };
+        let has_prospect = self.idle.sleeping() != 0;
+        let turn = has_prospect.then(events::turn).flatten();
         perturb::point("spare: sleeping");
-        let before = clock::now();
-        let (slept, ready) = match &turn {
-            Some(turn) => worker.parker.sleep_collecting(turn, watched),
-            None => {
-                let until = watched.unwrap_or(NEVER).min(retire_at);
-                let slept = worker.parker.sleep((until != NEVER).then_some(until));
-                (slept, Fifo::new())
-            }
+        let Some(turn) = turn else {
+            let until = watched.unwrap_or(NEVER).min(retire_at);
+            let slept = worker.parker.sleep((until != NEVER).then_some(until));
+            return (slept, Fifo::new(), false);
         };
-        let now = clock::now();
-        clock::note(now);
-        let collected = turn.is_some();
-        drop(turn);
-        if watched.is_some() {
-            self.watched.watch_no_more();
-        }
-        perturb::point("spare: slept");
-        Nap {
-            slept,
-            ready,
-            lasted: now - before,
-            watched,
-            collected,
-        }
+        let (slept, ready) = worker.parker.sleep_collecting(&turn, watched);
+        (slept, ready, true)
     }
 
     /// Sends a sleeper to collect events.
@@ -567,11 +535,6 @@ impl Cluster {
         Some(taken)
     }
 
-    /// Takes `worker` out of the spares; false: a waker has chosen it already and will wake it.
-    fn withdraw(&self, worker: &'static Worker) -> bool {
-        self.idlers.lock().spares.remove(worker)
-    }
-
     /// The deadline that this sleeper watches, if it is earlier than the deadline that another one
     /// watches.
     pub(crate) fn watch_deadline(&self) -> Option<u64> {
@@ -604,14 +567,6 @@ impl Cluster {
     /// How many workers have no processor and wait for one.
     pub(crate) fn spare_count(&self) -> usize {
         self.idlers.lock().spares.len()
-    }
-
-    /// The worker, which is to end, waits until its kernel thread has no children.
-    pub(super) fn linger(&self, worker: &'static Worker) {
-        while !self.stopping.load(SeqCst) && kernel_thread::has_children() {
-            let look_again = clock::now() + IDLE_BEFORE_RETIREMENT;
-            worker.parker.sleep(Some(look_again));
-        }
     }
 }
 
@@ -774,11 +729,8 @@ impl Parker {
         let mut kicked = true;
         while kicked && self.0.load(Relaxed) == ASLEEP && everybody_sleeps() {
             let watches = cluster.watch_deadline();
-            futex::wait(
-                &self.0,
-                ASLEEP,
-                watches.map(|deadline| deadline.max(not_before)),
-            );
+            let until = watches.map(|deadline| deadline.max(not_before));
+            futex::wait(&self.0, ASLEEP, until);
             if let Some(deadline) = watches {
                 cluster.watched.watch_no_more();
                 kicked = clock::now() < deadline;

@@ -12,10 +12,11 @@ use crate::engine::atomic::Ordering::*;
 use crate::engine::policy::Readied;
 use crate::engine::probe;
 use crate::engine::sched::run::{complete, ready_again};
+use crate::engine::sched::tuning::IDLE_BEFORE_RETIREMENT;
 use crate::engine::sched::{
     Green, Owned, RunLoop, ThreadFlags, Worker, current, idle::Rested, switch::Action,
 };
-use crate::engine::sys::{kernel_thread, perturb, signal};
+use crate::engine::sys::{clock, kernel_thread, perturb, signal};
 
 /// A thread that has been locked so often stays locked: its count can be no higher, or the thread was locked for good.
 const FOR_GOOD: u16 = u16::MAX;
@@ -65,7 +66,7 @@ pub(super) fn is_here(green: &'static Green) -> bool {
     let stay = || {
         let worker = green.last_worker()?;
         let tick = worker.tick.load(Relaxed);
-        Some((worker.thread(), worker.index, tick))
+        Some((worker.thread(), worker.index.get(), tick))
     };
     loop {
         let before = stay();
@@ -130,7 +131,6 @@ pub(super) fn hand_to_its_worker(run: &mut RunLoop, green: &'static Green) -> Re
         return cluster.wait_for_processor(run);
     };
     bound.handed.set(Some(green));
-    bound.searching.set(false);
     perturb::point("locked: handing");
     processor.give_to(bound);
     bound.parker.wake();
@@ -159,8 +159,9 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     complete(worker, None, green, action);
     if has_ended {
         // Its own children hear of its end now; those of other threads must not.
-        if had_children {
-            cluster.linger(worker);
+        while had_children && !cluster.stopping.load(SeqCst) && kernel_thread::has_children() {
+            let look_again = clock::now() + IDLE_BEFORE_RETIREMENT;
+            worker.parker.sleep(Some(look_again));
         }
         cluster.bound.fetch_sub(1, Relaxed);
         return Rested::Dismissed;

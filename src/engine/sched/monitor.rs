@@ -135,8 +135,6 @@ struct Monitor {
     waiting: bool,
     /// A thread has been ready since the last look, without running.
     stuck: bool,
-    /// A hand-off: the next look comes soon.
-    event: bool,
     /// The latest time of the next look.
     next: u64,
 }
@@ -158,7 +156,6 @@ pub(super) fn run(cluster: &'static Cluster) {
         now: 0,
         waiting: false,
         stuck: false,
-        event: false,
         next: NEVER,
     };
     while !cluster.stopping.load(SeqCst) {
@@ -171,12 +168,17 @@ impl Monitor {
     /// Looks at everything once.
     fn look(&mut self) {
         let cluster = self.cluster;
+        // Looks become rare, unless this one finds an event.
+        if self.quiet < QUIET_LOOKS {
+            self.quiet += 1;
+        } else {
+            self.tick = (self.tick * 2).min(LONGEST_TICK);
+        }
         cluster.take_handed();
         self.now = clock::now();
         clock::note(self.now);
         self.waiting = cluster.has_work();
         self.stuck = false;
-        self.event = false;
         self.next = NEVER;
         for processor in cluster.processors() {
             self.at_timers(processor);
@@ -204,14 +206,6 @@ impl Monitor {
             self.see_to_events();
             self.look_by(self.now + SOON);
         }
-        // An event calls for the next look soon; without events, looks become rare.
-        if self.event {
-            self.be_quick();
-        } else if self.quiet < QUIET_LOOKS {
-            self.quiet += 1;
-        } else {
-            self.tick = (self.tick * 2).min(LONGEST_TICK);
-        }
     }
 
     /// The next look comes at `time` at the latest.
@@ -219,6 +213,7 @@ impl Monitor {
         self.next = self.next.min(time);
     }
 
+    /// There was an event, such as a hand-off: the next looks come soon.
     fn be_quick(&mut self) {
         (self.tick, self.quiet) = (SHORTEST_TICK, 0);
     }
@@ -241,7 +236,7 @@ impl Monitor {
         let switched: u64 = cluster.processors().map(|p| p.counts.switches.get()).sum();
         let has_switched = switched != core::mem::replace(&mut self.switched, switched);
         // The monitor does not sleep at once: processors that sleep only for moments would have to kick it each time.
-        let is_quiet = self.tick == LONGEST_TICK && !self.event && !has_switched;
+        let is_quiet = self.tick == LONGEST_TICK && !has_switched;
         let tick_at = self.now + self.tick;
         if is_quiet && everybody_sleeps() {
             quiet::tell();
@@ -393,12 +388,8 @@ impl Monitor {
     /// Comes back when this slice ends; if it is over, and no thread waits, comes back soon.
     fn at_slice_end(&mut self, processor: &Processor, seen: &Seen) {
         let slice = self.slice(processor);
-        let end = seen.since + slice;
-        let next = match end > self.now {
-            true => end,
-            false => self.now + SOON.min(slice),
-        };
-        self.look_by(next);
+        let (end, soon) = (seen.since + slice, self.now + SOON.min(slice));
+        self.look_by(if end > self.now { end } else { soon });
     }
 
     fn at_timers(&mut self, processor: &'static Processor) {
@@ -487,7 +478,7 @@ impl Monitor {
         let Some(processor) = probe::blocked(worker, green, how, retake) else {
             return false;
         };
-        self.event = true;
+        self.be_quick();
         self.cluster.hand_offs.add_shared(1);
         self.cluster.put_taken_to_sleep(processor);
         true
@@ -555,7 +546,7 @@ impl Monitor {
                 && signals::send_preemption(worker, green, self.now, has_moved)
             {
                 green.calls_itself.store(false, Relaxed);
-                self.event = true;
+                self.be_quick();
             }
         }
         self.first_stray = if next < Worker::count() { next } else { 0 };
@@ -597,10 +588,8 @@ impl Monitor {
             self.evict_some();
             self.evict_at = NEVER;
         }
-        let patience = match self.cluster.spawner.is_refused.load(Relaxed) {
-            true => RETRY_SPAWN,
-            false => 10 * RETRY_SPAWN,
-        };
+        let is_refused = self.cluster.spawner.is_refused.load(Relaxed);
+        let patience = RETRY_SPAWN * if is_refused { 1 } else { 10 };
         self.evict_at = self.evict_at.min(self.now + patience);
         self.look_by(self.now + RETRY_SPAWN);
     }
@@ -614,7 +603,7 @@ impl Monitor {
         let movable = strays.filter(|(_, green)| !green.flags.has(stays));
         for (worker, green) in movable.take(PROBES) {
             signals::evict(worker, green, self.now);
-            self.evicted = worker.index as usize;
+            self.evicted = worker.index.get() as usize;
         }
     }
 }
@@ -631,8 +620,6 @@ pub(super) fn is_short(cluster: &Cluster) -> bool {
 /// How many entries there are for calls of threads whose place of spawn is known, and how many for calls without a place.
 const PLACES: usize = 256;
 const CALLS: usize = 64;
-/// In the place of a call's number: the entry is free.
-const FREE: i64 = -1;
 
 /// The table. Entries are used from the first one on.
 pub(crate) struct BlockedCalls(Box<[BlockedSite]>);
@@ -640,7 +627,7 @@ pub(crate) struct BlockedCalls(Box<[BlockedSite]>);
 /// How often threads were blocked in one call, which were spawned at one place, and for how long, if that was measured.
 #[derive(Default)]
 pub(crate) struct BlockedSite {
-    /// The number of the call.
+    /// The number of the call, and one more; 0: the entry is free.
     call: AtomicI64,
     spawned_at: AtomicStatic<Location<'static>>,
     /// How many threads have lost their processors here.
@@ -651,11 +638,7 @@ pub(crate) struct BlockedSite {
 
 impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
-        let free = || BlockedSite {
-            call: AtomicI64::new(FREE),
-            ..BlockedSite::default()
-        };
-        BlockedCalls((0..PLACES + CALLS).map(|_| free()).collect())
+        BlockedCalls((0..PLACES + CALLS).map(|_| Default::default()).collect())
     }
 
     /// The place of `green`, which is blocked and `doing` this: where the entries with places are used up, an entry
@@ -666,10 +649,10 @@ impl BlockedCalls {
         };
         let find = |at: Option<&'static Location<'static>>, most: usize| {
             self.0[..most].iter().find(|entry| {
-                if entry.call.load(Relaxed) == FREE {
+                if entry.call.load(Relaxed) == 0 {
                     entry.spawned_at.store(at, Relaxed);
                     // Release: partner: Acquire in `used`.
-                    entry.call.store(call.number, Release);
+                    entry.call.store(call.number + 1, Release);
                 }
                 let is_there = entry.spawned_at().map(ptr::from_ref) == at.map(ptr::from_ref);
                 is_there && entry.call() == call.number
@@ -684,13 +667,13 @@ impl BlockedCalls {
         // Acquire: partner: Release in `find`.
         self.0
             .iter()
-            .filter(|place| place.call.load(Acquire) != FREE && place.count.get() != 0)
+            .filter(|place| place.call.load(Acquire) != 0 && place.count.get() != 0)
     }
 }
 
 impl BlockedSite {
     pub(crate) fn call(&self) -> i64 {
-        self.call.load(Relaxed)
+        self.call.load(Relaxed) - 1
     }
 
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {

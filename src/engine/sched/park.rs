@@ -189,13 +189,7 @@ impl Waiter {
             events::disarm_timer(green);
         }
         // Not before: a timer that fires late reads the park.
-        green.goes_on();
-    }
-
-    /// Commits the wait, for the run loop: the green thread's context is saved. False: it need not
-    /// wait.
-    pub(crate) fn commit(&self) -> bool {
-        self.state.commit(ParkState::PARKED)
+        green.expect(core::ptr::null());
     }
 
     fn wait_on_kernel_thread(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
@@ -310,9 +304,7 @@ const EXPIRED: u32 = 3;
 
 /// The word that decides which thread resumes one waiting thread. See the file's header.
 #[derive(Debug, Default)]
-pub(crate) struct ParkState {
-    word: AtomicU32,
-}
+pub(crate) struct ParkState(AtomicU32);
 
 /// The waiter that a notification found, and so the notifier's duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -344,9 +336,7 @@ impl ParkState {
     const_fn! {
         /// Makes a park state without a token.
         pub(crate) const fn new() -> Self {
-            Self {
-                word: AtomicU32::new(EMPTY),
-            }
+            Self(AtomicU32::new(EMPTY))
         }
     }
 
@@ -354,7 +344,7 @@ impl ParkState {
     /// wait is dropped.
     pub(crate) fn consume(&self) -> bool {
         // A stale EMPTY is harmless: `commit` will find the token.
-        self.word.load(Relaxed) != EMPTY && self.resumed() == Outcome::Notified
+        self.0.load(Relaxed) != EMPTY && self.resumed() == Outcome::Notified
     }
 
     /// Tells the waiter whether there is a token, and leaves it. If there is none, a thread that
@@ -362,14 +352,14 @@ impl ParkState {
     pub(crate) fn is_notified(&self) -> bool {
         // Acquire: the notifier's writes; partner: Release in `notify`.
         // Release: the waiter's writes; partner: Acquire in `notify`.
-        self.word.fetch_or(0, AcqRel) == NOTIFIED
+        self.0.fetch_or(0, AcqRel) == NOTIFIED
     }
 
     /// Whether there is a token that nobody takes: the thread waits once, and one other ends the wait.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         // Acquire: the notifier's writes; partner: Release in `notify`.
-        self.word.load(Acquire) == NOTIFIED
+        self.0.load(Acquire) == NOTIFIED
     }
 
     /// Parks the waiter, as `PARKED` or `ASLEEP`. False: a notification or the timer came first. If the answer is true,
@@ -378,7 +368,7 @@ impl ParkState {
     #[must_use]
     pub(crate) fn commit(&self, to: u32) -> bool {
         // Release: the saved context; partners: Acquire in `notify` and `expire`.
-        let result = self.word.compare_exchange(EMPTY, to, Release, Relaxed);
+        let result = self.0.compare_exchange(EMPTY, to, Release, Relaxed);
         result.is_ok()
     }
 
@@ -388,7 +378,7 @@ impl ParkState {
         // Acquire: the saved context; partner: Release in `commit`. Or the waiter's writes before
         // it looked; partner: Release in `is_notified`. Release: what the caller wrote for the
         // waiter; partners: Acquire in `is_over`, `is_notified`, `resumed`.
-        match self.word.swap(NOTIFIED, AcqRel) {
+        match self.0.swap(NOTIFIED, AcqRel) {
             ParkState::PARKED => Found::Green,
             ParkState::ASLEEP => Found::Kernel,
             _ => Found::Nobody,
@@ -399,12 +389,12 @@ impl ParkState {
     /// thread, and the caller, no other thread, must resume it.
     #[must_use = "true means that the caller must resume the waiter"]
     pub(crate) fn expire(&self) -> bool {
-        let mut seen = self.word.load(Relaxed);
+        let mut seen = self.0.load(Relaxed);
         while seen != NOTIFIED && seen != EXPIRED {
             perturb::point("park state: expiring");
             // Acquire: the saved context; partner: Release in `commit`.
             // Release: the timer's writes; partner: Acquire in `resumed`.
-            match self.word.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {
+            match self.0.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {
                 Ok(_) => return seen == ParkState::PARKED,
                 Err(now) => seen = now,
             }
@@ -415,7 +405,7 @@ impl ParkState {
     /// Tells the waiter, which goes on, the reason, and takes the token.
     pub(crate) fn resumed(&self) -> Outcome {
         // Acquire: the writes of the notifier or timer; partners: Release in `notify` and `expire`.
-        match self.word.swap(EMPTY, Acquire) {
+        match self.0.swap(EMPTY, Acquire) {
             NOTIFIED => Outcome::Notified,
             _ => Outcome::Expired,
         }
@@ -423,6 +413,6 @@ impl ParkState {
 
     /// The word on which a kernel thread waits while it is [`ParkState::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
-        &self.word
+        &self.0
     }
 }

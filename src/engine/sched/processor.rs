@@ -98,12 +98,12 @@
 //! The next owner of a processor must see all that the last owner did to it. A processor changes
 //! hands in these ways:
 //! - taken, unchanged: Release in the exit's `off = 0` → Acquire in `unchanged`.
-//! - taken, but the owner noticed: Release in `settle` → Acquire in `give_back`, when that fails.
+//! - taken, but the owner noticed: Release in `settle` → Acquire in `retake`, when that fails.
 //! - surrendered: the same thread, in program order.
 //! - given to a kernel thread: Release in `assign` → Acquire in `settle` (or the wake-up's own
 //!   ordering).
 //!
-//! `take` itself is Relaxed: the barrier after it orders it.
+//! The change to null is Relaxed: the barrier after it orders it.
 //!
 //! # Workers
 //!
@@ -119,8 +119,8 @@
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a late look of the monitor finds a record, and `tick` tells
 //! that it is too late. The record of a kernel thread that has ended serves the next one. All
-//! records lie in one mapping, whose pages are found when they are touched: a thread that needs a worker may be waiting
-//! for the allocator.
+//! records lie in one static array, whose pages are found when they are touched: a thread that needs a worker may be
+//! waiting for the allocator.
 
 use core::cell::{Cell, UnsafeCell};
 use core::{marker::PhantomData, mem, ops::Deref, ptr};
@@ -142,8 +142,8 @@ use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
     clock,
     clock::NEVER,
-    die, kernel_thread, mm, perturb, sanitizer,
-    shared::{AtomicStatic, Lifo, Linked, Lock},
+    die, kernel_thread, perturb, sanitizer,
+    shared::{AtomicStatic, Lifo, Linked, Lock, Zero, Zeros},
     topology,
 };
 use crate::engine::{arch, probe, stack};
@@ -414,16 +414,12 @@ pub(crate) struct Counts {
 // ==== the ownership word ====
 
 /// Which processor a kernel thread owns. See the file's header.
-pub(crate) struct Ownership<P: 'static> {
-    word: AtomicPtr<P>,
-}
+pub(crate) struct Ownership<P: 'static>(AtomicPtr<P>);
 
 /// The word of a kernel thread without a processor.
 impl<P: 'static> Default for Ownership<P> {
     fn default() -> Self {
-        Self {
-            word: AtomicPtr::new(Self::DETACHED),
-        }
+        Self(AtomicPtr::new(Self::DETACHED))
     }
 }
 
@@ -439,7 +435,7 @@ impl<P: 'static> Ownership<P> {
     fn processor(word: *mut P) -> Option<&'static P> {
         // One comparison rules out both.
         let is_one = word.addr() > Self::DETACHED.addr();
-        // SAFETY: any other value was made of such a reference, in `assign` or `give_back`.
+        // SAFETY: any other value was made of such a reference, in `assign` or `retake`.
         is_one.then(|| unsafe { &*word })
     }
 
@@ -453,19 +449,19 @@ impl<P: 'static> Ownership<P> {
     /// [`Self::settle`].
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&'static P> {
-        Self::processor(self.word.load(Relaxed))
+        Self::processor(self.0.load(Relaxed))
     }
 
     /// The processor, for certain: if the monitor is deciding, either it has given the processor
     /// back already or we detach for good.
     #[cold]
     pub(crate) fn settle(&self) -> Option<&'static P> {
-        let place = &self.word;
+        let place = &self.0;
         // Acquire, here and below: partner Release in `assign`.
-        let mut word = self.word.load(Acquire);
+        let mut word = place.load(Acquire);
         while word.is_null() {
             perturb::point("settle");
-            // Release: our changes to the processor; partner: Acquire in `give_back`.
+            // Release: our changes to the processor; partner: Acquire in `retake`.
             match place.compare_exchange(word, Self::DETACHED, Release, Acquire) {
                 Ok(_) => return None,
                 Err(now) => word = now,
@@ -480,7 +476,7 @@ impl<P: 'static> Ownership<P> {
             let p = self.settle()?;
             perturb::point("surrender");
             // It fails only if the monitor takes between the two; `settle` sorts that out.
-            let (place, word) = (&self.word, Self::word(p));
+            let (place, word) = (&self.0, Self::word(p));
             let given_up = place.compare_exchange(word, Self::DETACHED, Relaxed, Relaxed);
             if given_up.is_ok() {
                 return Some(p);
@@ -493,25 +489,7 @@ impl<P: 'static> Ownership<P> {
     /// Gives `p` to this kernel thread, which is `DETACHED` and about to be woken.
     pub(crate) fn assign(&self, p: &'static P) {
         // Release: the processor's state; partner: Acquire in `settle`.
-        self.word.store(Self::word(p), Release);
-    }
-
-    /// The monitor takes `p` away for as long as it decides.
-    fn take(&self, p: &'static P) -> bool {
-        // Relaxed: the barrier that follows orders it.
-        self.word
-            .compare_exchange(Self::word(p), ptr::null_mut(), Relaxed, Relaxed)
-            .is_ok()
-    }
-
-    /// The monitor puts `p` back. False: the kernel thread noticed and detached; `p` stays with the
-    /// monitor.
-    fn give_back(&self, p: &'static P) -> bool {
-        perturb::point("retake: giving back");
-        // Acquire on failure: the owner's changes to `p`; partner: Release in `settle`.
-        self.word
-            .compare_exchange(ptr::null_mut(), Self::word(p), Relaxed, Acquire)
-            .is_ok()
+        self.0.store(Self::word(p), Release);
     }
 
     /// The monitor takes `p` for good if its owner is outside the runtime. True: `p` is the
@@ -526,26 +504,35 @@ impl<P: 'static> Ownership<P> {
         barrier: impl FnOnce(),
         unchanged: impl FnOnce() -> bool,
     ) -> bool {
-        if !self.take(p) {
+        let (place, word, deciding) = (&self.0, Self::word(p), ptr::null_mut());
+        // Relaxed: the barrier that follows orders it.
+        let taken = place.compare_exchange(word, deciding, Relaxed, Relaxed);
+        if taken.is_err() {
             return false;
         }
         perturb::point("retake: taken");
         barrier();
         perturb::point("retake: barrier");
-        unchanged() || !self.give_back(p)
+        if unchanged() {
+            return true;
+        }
+        perturb::point("retake: giving back");
+        // If the kernel thread has noticed and detached, `p` stays with the monitor.
+        // Acquire on failure: the owner's changes to `p`; partner: Release in `settle`.
+        let given_back = place.compare_exchange(deciding, word, Relaxed, Acquire);
+        given_back.is_err()
     }
 }
 
 // ==== workers ====
 
-/// Where the records lie, one after the other; null before the first is made.
-static TABLE: AtomicPtr<Worker> = AtomicPtr::new(ptr::null_mut());
-/// How many records there are.
+/// The records.
+static TABLE: Zeros<Worker, { Worker::MAX }> = Zeros::new();
+/// How many records have been made.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended. Whoever makes a record has the lock.
 static UNUSED: Lock<Lifo<Worker>> = Lock::new(Lifo::new());
 
-#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Worker {
     // Every switch and every entry to the runtime touches these fields.
@@ -563,10 +550,11 @@ pub(crate) struct Worker {
     pub(crate) tcache: Cell<usize>,
     /// The thread pointer of the kernel thread itself.
     pub(super) own_thread_pointer: Cell<*mut u8>,
-    has_native_tls: Cell<bool>,
+    /// Whether that is the thread pointer now; if not, the thread pointer is a green thread's.
+    pub(super) has_native_tls: Cell<bool>,
 
     pub(crate) base_mask: Cell<Mask>,
-    pub(crate) index: u32,
+    pub(crate) index: Cell<u32>,
     pub(crate) kernel_thread: AtomicU32,
     /// The kernel thread to which a preemption signal is on its way, or 0. It is an id, not a flag:
     /// a signal that was sent to the kernel thread before, and never came, concerns nobody else.
@@ -593,8 +581,8 @@ pub(crate) struct Worker {
 // SAFETY: the cells belong to the kernel thread, or, while the worker is spare, to the thread that
 // took it from the stack of spares; the wake word hands them over with a Release and an Acquire.
 unsafe impl Sync for Worker {}
-// SAFETY: as above.
-unsafe impl Send for Worker {}
+// SAFETY: numbers, and addresses of nothing: a record that has not been made.
+unsafe impl Zero for Worker {}
 
 impl Linked for Worker {
     fn below(&self) -> &Cell<Option<&'static Worker>> {
@@ -608,19 +596,18 @@ impl Worker {
 
     /// The worker with this index, if there ever was one.
     pub(crate) fn get(index: usize) -> Option<&'static Worker> {
-        // SAFETY: so many records were written, and their memory stays mapped.
-        (index < Worker::count()).then(|| unsafe { &*TABLE.load(Relaxed).add(index) })
+        TABLE[..Worker::count()].get(index)
     }
 
     /// One more than the highest index so far.
     pub(crate) fn count() -> usize {
-        // Acquire: the records, and where they lie; partner: Release in `make`.
+        // Acquire: the records; partner: Release in `make`.
         COUNT.load(Acquire)
     }
 
     /// Every worker of the process, ended ones included.
     pub(crate) fn all() -> impl Iterator<Item = &'static Worker> {
-        (0..Worker::count()).filter_map(Worker::get)
+        TABLE[..Worker::count()].iter()
     }
 
     /// The clusters of all workers, many times each.
@@ -629,48 +616,30 @@ impl Worker {
         Worker::all().filter_map(|worker| worker.cluster.load(Acquire))
     }
 
-    /// A record for the kernel thread that is about to start; or the number of an error.
+    /// A record for the kernel thread that is about to start; or the number of an error: there are too many.
     pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Worker, i32> {
         let worker = {
             let _off = current::preemption_off();
             let mut unused = UNUSED.lock();
-            unused.pop().map_or_else(Worker::make, Ok)?
+            unused.pop().or_else(Worker::make).ok_or(libc::EAGAIN)?
         };
         // Release: pairs with the Acquire in `clusters`, which any thread may call.
         worker.cluster.store(Some(cluster), Release);
-        worker.handed.set(None);
-        worker.searching.set(false);
         Ok(worker)
     }
 
-    /// Makes one more record. The caller has the lock of the unused ones.
-    fn make() -> Result<&'static Worker, i32> {
+    /// Makes one more record, if there is room for it. The caller has the lock of the unused ones.
+    fn make() -> Option<&'static Worker> {
         let index = COUNT.load(Relaxed);
-        if index == Worker::MAX {
-            return Err(libc::EAGAIN);
-        }
-        if index == 0 {
-            let mapped = mm::map(Worker::MAX * size_of::<Worker>());
-            let start = mapped.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
-            TABLE.store(start as *mut Worker, Relaxed);
-        }
-        let record = Worker {
-            tick: AtomicU32::new(1),
-            slice: AtomicU32::new(1),
-            tcache: Cell::new(super::switch::no_cache()),
-            index: index as u32,
-            ..Worker::default()
-        };
-        // SAFETY: the mapping has room for so many records, begins with a page, and is never unmapped; nobody reads
-        // this place before the count says that a record is there.
-        let worker = unsafe {
-            let place = TABLE.load(Relaxed).add(index);
-            place.write(record);
-            &*place
-        };
-        // Release: the record, and where it lies; partner: Acquire in `count`.
+        let worker = TABLE.get(index)?;
+        worker.processor.0.store(Ownership::DETACHED, Relaxed);
+        worker.index.set(index as u32);
+        worker.tick.store(1, Relaxed);
+        worker.slice.store(1, Relaxed);
+        worker.tcache.set(super::switch::no_cache());
+        // Release: the record; partner: Acquire in `count`.
         COUNT.store(index + 1, Release);
-        Ok(worker)
+        Some(worker)
     }
 
     /// The first call of a worker's kernel thread.
@@ -708,11 +677,6 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.over.load(Relaxed) == self.slice.load(Relaxed)
-    }
-
-    /// Whether the thread that it runs in switch `tick` is not to be preempted.
-    pub(super) fn is_spared(&self, tick: u32) -> bool {
-        self.spared.load(Relaxed) == tick
     }
 
     /// Sends a preemption signal to kernel thread `thread`, which was this worker's a moment ago,
@@ -764,12 +728,6 @@ impl Worker {
     /// The part of it that was used in user mode. The system may count in ticks.
     pub(super) fn user_time(&self) -> u64 {
         clock::cpu_time(kernel_thread::user_clock(self.thread()))
-    }
-
-    /// The thread pointer is now a green thread's.
-    #[inline(always)]
-    pub(crate) fn use_thread_tls(&self) {
-        self.has_native_tls.set(false);
     }
 
     /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals.

@@ -21,9 +21,9 @@ use crate::engine::sched::switch::{self, Action};
 use crate::engine::sched::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS, PASSES, PAUSES};
 use crate::engine::sched::{
     Cluster, Green, Owned, RunLoop, ThreadFlags, Worker, current, enter, events, idle::Rested,
-    park::Parking, signals, start,
+    park::ParkState, signals, start,
 };
-use crate::engine::sys::{clock, perturb, sanitizer, topology};
+use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer, topology};
 
 /// The life of a worker: rest until there is a processor, then find work and run it.
 pub(super) fn run(mut run: RunLoop) {
@@ -51,11 +51,8 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             {
                 return hand_to_its_worker(run, green);
             }
-            let waits_for_stack = green.flags.has(ThreadFlags::NEW);
-            if waits_for_stack
-                && !run
-                    .owned()
-                    .is_some_and(|mut p| start::give_stack(&mut p, green))
+            if green.flags.has(ThreadFlags::NEW)
+                && !run.owned().is_some_and(|p| start::give_stack(p, green))
             {
                 return start::find_stack(run, green);
             }
@@ -159,7 +156,7 @@ fn tell(cluster: &'static Cluster, for_others: ForOthers) {
 /// Makes `green` ready, which has left its stack and can go on at once.
 #[inline(always)]
 pub(super) fn ready_again(
-    worker: &'static Worker,
+    worker: &Worker,
     processor: Option<&mut Owned<'_>>,
     green: &'static Green,
     how: Readied,
@@ -175,26 +172,20 @@ pub(super) fn ready_again(
 
 /// Parks `green`, which has left its stack, unless its waiter has been notified meanwhile.
 #[inline(always)]
-pub(super) fn park(
-    worker: &'static Worker,
-    processor: Option<&mut Owned<'_>>,
-    green: &'static Green,
-) {
+pub(super) fn park(worker: &Worker, processor: Option<&mut Owned<'_>>, green: &'static Green) {
     perturb::point("park: left");
     green.since.note_time();
     // SAFETY: the thread has left it on its stack, and nobody else can resume the thread yet.
-    let Parking {
-        waiter, deadline, ..
-    } = unsafe { *green.parking() };
-    if deadline != clock::NEVER {
+    let parking = unsafe { *green.parking() };
+    if parking.deadline != clock::NEVER {
         let own = processor.as_ref().map(|p| p.shared());
         let home = own.unwrap_or_else(|| worker.cluster().table.get(0));
-        events::arm_timer(green, home, deadline);
+        events::arm_timer(green, home, parking.deadline);
     }
     perturb::point("park: armed");
     // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
     // resume it yet.
-    if !unsafe { &*waiter }.commit() {
+    if !unsafe { &*parking.waiter }.state.commit(ParkState::PARKED) {
         ready_again(worker, processor, green, Readied::Yielded);
     }
 }
@@ -264,9 +255,7 @@ pub(super) fn stop_searching(cluster: &'static Cluster) {
         // SeqCst: partner: the fence in `claim_wake`. The push of a thread that relied on us comes
         // before it.
         fence(SeqCst);
-        if cluster.policy.work_for_others() == ForOthers::Work {
-            cluster.notify();
-        }
+        tell(cluster, cluster.policy.work_for_others());
     }
 }
 
@@ -295,7 +284,7 @@ fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, No
 
 /// Looks into all timers and all queues, a few times before it gives up.
 #[inline(never)]
-fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
+fn steal(worker: &Worker, processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = worker.cluster();
     // It waits for nobody if all others sleep, or if the cluster is not to spin.
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
@@ -303,11 +292,10 @@ fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
         for other in cluster.processors() {
             events::fire_timers_at(processor, other);
         }
-        if let Some(next) = own_queues(processor) {
-            return Some(next);
-        }
-        if let Some(next) = look_at_others(processor, pass == PASSES) {
-            return Some(next);
+        let own = own_queues(processor);
+        let found = own.or_else(|| look_at_others(processor, pass == PASSES));
+        if found.is_some() {
+            return found;
         }
         if !alone {
             (0..PAUSES).for_each(|_| core::hint::spin_loop());
@@ -321,7 +309,7 @@ fn steal(worker: &'static Worker, processor: &mut Owned<'_>) -> Option<Next> {
 fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
     let cluster = processor.cluster();
     let (thief, random) = (processor.shared(), processor.own().random.u32(..));
-    let distance = |other: usize| thief.distance(cluster.processor(other));
+    let distance = |other: usize| thief.distance(cluster.table.get(other));
     let mut victims = Victims::new(thief.index, cluster.seats(), random, last_pass);
     if topology::MACHINE.load(Acquire).is_some() {
         victims.distance = Some(&distance);
@@ -371,7 +359,11 @@ fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
     }
     if attention || switches.is_multiple_of(LOOK_AT_EVENTS) {
         worker.use_native_tls();
-        events::look_when_busy(processor);
+        // If no events came, the processor gives way to the OS: the sender of the next event may be waiting for this CPU,
+        // and threads that only give way in turn would keep it.
+        if events::is_in_use() && !events::look(processor) {
+            kernel_thread::give_way();
+        }
     }
     events::fire_timers_when_busy(processor, switches, worker.is_slice_over());
 }

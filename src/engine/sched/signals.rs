@@ -65,8 +65,7 @@
 //!
 //! By way of the hooked calls of libc a handler can wake threads. It takes no lock. So it pushes a woken thread onto a
 //! stack of the cluster ([`DeferredWakes`]) and wakes the monitor, which makes the thread ready. What needs a lock is a
-//! *chore*: the lock's owner has registered a function, which the monitor calls, and which finds out by itself
-//! what is to be done.
+//! *chore*: a function of the lock's owner, which the monitor calls, and which finds out by itself what is to be done.
 //!
 //! Invariants:
 //! 1. A thread on the stack was claimed, and belongs to the stack: `next` is its link.
@@ -91,7 +90,7 @@ use core::{mem::transmute, ptr};
 use std::{ffi::CString, io, sync::OnceLock};
 
 use crate::engine::arch::{self, Frame};
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use crate::engine::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::inspect::hold;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By, ReadyReason};
@@ -100,7 +99,7 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::kernel_thread::{TaskState, begins_anew, doing, is_blocked};
 use crate::engine::sys::signal::{self, KernelAction, Mask, Payload, bit};
-use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, word};
+use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, shared::AtomicStatic, word};
 
 // ==== preemption ====
 
@@ -166,11 +165,11 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
     let tick = worker.tick.load(Acquire);
     let thread = worker.thread();
     let payload = Payload {
-        who: worker.index,
+        who: worker.index.get(),
         tick,
     };
     thread != 0
-        && !worker.is_spared(tick)
+        && worker.spared.load(Relaxed) != tick
         && worker.is_running(green)
         && green.off.load(Relaxed) == 0
         && is_ripe(thread)
@@ -259,7 +258,7 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
         || worker.tick.load(Relaxed) != payload.tick
         || green.off.load(Relaxed) != 0
         || green.flags.has(ThreadFlags::HIDDEN)
-        || worker.is_spared(payload.tick)
+        || worker.spared.load(Relaxed) == payload.tick
     {
         return;
     }
@@ -546,8 +545,8 @@ pub(crate) unsafe fn set_action(
 #[derive(Default)]
 pub(crate) struct DeferredWakes(AtomicPtr<Green>);
 
-static CHORE: OnceLock<fn()> = OnceLock::new();
-static IS_LEFT: AtomicBool = AtomicBool::new(false);
+/// The chore that a handler has left.
+static CHORE: AtomicStatic<fn()> = AtomicStatic::none();
 
 impl DeferredWakes {
     fn push(&self, green: &'static Green) {
@@ -564,7 +563,7 @@ impl DeferredWakes {
 
     /// Whether nothing was left to this cluster's monitor, nor to anyone's.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.load(Relaxed).is_null() && !IS_LEFT.load(Relaxed)
+        self.0.load(Relaxed).is_null() && CHORE.load(Relaxed).is_none()
     }
 }
 
@@ -575,9 +574,7 @@ impl Cluster {
             return;
         }
         // Acquire: partner: Release in `leave_chore`.
-        if IS_LEFT.swap(false, Acquire)
-            && let Some(chore) = CHORE.get()
-        {
+        if let Some(chore) = CHORE.swap(None, Acquire) {
             chore();
         }
         // Acquire: partner: Release in `push`.
@@ -591,15 +588,10 @@ impl Cluster {
     }
 }
 
-/// Registers what [`leave_chore`] leaves to a monitor. `chore` allocates nothing.
-pub(crate) fn register_chore(chore: fn()) {
-    CHORE.get_or_init(|| chore);
-}
-
-/// A signal handler leaves the chore to the first monitor that looks.
-pub(crate) fn leave_chore() {
+/// A signal handler leaves `chore` to the first monitor that looks. There is one such function, which allocates nothing.
+pub(crate) fn leave_chore(chore: &'static fn()) {
     // Release: what the handler has noted; partner: Acquire in `take_handed`.
-    IS_LEFT.store(true, Release);
+    CHORE.store(Some(chore), Release);
     Worker::clusters().for_each(|cluster| cluster.monitor.rouse());
 }
 

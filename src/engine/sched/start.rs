@@ -361,7 +361,7 @@ impl LiveCount {
 
 /// `green`, which is new, gets a stack, if there is one at hand.
 #[inline]
-pub(super) fn give_stack(processor: &mut Owned<'_>, green: &'static Green) -> bool {
+pub(super) fn give_stack(mut processor: Owned<'_>, green: &'static Green) -> bool {
     #[cfg(test)]
     if tests::refuses(processor.cluster()) {
         return false;
@@ -391,9 +391,6 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
     Rested::Working { searching: false }
 }
 
-/// So many failures in a row are told: by then threads have waited for a second.
-const SAY_SO: u32 = 1000;
-
 /// The spawner makes a stack, if a thread waits for one. `failures`: how often in a row there was no memory for it.
 pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
     if !cluster.needs_stack.swap(false, Relaxed) {
@@ -404,7 +401,8 @@ pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
         return;
     };
     *failures = failures.saturating_add(1);
-    if *failures == SAY_SO {
+    // By then threads have waited for a second.
+    if *failures == 1000 {
         sys::say(format_args!(
             "threads that were spawned wait for a stack: {error}"
         ));
@@ -414,11 +412,7 @@ pub(super) fn supply(cluster: &'static Cluster, failures: &mut u32) {
 
 /// The thread has ended: its block is reset, and others can use its stack and its record.
 #[inline(always)]
-pub(super) fn end(
-    worker: &'static Worker,
-    processor: Option<&mut Owned<'_>>,
-    green: &'static Green,
-) {
+pub(super) fn end(worker: &Worker, processor: Option<&mut Owned<'_>>, green: &'static Green) {
     let cluster = worker.cluster();
     green.locks.set(0);
     let stack = green.end();

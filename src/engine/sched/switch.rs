@@ -166,7 +166,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // `ThreadSnapshot::holds`.
     fence(Release);
     compiler_fence(SeqCst);
-    worker.use_thread_tls();
+    worker.has_native_tls.set(false);
     // SAFETY: the block is `green`'s, and the caller owns `green`, which is ready to run; nothing here touches a
     // thread-local.
     let action = unsafe {
@@ -231,22 +231,15 @@ fn leave_odd(worker: &'static Worker, green: &Green, floats: FloatControl) {
     if green.flags.has(ThreadFlags::CLOCKED) {
         cpu_time::ends(green);
     }
-    if green.flags.has(ThreadFlags::MASK) {
-        take_mask(worker, green);
-    }
-}
-
-fn take_mask(worker: &'static Worker, green: &Green) {
-    if locked::keeps_mask(worker, green) {
-        return;
-    }
-    let base = worker.base_mask.get();
-    let mask = signal::set_mask(base);
-    // A preemption signal that was blocked has come now, unless the program has fetched it.
-    worker.expect_no_signal();
-    green.mask.set(mask);
-    if mask == base {
-        green.flags.remove(ThreadFlags::MASK);
+    if green.flags.has(ThreadFlags::MASK) && !locked::keeps_mask(worker, green) {
+        let base = worker.base_mask.get();
+        let mask = signal::set_mask(base);
+        // A preemption signal that was blocked has come now, unless the program has fetched it.
+        worker.expect_no_signal();
+        green.mask.set(mask);
+        if mask == base {
+            green.flags.remove(ThreadFlags::MASK);
+        }
     }
 }
 

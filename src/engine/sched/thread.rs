@@ -362,7 +362,7 @@ impl Green {
         arch::prefetch(thread_pointer);
     }
 
-    /// Notes the park that this thread, the caller, is about to begin.
+    /// Notes the park that this thread, the caller, is about to begin; null: its park is over.
     #[inline(always)]
     pub(crate) fn expect(&self, parking: *const Parking) {
         // Relaxed: the run loop reads it on the same kernel thread, a timer under a lock, and reports
@@ -375,7 +375,7 @@ impl Green {
         let _off = current::preemption_off();
         // The count changes before a wait is to be seen, and after it is to be seen no more (`inspect::kernel`).
         if parking.is_null() {
-            self.goes_on();
+            self.expect(parking);
         }
         self.since.left();
         self.since.note_time();
@@ -385,12 +385,6 @@ impl Green {
         if !parking.is_null() {
             self.expect(parking.wrapping_byte_add(Green::ON_STACK));
         }
-    }
-
-    /// The park of this thread, which is the caller, is over.
-    #[inline(always)]
-    pub(crate) fn goes_on(&self) {
-        self.parking.store(core::ptr::null_mut(), Relaxed);
     }
 
     /// The park under way. The caller owns the thread, which has left its stack with
@@ -551,7 +545,7 @@ impl Records {
 
     /// Every record that was ever made, the newest first. Records that are made meanwhile may be missing.
     pub(crate) fn all() -> impl Iterator<Item = &'static Green> {
-        // Acquire: partner: Release in `enlist`.
+        // Acquire: partner: Release in `make_piece`.
         let mut piece = NEWEST.load(Acquire);
         let mut records = [].iter();
         core::iter::from_fn(move || {
@@ -592,7 +586,7 @@ pub(crate) struct Piece {
     older: AtomicStatic<Piece>,
 }
 
-/// The roster: the piece that was made last leads to all others.
+/// The roster: the piece that was made last leads to all others. It changes under the lock of the free records.
 static NEWEST: AtomicStatic<Piece> = AtomicStatic::none();
 
 /// For debuggers: where a piece leads to the one before.
@@ -601,21 +595,6 @@ pub(crate) const OLDER: usize = core::mem::offset_of!(Piece, older);
 pub(crate) type Roster = AtomicStatic<Piece>;
 pub(crate) const fn roster() -> *const Roster {
     &raw const NEWEST
-}
-
-impl Piece {
-    fn enlist(&'static self) {
-        let mut newest = NEWEST.load(Relaxed);
-        loop {
-            self.older.store(newest, Relaxed);
-            // Release: the piece; partner: Acquire in `all`. (Later pieces continue its release
-            // sequence.)
-            match NEWEST.replace(newest, self, Release) {
-                Ok(()) => return,
-                Err(now) => newest = now,
-            }
-        }
-    }
 }
 
 fn make_piece() -> io::Result<&'static Green> {
@@ -634,12 +613,15 @@ fn make_piece() -> io::Result<&'static Green> {
         made.set_len(1);
     }
     let piece = &made.leak()[0];
-    piece.enlist();
     let (green, others) = (&piece.records[0], 1..core::hint::black_box(BATCH));
     let mut batch = Lifo::new();
     others.for_each(|i| batch.push(&piece.records[i]));
     let _off = current::preemption_off();
-    FREE.lock().push(batch);
+    let mut free = FREE.lock();
+    free.push(batch);
+    piece.older.store(NEWEST.load(Relaxed), Relaxed);
+    // Release: the piece, and under the lock those before it; partner: Acquire in `all`.
+    NEWEST.store(Some(piece), Release);
     Ok(green)
 }
 

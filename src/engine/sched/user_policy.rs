@@ -33,7 +33,7 @@ impl UserPolicy {
     /// Runs `call` under the kernel thread's own thread pointer: the caller has `seat`.
     fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
         let cluster = self.cluster.load(Relaxed);
-        let owner = cluster.map(|cluster| &cluster.processor(seat.index()).worker);
+        let owner = cluster.map(|cluster| &cluster.table.get(seat.index()).worker);
         let Some(worker) = owner.and_then(|owner| owner.load(Relaxed)) else {
             // A thread that has just taken the processor in hand is no worker, or has its own thread pointer.
             return self.call(call);

@@ -51,7 +51,7 @@ impl Side {
                 green.expect(&ASIDE);
                 entered.suspend(Action::HandOver);
                 sanitizer::observe(self);
-                green.goes_on();
+                green.expect(core::ptr::null());
             }
             (entered, next) => {
                 drop(entered);

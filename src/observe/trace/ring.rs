@@ -481,7 +481,7 @@ mod tests {
         let Some(cluster) = Backend::all().into_iter().find_map(cluster) else {
             return;
         };
-        let processor = cluster.processor(0);
+        let processor = cluster.table.get(0);
         let ring = ring();
         let of = |values: core::ops::Range<u64>| values.map(|value| word(Kind::Found, value));
         let write = |values| {

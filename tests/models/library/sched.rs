@@ -57,6 +57,7 @@ pub(crate) struct Worker {
     pub(crate) slice: AtomicU32,
     pub(crate) kernel_thread: AtomicU32,
     pub(crate) base_mask: Cell<Mask>,
+    pub(crate) has_native_tls: Cell<bool>,
 }
 
 // SAFETY: the checker runs all threads on one.
@@ -70,14 +71,13 @@ impl Worker {
             slice: AtomicU32::new(0),
             kernel_thread: AtomicU32::new(0),
             base_mask: Cell::new(0),
+            has_native_tls: Cell::new(true),
         }))
     }
 
     pub(crate) fn is_running(&self, green: &Green) -> bool {
         self.current.is(green, Acquire)
     }
-
-    pub(crate) fn use_thread_tls(&self) {}
 
     pub(crate) fn use_native_tls(&self) {}
 
@@ -129,14 +129,14 @@ pub(crate) mod signals {
 
     static CHORE: OnceLock<fn()> = OnceLock::new();
 
-    pub(crate) fn register_chore(chore: fn()) {
-        CHORE.get_or_init(|| chore);
+    pub(crate) fn leave_chore(chore: &'static fn()) {
+        CHORE.get_or_init(|| *chore);
     }
 
-    pub(crate) fn leave_chore() {}
-
     pub(crate) fn do_chore() {
-        CHORE.get().unwrap()();
+        if let Some(chore) = CHORE.get() {
+            chore();
+        }
     }
 }
 

@@ -221,9 +221,7 @@ impl Green {
         }
     }
 
-    pub(crate) fn expect(&self, _: &Parking) {}
-
-    pub(crate) fn goes_on(&self) {}
+    pub(crate) fn expect(&self, _: *const Parking) {}
 
     pub(crate) fn leave_stack(&self) {
         assert!(!self.saved.replace(true), "it is left twice");

@@ -22,11 +22,8 @@ const LOADS: usize = 3;
 
 /// Nothing is held back.
 pub(super) struct Looks {
+    pub(super) next: u64,
     pub(super) flush: u64,
-}
-
-impl Looks {
-    pub(super) fn flush_by(&mut self, _: u64) {}
 }
 
 pub(super) fn fire_own_timers(_: &mut Owned<'_>) {

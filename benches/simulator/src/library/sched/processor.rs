@@ -102,7 +102,10 @@ impl Processor {
                 crowded_since: NEVER,
                 spin_pays: false,
                 spins_from: 0,
-                looks: Looks { flush: NEVER },
+                looks: Looks {
+                    next: NEVER,
+                    flush: NEVER,
+                },
                 arrivals_until: 0,
                 held: None,
                 stacks: Cache::new(),

@@ -9,7 +9,7 @@ use super::{Cluster, Owned, RunLoop, Worker, events};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::sched::Green;
-use crate::engine::sys::topology;
+use crate::engine::sys::{kernel_thread, topology};
 use crate::virtual_time;
 
 // What a park state says; the library's is `sched::park`.
@@ -98,8 +98,8 @@ fn run_one_after_another(run: &mut RunLoop, program: &dyn Program, mut next: Nex
 /// Serves a busy processor now and then between two threads.
 fn look_around(processor: &mut Owned<'_>, io: bool) {
     processor.note_cpu();
-    if io {
-        events::look_when_busy(processor);
+    if io && events::is_in_use() && !events::look(processor) {
+        kernel_thread::give_way();
     }
     events::fire_own_timers(processor);
 }
