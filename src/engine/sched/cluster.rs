@@ -165,7 +165,7 @@ impl Cluster {
         let user_policy: Option<&'static UserPolicy> =
             is_users.then(|| &*Box::leak(Box::new(UserPolicy { policy, cluster })));
         let policy = user_policy.map_or(policy, |user_policy| user_policy);
-        // Threads may note the time before a monitor has looked.
+        // Threads may read the coarse clock before the monitor notes the time at its first look.
         clock::note(clock::now());
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
@@ -200,7 +200,7 @@ impl Cluster {
         cluster.resize(cluster.config.processors)?;
         let staffed =
             spawner::start(cluster).and_then(|()| cluster.employ("gt-monitor", monitor::run));
-        // Without this, the kernel threads that have started would never end.
+        // If one of them cannot start, the kernel threads that have started must end.
         staffed.inspect_err(|_| cluster.end())?;
         Ok(cluster)
     }
@@ -279,7 +279,7 @@ impl Cluster {
         let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
         processors().for_each(|mut processor| processor.own().held = None);
         let off = current::preemption_off();
-        // If it watched for events, another monitor must.
+        // This cluster may have watched for events: the monitor of another cluster must do that now.
         Worker::clusters().for_each(|cluster| cluster.monitor.kick());
         for mut processor in processors() {
             processor.own().stacks.drain();
@@ -369,7 +369,7 @@ impl Cluster {
         let changed = self.resize(processors);
         perturb::point("resize: done");
         drop(changing);
-        // A processor may have retired when the spawner could not clear up.
+        // A processor may have retired while this thread held `changing`, when the spawner could not clear up.
         self.spawner.ring();
         changed
     }
@@ -379,7 +379,7 @@ impl Cluster {
         if let Ok(_changing) = self.changing.try_lock()
             && self.follows_quota.load(Relaxed)
         {
-            // If the policy panics, the panic is reported already, and the number stays.
+            // If the policy panics, the panic hook has reported that already, and the number of processors stays as it was.
             let _ = self.resize(default_size().min(self.config.max_kernel_threads - 1));
         }
     }

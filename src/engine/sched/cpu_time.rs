@@ -122,7 +122,7 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     if current::is_forked_child() {
         return None;
     }
-    // Stacks that are visited stay.
+    // While the section is open, no stack that is visited is destroyed.
     let section = ReadSection::begin();
     let mut found = None;
     stack::visit(|stack| {
@@ -131,7 +131,8 @@ fn of(clock: libc::clockid_t) -> Option<u64> {
     });
     section.end_without_dropping();
     let (_, green) = found?;
-    // From outside: an owner that writes at this moment may undo it. Then the next question asks once more.
+    // The owner of the thread may write the flags at this moment, and undo this change. Then the next question for the time
+    // adds the flag again.
     green.flags.add(ThreadFlags::CLOCKED);
     read(green)
 }
@@ -141,11 +142,12 @@ const KIND: libc::clockid_t = 7;
 
 /// The number of the clock of `green`; `None`: it has ended.
 pub(super) fn clock_of(green: &Green) -> Option<libc::clockid_t> {
-    // The number has room for 28 bits of the id. There is no memory for so many blocks, whose ids count up.
+    // The number has room for 28 bits of the id. Ids count up with the blocks, and no machine has memory for so many
+    // blocks.
     const ID: u32 = (1 << 28) - 1;
     // SAFETY: a stack has a block, and its memory stays.
     let id = unsafe { tls::thread_id(green.stack()?.pthread()) }?;
-    // One more: that leaves out -1, which programs may have for no clock.
+    // One is added so that no clock has the number -1, which programs may use for no clock.
     Some(!(((id + 1) & ID) as libc::clockid_t) << 3 | KIND)
 }
 

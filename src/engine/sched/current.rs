@@ -166,7 +166,7 @@ impl Hiding {
         let hides = frame == VFORK || self.is_alive(frame);
         if !hides {
             self.reveal_all();
-            // The handler may have left its mask behind.
+            // The handler was left without `sigreturn`, so the thread may still have the handler's signal mask.
             if let Some(green) = self.owner.get() {
                 green.flags.add(ThreadFlags::MASK);
             }
@@ -398,7 +398,7 @@ pub(crate) fn enter() -> Option<Entered> {
         let processor = worker.processor.get().or_else(|| recover(worker));
         if let Some(processor) = processor {
             // SAFETY: the word says that this kernel thread owns it, and preemption is off.
-            // (`processor` treats a signal handler that interrupts the runtime.)
+            // (The header of `processor` says what a signal handler that interrupts the runtime may do.)
             let processor = unsafe { Owned::assume(processor) };
             return Some(Entered {
                 green,
@@ -407,8 +407,8 @@ pub(crate) fn enter() -> Option<Entered> {
                 _unseen: unseen,
             });
         }
-        // The processor is gone: queue for another. The run loop sees that there is none and does
-        // the rest.
+        // The monitor has taken the processor, so the thread queues for another one. The run loop sees that its worker has
+        // no processor, and makes the thread ready for all workers.
         // SAFETY: `green` is the current thread, so this is its stack.
         unsafe { green.context.suspend(Action::Yield) };
     }
@@ -507,7 +507,8 @@ pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
 struct Saying(u8);
 
 impl Saying {
-    // Once in the program, as the end is: a call is little beside a system call, and there are many that say something.
+    // This function and `drop` are not inlined: a call costs little beside the system call that follows, and many
+    // functions have such a value.
     #[inline(never)]
     fn new(flag: u8) -> Saying {
         let Some(green) = green() else {

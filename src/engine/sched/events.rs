@@ -175,7 +175,7 @@ pub(crate) fn arm_timer(green: &'static Green, home: &'static Processor, deadlin
     green.timer_home.set(Some(home));
     perturb::point("timers: arming");
     let mut heap = home.timers.lock();
-    // The entry is in no heap: its thread disarms before it waits again.
+    // The entry is in no heap: after each wait with a deadline the thread disarms its timer.
     heap.insert(green, deadline);
     publish_deadline(home, &heap);
 }
@@ -424,7 +424,7 @@ impl TimerHeap {
         }
         self.occupied |= 1 << rank;
         self.roots[rank as usize] = Some(tree);
-        // If the keys are equal, the first has a higher rank now.
+        // If the keys are equal, this is the tree with the least key, and its rank has grown.
         if tree.0 <= self.first.0 {
             self.first = (tree.0, rank as usize);
         }
@@ -662,7 +662,7 @@ pub(super) fn spin(processor: &mut Owned<'_>) -> Option<Fifo> {
         if ready.len() != 0 || processor.cluster().something_to_do() {
             return Some(ready);
         }
-        // `echo at half load` (benches/latency) has a worse p99 without it.
+        // Without this call, `echo at half load` (benches/latency) has a worse p99.
         let before = clock::now();
         kernel_thread::give_way();
         let now = clock::now();

@@ -114,9 +114,9 @@ extern "C" fn in_child() {
     };
     current::begin(None);
     if let Some(Some((offset, size))) = RSEQ.get() {
-        // The kernel's note about this kernel thread lies in the control block of a pthread that
-        // glibc takes for dead now. Its stack will be another thread's, or be unmapped, and then
-        // the kernel kills us at a context switch.
+        // The kernel notes the CPU of this kernel thread in the control block of a pthread that glibc takes for dead now.
+        // glibc will give that pthread's stack to another thread, or unmap it, and the kernel kills a process whose area
+        // it cannot write at a context switch.
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
         let own = green.worker().own_thread_pointer.get();

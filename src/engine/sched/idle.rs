@@ -348,14 +348,14 @@ impl Cluster {
                 worker.parker.wake();
             }
             None => {
-                // There is no kernel thread for the processor: it sleeps on, and the worker that the spawner
-                // makes looks for work first of all.
+                // No kernel thread is there to run the processor, so the processor goes back to sleep. The spawner makes a
+                // worker, which looks for work first of all.
                 self.put_to_sleep(&mut idlers, processor, true);
                 drop(idlers);
                 self.spawner.call();
             }
         }
-        // A processor is awake, or a worker is missing: the monitor watches over both.
+        // The monitor must be awake while a processor is, or while a worker is missing.
         self.monitor.kick();
     }
 
@@ -386,8 +386,8 @@ impl Cluster {
             self.put_to_sleep(&mut self.idlers.lock(), processor, searching);
             perturb::point("rest: announced");
         } else if let Some(green) = worker.handed.take() {
-            // The monitor came first, with an old look in mind (`processor`), and the thread is locked to this
-            // worker, which therefore waits for nothing else.
+            // The monitor has taken the processor because of an earlier look at this worker (`processor`). The thread is
+            // locked to this worker, so the worker sleeps until the thread is handed over to it again.
             worker.use_native_tls();
             ready_globally(green, Readied::Yielded);
             worker.sleep_until_woken();
@@ -395,7 +395,7 @@ impl Cluster {
         } else if searching && self.idle.found() {
             self.notify();
         }
-        // The new spare's first look is the look after the announcement: see `idle.md`.
+        // `wait_for_processor` begins with the look for work that must follow the announcement: see `idle.md`.
         self.wait_for_processor(run)
     }
 
@@ -422,8 +422,8 @@ impl Cluster {
             if self.stopping.load(SeqCst) && withdraws() {
                 return Rested::Dismissed;
             }
-            // A waker may have found no worker, so each new spare looks once. Later, it looks only
-            // for a timer.
+            // A waker may have found no spare before this worker became one, so each new spare looks once. Afterwards a
+            // spare looks only when the deadline that it watched has come.
             if looks && self.something_to_do() && self.get_up(worker) {
                 break (true, None);
             }
@@ -451,10 +451,10 @@ impl Cluster {
             if now >= retire_at && kernel_thread::has_children() {
                 retire_at = now + IDLE_BEFORE_RETIREMENT;
             }
-            // A worker that watches for events does not retire: nobody would watch.
+            // A worker that has watched for events does not retire: no other worker would watch in its place.
             if now >= retire_at && !looks && !collected && withdraws() {
                 if watched.is_some() {
-                    // Nobody watches that deadline now.
+                    // The monitor must see to the deadline, which no sleeper watches now.
                     self.monitor.kick();
                 }
                 return Rested::Dismissed;
@@ -469,7 +469,7 @@ impl Cluster {
     /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word. Also returns the threads
     /// that events have made ready meanwhile, and whether the worker had the turn at collecting them.
     fn nap(&self, worker: &Worker, watched: Option<u64>, retire_at: u64) -> (Slept, Fifo, bool) {
-        // A worker without prospect of a processor leaves the events to those that have one.
+        // While no processor sleeps, the worker cannot get one, and leaves the events to the workers that have one.
         let has_prospect = self.idle.sleeping() != 0;
         let turn = has_prospect.then(events::turn).flatten();
         perturb::point("spare: sleeping");
@@ -539,8 +539,8 @@ impl Cluster {
     /// watches.
     pub(crate) fn watch_deadline(&self) -> Option<u64> {
         let earliest = events::earliest_deadline(self);
-        // While a processor is awake the monitor watches; a worker that goes to sleep later
-        // watches then.
+        // While every processor is awake, the monitor watches the deadlines. A worker that puts its processor to sleep later
+        // watches from then on.
         if earliest == NEVER || self.idle.sleeping() == 0 {
             return None;
         }
@@ -552,7 +552,7 @@ impl Cluster {
     pub(super) fn put_taken_to_sleep(&'static self, mut processor: Owned<'static>) {
         processor.worker.store(None, Relaxed);
         events::flush(&mut processor);
-        // Some of its threads would be out of reach of workers that get another processor.
+        // The policy moves the threads that only this processor's owner could take.
         self.policy.leave(processor.seat());
         perturb::point("put_taken_to_sleep: left");
         self.put_to_sleep(&mut self.idlers.lock(), processor, false);
@@ -560,7 +560,7 @@ impl Cluster {
         if self.something_to_do() {
             self.notify();
         }
-        // No worker goes to sleep here that would watch the deadlines.
+        // The worker does not go to sleep here, so it does not watch the deadlines: the monitor must.
         self.monitor.kick();
     }
 
@@ -711,7 +711,7 @@ impl Parker {
         // SeqCst: partner: the fence in `sleep_beside`: the monitor sees what the caller has done, or we are
         // the last to change the word.
         fence(SeqCst);
-        // This wakes it even if it was awake: it may wait for its next look.
+        // The monitor may be awake and wait for its next look: this call ends that wait, too.
         self.wake();
     }
 

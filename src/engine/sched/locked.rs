@@ -42,7 +42,8 @@ pub(crate) fn unlock() {
 /// own code is that thread's. Where the thread cannot be locked, the
 /// change is made as it is: in a handler that has interrupted the runtime's code, and in a child of `vfork`.
 pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    // In its own code on this kernel thread the thread alone writes the count. (In a handler nobody preempts it.)
+    // While the thread runs its own code on this kernel thread, no other thread writes the count; and a thread in a handler
+    // is not preempted.
     let is_free = |green: &&'static Green| is_here(green) && green.off.load(Relaxed) == 0;
     let Some(green) = current::owner().filter(is_free) else {
         return change();
@@ -73,7 +74,7 @@ pub(super) fn is_here(green: &'static Green) -> bool {
         if before.is_some_and(|(thread, ..)| thread == kernel_thread::id()) {
             return true;
         }
-        // The thread was not preempted, and has not moved, while it looked.
+        // Two equal answers mean that the thread was not preempted between them, and so has not moved.
         if before == stay() {
             return false;
         }
@@ -146,10 +147,10 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     let worker = run.worker();
     let cluster = worker.cluster();
     let has_ended = matches!(action, Action::Exit);
-    // If it has not locked itself, nobody has looked for them.
+    // A thread that was locked because of a signal has a count of 0: nobody has asked for children then.
     let had_children = worker.had_children.get() || green.locks.get() == 0;
     worker.use_native_tls();
-    // Relaxed, here and below: the spawner asks again as long as it is refused a worker.
+    // Relaxed, here and below: a spawner that reads an old count and is refused a worker tries again.
     cluster.bound.fetch_add(1, Relaxed);
     let mut processor = run.surrender();
     probe::stopped(processor.as_mut().map(Owned::lend), green, action);
@@ -158,7 +159,8 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     }
     complete(worker, None, green, action);
     if has_ended {
-        // Its own children hear of its end now; those of other threads must not.
+        // The children that this thread has made may be told of its end now (PR_SET_PDEATHSIG), but not those that other
+        // threads have made on this kernel thread.
         while had_children && !cluster.stopping.load(SeqCst) && kernel_thread::has_children() {
             let look_again = clock::now() + IDLE_BEFORE_RETIREMENT;
             worker.parker.sleep(Some(look_again));

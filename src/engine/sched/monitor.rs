@@ -201,7 +201,7 @@ impl Monitor {
             cluster.notify();
         }
         self.at_shortage();
-        // The turn is free, or may be free at any time.
+        // The thread that has the turn may give it back at any time.
         if events::SOURCES.load(Relaxed) != 0 {
             self.see_to_events();
             self.look_by(self.now + SOON);
@@ -228,7 +228,7 @@ impl Monitor {
                 && !is_short(cluster)
                 && cluster.deferred.is_empty();
             if sleeps {
-                // While the monitor sleeps nobody else asks.
+                // While the monitor sleeps, no other thread asks the spawner for this.
                 cluster.spawner.ask_to_reclaim();
             }
             sleeps
@@ -316,7 +316,7 @@ impl Monitor {
                 over: None,
             };
             self.at_slice_end(processor, seen);
-            // The slice may be a short one.
+            // The slice may have begun long before this look, and may be over soon.
             return self.look_for_next_slice(processor);
         }
         let is_surplus = processor.is_surplus();
@@ -360,13 +360,14 @@ impl Monitor {
     /// Looks at the threads that wait at `processor`, for it or for what is held back there.
     fn at_queue(&mut self, processor: &Processor, seen: &mut Seen) {
         if processor.holds.load(Relaxed) {
-            // Nobody knew how long the thread would run that they wait for.
+            // Threads wait here for what is held back, and that goes out only between two threads. The running thread has
+            // run for long, so the processor is told to look around.
             processor.attention.store(true, Relaxed);
             self.waiting = true;
         }
         if self.cluster.policy.len(Some(processor.index)) != 0 {
-            // A processor that comes to the end of its queue again and again, as with events, keeps
-            // up. Otherwise the threads in the queue may have been there since the last look.
+            // A processor that has come to the end of its queue more than once since the last look, as with events, keeps up.
+            // Otherwise the threads in the queue may have been there since then.
             if processor.counts.dry.get() - seen.dry <= 1 {
                 self.stuck = true;
             } else {
@@ -395,8 +396,8 @@ impl Monitor {
     fn at_timers(&mut self, processor: &'static Processor) {
         let deadline = processor.next_deadline.load(Relaxed);
         if deadline <= self.now {
-            // The processor's owner, if it has one, is on its way out, or runs a thread that
-            // computes: then the processor whose slice ends first fires the timers of all.
+            // If the processor has an owner, that owner has a surplus processor, which it gives up soon, or runs a thread
+            // that computes. So the processor whose time slice ends first fires the timers of all.
             if processor.is_surplus() || self.now - deadline >= LATE {
                 for active in self.cluster.processors().take(self.cluster.active()) {
                     active.attention.store(true, Relaxed);
@@ -441,8 +442,8 @@ impl Monitor {
         let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
         if !green.calls_itself.load(Relaxed) && over.insists(self.now, cpu) {
-            // If the signal is not sent, the thread is in the runtime, on its way out, or blocked, as the next look
-            // finds.
+            // If the signal is not sent, the thread is in the runtime, about to leave its stack, or blocked: the next look
+            // finds out.
             let has_moved = seen.moved_at == self.now;
             let _is_sent = signals::send_preemption(worker, green, self.now, has_moved);
             self.look_by(self.now + RETRY);
@@ -540,7 +541,7 @@ impl Monitor {
                 worker.rest.note(worker);
                 continue;
             }
-            // The CPU time of the handler is no reason for another signal.
+            // A thread that has only run the handler of the last signal has not moved.
             let has_moved = used >= signals::HANDLING;
             if worker.rest.is_over(worker, cpu)
                 && signals::send_preemption(worker, green, self.now, has_moved)
@@ -565,7 +566,7 @@ impl Monitor {
         if cluster.idle.sleeping() != 0 {
             cluster.send_to_watch();
         }
-        // No processor looks, or there is no worker to send.
+        // Every processor is busy with one thread, or there is no worker to send: the monitor looks by itself.
         if unseen >= LONGEST_TICK
             && let Some(turn) = events::turn()
         {
@@ -697,7 +698,7 @@ mod tests {
             // The system does not run the thread.
             (MS, 0, true),
             (19 * MS, MS / 2, true),
-            // The monitor does not wait for it for ever.
+            // After two time slices the monitor does not wait for the system any more.
             (20 * MS, 0, false),
         ] {
             let over = Over { at: MS, cpu: MS };

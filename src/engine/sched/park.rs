@@ -188,7 +188,7 @@ impl Waiter {
         if deadline != clock::NEVER {
             events::disarm_timer(green);
         }
-        // Not before: a timer that fires late reads the park.
+        // The record leads to the park until the timer is disarmed: a timer that fires late reads the park.
         green.expect(core::ptr::null());
     }
 
@@ -285,7 +285,7 @@ impl Waiter {
                 green => green,
             },
             Found::Kernel => {
-                // Only the address counts: the waiter may be gone.
+                // The waiter may be gone: the kernel uses the address of the word only.
                 futex::wake(futex, 1);
                 None
             }

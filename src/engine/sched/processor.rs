@@ -218,9 +218,9 @@ impl Processor {
     /// Makes a processor that is out of use. Allocates.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
         let mut stacks = stack::Cache::new(cluster.config.stack_size);
-        // The stack is for the first thread (`start`). Without memory that thread waits for some.
+        // The first thread on the processor gets this stack (`start`). If there is no memory for one now, that thread waits.
         if let Ok(stack) = ThreadStack::find(cluster.config.stack_size) {
-            // The cache may take the list's lock, which is taken with preemption off.
+            // The cache may take the lock of the common list, which a thread takes with preemption off.
             let _off = current::preemption_off();
             stacks.keep(stack.slot);
         }
@@ -475,7 +475,7 @@ impl<P: 'static> Ownership<P> {
         loop {
             let p = self.settle()?;
             perturb::point("surrender");
-            // It fails only if the monitor takes between the two; `settle` sorts that out.
+            // The exchange fails only if the monitor has changed the word since `settle`, which is then asked again.
             let (place, word) = (&self.0, Self::word(p));
             let given_up = place.compare_exchange(word, Self::DETACHED, Relaxed, Relaxed);
             if given_up.is_ok() {
@@ -646,7 +646,7 @@ impl Worker {
     pub(crate) fn begin(&'static self) -> io::Result<()> {
         self.own_thread_pointer.set(arch::thread_pointer());
         self.has_native_tls.set(true);
-        // It may have inherited another setting from the thread that started the runtime.
+        // The kernel thread may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
         signals::leave_others(mask, u64::MAX);
@@ -683,7 +683,7 @@ impl Worker {
     /// unless a signal is on its way. The monitor's.
     pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
         let thread = thread as u32;
-        // One that came in a sanitizer's code was not noticed.
+        // Under ThreadSanitizer the word proves nothing: a signal that came in the sanitizer's code was not noticed.
         if !sanitizer::IS_TSAN && self.signalled.load(Relaxed) == thread {
             return false;
         }

@@ -59,7 +59,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         }
         // SAFETY: the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(run, green, inherits_slice) };
-        // This is asked now: after `complete` the thread may be running elsewhere.
+        // The flag is read before `complete`, after which the thread may be running elsewhere.
         if green.flags.has(ThreadFlags::LOCKED) {
             return stay(run, green, action);
         }
@@ -215,7 +215,7 @@ fn look_for_work(
     processor.note_cpu();
     events::fire_own_timers(processor);
     events::flush(processor);
-    // A thread that is locked to this worker.
+    // Another worker may have handed over a thread that is locked to this one.
     let handed = worker.handed.take().map(|green| Ready::new(green).into());
     if handed.is_none() && processor.is_surplus() {
         step_down(worker, processor);
@@ -286,7 +286,7 @@ fn search(worker: &'static Worker, processor: &mut Owned<'_>) -> Result<Next, No
 #[inline(never)]
 fn steal(worker: &Worker, processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = worker.cluster();
-    // It waits for nobody if all others sleep, or if the cluster is not to spin.
+    // The processor passes once, without a pause, if all others sleep, or if the cluster is not to spin.
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
@@ -372,13 +372,14 @@ fn look_around(worker: &'static Worker, processor: &mut Owned<'_>) {
 /// signal handler.
 pub(crate) fn ready(green: &'static Green) {
     sanitizer::publish(green);
-    // By reference: a move would read what was just written, in wider words, and wait for that.
+    // `enter` is matched by reference: a move would read the fields that were just written, in wider words, and so wait for
+    // the writes.
     match &mut enter() {
         Some(entered) if core::ptr::eq(entered.worker.cluster(), green.cluster()) => {
             probe::readied(By::Thread(entered), green, ReadyReason::Woke);
             ready_from(&entered.processor(), green, Readied::Woken);
         }
-        // The thread waits in the parent, and cannot run here.
+        // The thread exists in the parent only, and cannot run in this process.
         None if current::is_forked_child() => {}
         None if current::is_hidden() => signals::defer_wake(green),
         _ => {

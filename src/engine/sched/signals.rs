@@ -174,7 +174,7 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
         && green.off.load(Relaxed) == 0
         && is_ripe(thread)
         && !would_take_others(worker.cluster().base_mask)
-        // The question took a while: is it still the same thread?
+        // The questions to the kernel take a while: another thread may run there by now.
         && worker.tick.load(Relaxed) == tick
         && worker.expect_signal(thread, || {
             let process = std::process::id() as i32;
@@ -201,7 +201,8 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     const MOST: u64 = 500_000_000;
     /// Since when there has been one; 0: there is none.
     static SINCE: AtomicU64 = AtomicU64::new(0);
-    // The preemption signal is for this thread alone; the monitor may have sent it again.
+    // Preemption signals are not for the process: another one for this thread may be pending if the monitor has sent it
+    // again.
     if signal::pending() & !(mask | reserved()) == 0 {
         SINCE.store(0, Relaxed);
         return false;
@@ -234,7 +235,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     answer(payload, &mut frame);
     /// The signal may be for this thread alone, and wait for the end of this handler.
     const MOST: u64 = 10_000_000;
-    // One may have come since this one was sent.
+    // A signal for the process may have come since the monitor sent this one.
     leave_others(frame.mask(), MOST);
 }
 
@@ -297,7 +298,8 @@ fn libc_text() -> Vec<Range<usize>> {
     libraries::visit(|library| {
         let name = library.name.to_string_lossy();
         let allocates = || library.code().any(|range| range.contains(&malloc));
-        // The program itself has no name here: it also computes, so its code is not excluded.
+        // The loader lists the program itself without a name. A program with an allocator of its own also computes, so its code
+        // is not excluded.
         if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
             found.extend(library.code());
         }
@@ -326,7 +328,7 @@ fn function_range(name: &CStr) -> Option<Range<usize>> {
     // the function's start (4, in glibc relative to itself) and its size (4). The start is checked
     // against the unwinder's answer.
     unsafe {
-        // Not those that the program has in their place.
+        // RTLD_NEXT finds libc's function, even if the program has one of the same name.
         let address = libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as *const u8;
         if address.is_null() {
             return None;
@@ -397,7 +399,7 @@ unsafe extern "C-unwind" fn call_handler(
 ) {
     BEGUN.fetch_add(1, Relaxed);
     let handler = HANDLERS[signal as usize].load(Relaxed);
-    // All that the handler calls has its frames below this one's.
+    // The frames of all functions that the handler calls lie below this variable.
     let frame = 0_u8;
     let hidden = current::hide((&raw const frame).addr());
     // SAFETY: the program's handler, which takes three arguments or fewer; they are the kernel's. A mask's first word has all
@@ -462,7 +464,7 @@ pub(crate) fn adopt() -> bool {
             is_new |= before.is_some();
             continue;
         };
-        // Another thread was faster: what it has set stays.
+        // Another thread has set an action meanwhile, and that one stays.
         if let Some(before) = before {
             let place = &HANDLERS[signal as usize];
             let _ = place.compare_exchange(seen.handler, before, Relaxed, Relaxed);
@@ -477,7 +479,7 @@ pub(crate) fn adopt() -> bool {
 fn look_for_handlers(now: u64) {
     static LATEST: AtomicU64 = AtomicU64::new(0);
     if LATEST.swap(now, Relaxed) != now && adopt() {
-        // The threads that run now are not preempted before they leave their stacks.
+        // A thread that runs now may be in such a handler: it is not preempted before it has left its stack by itself.
         Worker::all().for_each(|worker| worker.spared.store(worker.tick.load(Relaxed), Relaxed));
     }
 }
@@ -509,7 +511,7 @@ pub(crate) unsafe fn set_action(
         if handler.is_some() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
             word::faults_are_caught(false); // the crate says so once its handler is in place
         }
-        // A child of `vfork` has actions of its own, and none of its own memory.
+        // A child of `vfork` has its own actions, but its parent's memory, where the parent's handlers are kept.
         let kept = handler.filter(|&new| is_programs(new) && signal > 0);
         let kept = kept.filter(|_| !current::is_child_of_vfork());
         if let Some(handler) = kept {

@@ -83,7 +83,8 @@ pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     // After a refusal another attempt is due.
     let mut asks_again = false;
-    // When the spawner looks for unused stacks, and at the quota. (Without a time: when somebody rings.)
+    // When the spawner looks for unused stacks, and at the quota. `None` after a look: no stack is left to return before
+    // somebody rings.
     let (mut last_look, mut look_at) = (clock::now(), None);
     let mut failures = 0;
     let spawner = &cluster.spawner;
@@ -92,7 +93,7 @@ fn work(cluster: &'static Cluster) {
         if *look_at.get_or_insert(last_look + reclaim::interval()) <= now {
             last_look = now;
             cluster.see_to_quota();
-            // Not at the start: a program that runs for a moment does not wait for these files.
+            // This reads files, and a program that runs for a moment should not wait for them: so the start does not do it.
             topology::discover();
             let go_on = || !spawner.parker.is_woken();
             let idle = || idle_stacks(cluster);
@@ -101,7 +102,7 @@ fn work(cluster: &'static Cluster) {
         }
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
-        // The spawner was told, or the time is up: it looks at everything.
+        // Whether a thread has called or the time is up, the spawner looks at all its duties.
         let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
         start::supply(cluster, &mut failures);
@@ -184,7 +185,7 @@ extern "C" fn live(worker: *mut c_void) -> *mut c_void {
         signal::drop_alternate_stack();
         KernelThread::end();
     } else {
-        // There is no memory for its alternate stack. A thread that needs a worker asks again.
+        // There is no memory for the alternate stack. The spawner makes another worker after a while.
         std::thread::sleep(std::time::Duration::from_nanos(RETRY_SPAWN));
         cluster.spawner.call();
     }
@@ -205,7 +206,7 @@ pub(crate) const HELPER_STACK: usize = 256 << 10;
 pub(crate) const OBSERVER_STACK: usize = 2 << 20;
 
 /// Starts a helper that does `work`. It runs no handler of the program's.
-// Not generic: std's code for a thread is in the binary once.
+// The closure is boxed, so that std's code for a thread is in the binary once.
 pub(crate) fn spawn_helper(
     name: &str,
     stack_size: usize,
@@ -218,7 +219,7 @@ pub(crate) fn spawn_helper(
         .stack_size(tls::with_thread_locals(stack_size))
         .spawn(move || {
             KernelThread::begin(true);
-            // A search for a deadlock may have found a kernel thread that was not known.
+            // A search for a deadlock may have found this kernel thread before it was known as a helper, and given up.
             quiet::tell();
             work();
             KernelThread::end();

@@ -145,7 +145,7 @@ impl ThreadStack {
     pub(crate) fn find(size: usize) -> io::Result<&'static ThreadStack> {
         let _unseen = sanitizer::unseen();
         let slot = {
-            // The list's lock is taken with preemption off.
+            // A thread takes the lock of the common list with preemption off.
             let _off = current::preemption_off();
             stack::acquire(size)?
         };
@@ -212,7 +212,7 @@ impl ThreadStack {
     /// Takes malloc's locks: call it on a kernel thread that runs no green thread.
     pub(crate) fn destroy(slot: &'static Slot) -> Result<(), Stays> {
         let stack = ThreadStack::on(slot);
-        // Memory that is locked cannot be given back. And without malloc's word, its cache cannot be found.
+        // Locked memory (`mlock`) cannot be given back, and without the address of malloc's word the cache cannot be found.
         if stack.tcache.is_null() || stack::trim(slot).is_err() {
             return Err(Stays::ForEver);
         }
@@ -385,7 +385,7 @@ pub(super) fn find_stack(run: &mut RunLoop, green: &'static Green) -> Rested {
         cluster.spawner.ring();
     }
     perturb::point("find_stack: waits");
-    // The policy has had the thread as a new one before.
+    // The policy has counted the thread as a spawned one already.
     ready_globally(green, Readied::Arrived);
     kernel_thread::give_way();
     Rested::Working { searching: false }

@@ -171,7 +171,8 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // thread-local.
     let action = unsafe {
         arch::set_thread_pointer(green.thread_pointer.get());
-        // Here, since the processor waits before it writes the thread pointer: for this load, too, if it came first.
+        // The time is noted here because the CPU finishes earlier loads before it writes the thread pointer: it would wait
+        // for the load of the time, too.
         green.since.note_time();
         green.context.resume()
     };
@@ -185,7 +186,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // (`inspect::threads`).
     worker.current.store(None, Release);
     if current::handlers_exist() {
-        // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
+        // A handler that interrupts the scheduler would find the thread-locals of a thread that may run elsewhere by then.
         worker.use_native_tls();
     }
     let floats = FloatControl::current();
@@ -234,7 +235,7 @@ fn leave_odd(worker: &'static Worker, green: &Green, floats: FloatControl) {
     if green.flags.has(ThreadFlags::MASK) && !locked::keeps_mask(worker, green) {
         let base = worker.base_mask.get();
         let mask = signal::set_mask(base);
-        // A preemption signal that was blocked has come now, unless the program has fetched it.
+        // A preemption signal that the thread has blocked has come now, unless the program has fetched it (`sigwait`).
         worker.expect_no_signal();
         green.mask.set(mask);
         if mask == base {
@@ -364,8 +365,7 @@ pub(super) fn spare_cache(cache: usize) -> bool {
 pub(crate) fn leave_cache(worker: &Worker) {
     let cache = worker.tcache.replace(no_cache());
     if cache != no_cache() {
-        // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
-        // free it.
+        // If the pool is full, the cache is lost: only malloc knows how to free one.
         let _is_kept = spare_cache(cache);
     }
 }

@@ -283,7 +283,7 @@ impl Green {
         // Release: a report that sees the stack sees what is in it; partner: Acquire in `stack`. Relaxed below:
         // the thread and the holder of its record write it.
         self.stack.store(Some(stack), Release);
-        // Plain accesses: the thread does not run, so no handler comes between.
+        // A load and a store will do: the thread does not run, so no handler comes between them.
         let flags = self.flags.0.load(Relaxed) & !ThreadFlags::NEW;
         let cache = u32::from(stack.has_cache()) * ThreadFlags::CACHE;
         self.flags.0.store(flags | cache, Relaxed);
@@ -348,7 +348,7 @@ impl Green {
 
     /// Prefetches the memory that a parked thread will touch when it goes on.
     pub(crate) fn prefetch(&self) {
-        // A wait is some calls deep: the memory about it holds their frames.
+        // The park lies in the frame of a wait that is some calls deep, and the memory around it holds their frames.
         const LINE: usize = 64;
         const BELOW: usize = 4 * LINE;
         const FRAMES: usize = 20;
@@ -373,7 +373,7 @@ impl Green {
     /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
     pub(crate) fn expect_on_stack(&self, parking: *const Parking) {
         let _off = current::preemption_off();
-        // The count changes before a wait is to be seen, and after it is to be seen no more (`inspect::kernel`).
+        // The count changes before an observer can see a new wait, and after none can see the old one (`inspect::kernel`).
         if parking.is_null() {
             self.expect(parking);
         }
@@ -566,7 +566,7 @@ impl Records {
 
     #[cold]
     fn put_full_aside(&mut self) {
-        // While another processor has the lock, this one keeps more for a while, and waits for nobody.
+        // If another processor has the lock, this one does not wait, but keeps more batches for a while.
         if self.full.len >= KEPT
             && let Some(mut free) = FREE.try_lock()
         {
@@ -601,11 +601,11 @@ fn make_piece() -> io::Result<&'static Green> {
     let mut made: Vec<Piece> = Vec::new();
     made.try_reserve_exact(1)
         .map_err(|_| io::ErrorKind::OutOfMemory)?;
-    // Each record is written where it stays: the stack of a thread that asks may be small.
+    // Each record is written in its place, not on the stack of the calling thread, which may be small.
     let piece: *mut Piece = made.as_mut_ptr();
     // SAFETY: there is room for a piece, whose fields are all written before it counts.
     unsafe {
-        // A number that the compiler does not know: it would unroll the loop to 8 KB.
+        // The compiler does not know the number here: otherwise it unrolls the loop to 8 KB.
         for i in 0..core::hint::black_box(BATCH) {
             (&raw mut (*piece).records[i]).write(Green::new());
         }

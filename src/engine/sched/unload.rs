@@ -90,7 +90,8 @@ pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
     let result = close();
     word.store(OVER, Relaxed);
     futex::wake(word, 1);
-    // The proxy's inspection is over. What threads left behind for it is dropped here, as the proxy frees nothing.
+    // The proxy has visited the stacks in a read section, and frees nothing. So the memory that threads have left behind for
+    // the section's sake is freed here.
     drop(ReadSection::begin());
     result
 }
@@ -109,7 +110,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     // Release: pairs with the Acquire in `unloaded_by`.
     word.store(READY, Release);
     futex::wake(word, 1);
-    // It looks ever less often, since destructors may take long.
+    // The proxy looks ever less often, since destructors may take long.
     let mut tick = SHORTEST_TICK;
     while word.load(Relaxed) != OVER {
         // Acquire: pairs with glibc's change of it, after the library is out of the lists.
@@ -124,7 +125,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
         futex::wait(word, READY, Some(clock::now() + tick));
         tick = (tick * 2).min(SOON);
     }
-    // Another `dlclose` has a proxy of its own.
+    // Another `dlclose`, which has its own proxy, may be waiting for this flag.
     if flag.swap(UNUSED, Release) == WAITED_FOR {
         futex::wake(flag, 1);
     }
@@ -134,7 +135,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
 /// Waits until each thread was seen to look nothing up, except the one whose control block is at
 /// `caller`.
 fn wait_for_green_threads(caller: usize) {
-    // Stacks that were visited stay.
+    // While the section is open, no stack that is visited is destroyed.
     let section = ReadSection::begin();
     stack::visit(|stack| {
         let block = ThreadStack::at(stack).thread_pointer;

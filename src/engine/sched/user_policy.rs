@@ -35,7 +35,7 @@ impl UserPolicy {
         let cluster = self.cluster.load(Relaxed);
         let owner = cluster.map(|cluster| &cluster.table.get(seat.index()).worker);
         let Some(worker) = owner.and_then(|owner| owner.load(Relaxed)) else {
-            // A thread that has just taken the processor in hand is no worker, or has its own thread pointer.
+            // Nobody owns the processor: the caller has it in hand, and runs under its own thread pointer.
             return self.call(call);
         };
         match worker.running() {
