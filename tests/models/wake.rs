@@ -11,7 +11,7 @@ use loom::thread;
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, Cell};
 use crate::sched::events::{self, Turn};
-use crate::sched::idle::{Parker, Slept};
+use crate::sched::idle::Parker;
 use crate::wait::{Outcome, Waiter, wait_reason};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -46,7 +46,7 @@ impl Worker {
         events::turn()
     }
 
-    fn sleep(&self, by: By, deadline: Option<u64>) -> Slept {
+    fn sleep(&self, by: By, deadline: Option<u64>) -> bool {
         let turn = (by == By::Events).then(|| self.turn()).flatten();
         match turn {
             Some(turn) => self.word.sleep_collecting(&turn, deadline).0,
@@ -55,7 +55,7 @@ impl Worker {
     }
 
     fn until_woken(&self, by: By) -> u32 {
-        while self.sleep(by, None) != Slept::Woken {}
+        while !self.sleep(by, None) {}
         self.handed.get()
     }
 
@@ -102,7 +102,7 @@ pub(crate) fn poked() {
         let worker = Worker::new();
         let sleeper = thread::spawn({
             let worker = worker.clone();
-            move || assert!(worker.sleep(By::Futex, None) == Slept::Disturbed)
+            move || assert!(!worker.sleep(By::Futex, None))
         });
         worker.word.poke();
         sleeper.join().unwrap();
@@ -152,9 +152,9 @@ pub(crate) fn gives_up_sleeping() {
             let sleeper = thread::spawn({
                 let worker = worker.clone();
                 move || match worker.sleep(by, Some(0)) {
-                    Slept::Disturbed if worker.choose() => 0,
-                    Slept::Disturbed => worker.until_woken(by),
-                    Slept::Woken => worker.handed.get(),
+                    false if worker.choose() => 0,
+                    false => worker.until_woken(by),
+                    true => worker.handed.get(),
                 }
             });
             let given = match worker.choose() {

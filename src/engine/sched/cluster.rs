@@ -124,11 +124,10 @@ pub(crate) struct Cluster {
 
     /// Threads that have no stack yet, and wait for one.
     pub(super) needs_stack: AtomicBool,
-    /// How many green threads live, and whether a thread waits for the last one to end: here.
+    /// How many green threads live, and whether a thread waits for the last one to end.
     pub(crate) live_count: LiveCount,
-    pub(crate) drained: Waiter,
-    /// The spawner, the monitor or the last worker has ended.
-    pub(crate) emptied: Waiter,
+    /// That thread waits here, and then for the end of the spawner, the monitor and the last worker.
+    pub(crate) closer: Waiter,
     /// The cluster is being taken down: its kernel threads end.
     ///
     /// SeqCst throughout, since a thread looks at it before each sleep, and `end` stores it before it wakes the
@@ -182,8 +181,7 @@ impl Cluster {
             watched: Watched::new(),
             needs_stack: AtomicBool::new(false),
             live_count: LiveCount::default(),
-            drained: Waiter::new(),
-            emptied: Waiter::new(),
+            closer: Waiter::new(),
             stopping: AtomicBool::new(false),
             staff: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
@@ -213,7 +211,7 @@ impl Cluster {
             // Release: its changes to processors; pairs with the Acquire in `end`.
             self.staff.fetch_sub(1, Release);
             perturb::point("close: one has left");
-            self.emptied.wake();
+            self.closer.wake();
         };
         let helper = spawner::spawn_helper(name, spawner::HELPER_STACK, Box::new(life));
         helper.map(drop).inspect_err(|_| {
@@ -247,7 +245,7 @@ impl Cluster {
     /// Waits until every green thread has ended, then ends the kernel threads.
     pub(crate) fn close(&'static self) {
         let wait = || {
-            self.drained.wait(WaitReason::new(&DRAINED, self), None);
+            self.closer.wait(WaitReason::new(&DRAINED, self), None);
         };
         self.live_count.close(|count| self.sum(count), wait);
         sanitizer::observe(self);
@@ -272,7 +270,7 @@ impl Cluster {
         // Acquire: pairs with the Release in `employ`. It waits for the staff first: the spawner,
         // one of them, makes workers.
         while self.staff.load(Acquire) != 0 || self.workers.load(SeqCst) != 0 {
-            self.emptied.wait(WaitReason::new(&EMPTIED, self), None);
+            self.closer.wait(WaitReason::new(&EMPTIED, self), None);
         }
         // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
         // here.

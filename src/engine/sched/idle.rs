@@ -47,7 +47,7 @@
 //! 4. Every existing processor is asleep or awake; a claimed one is awake.
 //! 5. A processor in the list is owned by no worker; a worker in the list of spares owns no
 //!    processor.
-//! 6. No wake-up is lost: only the owner leaves `WOKEN`, and its sleep then returns [`Slept::Woken`]. A poke changes
+//! 6. No wake-up is lost: only the owner leaves `WOKEN`, and its sleep then returns true. A poke changes
 //!    nothing but `ASLEEP`.
 //! 7. A thread that changes the word of an owner that blocks ends the blocking: `ASLEEP` is the
 //!    value that the kernel compares before it blocks; and a ring ends the collecting that is about
@@ -429,14 +429,14 @@ impl Cluster {
             }
             let watched = self.watch_deadline();
             let before = clock::now();
-            let (slept, ready, collected) = self.nap(worker, watched, retire_at);
+            let (is_woken, ready, collected) = self.nap(worker, watched, retire_at);
             let now = clock::now();
             clock::note(now);
             if watched.is_some() {
                 self.watched.watch_no_more();
             }
             perturb::point("spare: slept");
-            if slept == Slept::Woken {
+            if is_woken {
                 break (worker.searching.replace(false), Some((ready, now - before)));
             }
             if ready.len() != 0 {
@@ -466,20 +466,20 @@ impl Cluster {
         Rested::Working { searching }
     }
 
-    /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word. Also returns the threads
-    /// that events have made ready meanwhile, and whether the worker had the turn at collecting them.
-    fn nap(&self, worker: &Worker, watched: Option<u64>, retire_at: u64) -> (Slept, Fifo, bool) {
+    /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word. Returns whether the worker was
+    /// woken, the threads that events have made ready meanwhile, and whether the worker had the turn at collecting them.
+    fn nap(&self, worker: &Worker, watched: Option<u64>, retire_at: u64) -> (bool, Fifo, bool) {
         // While no processor sleeps, the worker cannot get one, and leaves the events to the workers that have one.
         let has_prospect = self.idle.sleeping() != 0;
         let turn = has_prospect.then(events::turn).flatten();
         perturb::point("spare: sleeping");
         let Some(turn) = turn else {
             let until = watched.unwrap_or(NEVER).min(retire_at);
-            let slept = worker.parker.sleep((until != NEVER).then_some(until));
-            return (slept, Fifo::new(), false);
+            let is_woken = worker.parker.sleep((until != NEVER).then_some(until));
+            return (is_woken, Fifo::new(), false);
         };
-        let (slept, ready) = worker.parker.sleep_collecting(&turn, watched);
-        (slept, ready, true)
+        let (is_woken, ready) = worker.parker.sleep_collecting(&turn, watched);
+        (is_woken, ready, true)
     }
 
     /// Sends a sleeper to collect events.
@@ -609,15 +609,6 @@ const POKED: u32 = 2;
 /// The owner sleeps by collecting events.
 const COLLECTING: u32 = 3;
 
-/// Why a sleep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slept {
-    /// It was woken.
-    Woken,
-    /// It was poked, events have come, or its time is up.
-    Disturbed,
-}
-
 /// The word that one kernel thread sleeps on: `ASLEEP`, until another thread wakes it. See the file's header.
 #[derive(Default)]
 pub(crate) struct Parker(AtomicU32);
@@ -629,22 +620,21 @@ impl Parker {
         self.0.swap(ASLEEP, Acquire)
     }
 
-    /// Blocks until [`wake`](Parker::wake) or [`poke`](Parker::poke), or until `deadline`.
-    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
+    /// Blocks until [`wake`](Parker::wake) or [`poke`](Parker::poke), or until `deadline`. True: the owner was woken. If
+    /// not, the owner was disturbed: by a poke, or its time is up.
+    pub(crate) fn sleep(&self, deadline: Option<u64>) -> bool {
         loop {
             match self.take() {
-                WOKEN => return Slept::Woken,
-                POKED => return Slept::Disturbed,
-                _ if deadline.is_some_and(|d| clock::now() >= d) => return Slept::Disturbed,
-                _ => {
+                ASLEEP if deadline.is_none_or(|deadline| clock::now() < deadline) => {
                     futex::wait(&self.0, ASLEEP, deadline);
                 }
+                told => return told == WOKEN,
             }
         }
     }
 
-    /// The same, but collects events meanwhile; some events end the sleep too.
-    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
+    /// The same, but collects events meanwhile; some events disturb the owner, too.
+    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (bool, Fifo) {
         let nanos = deadline.map(|d| d.saturating_sub(clock::now()));
         let announced = self
             .0
@@ -653,10 +643,7 @@ impl Parker {
             Ok(_) => turn.collect(nanos),
             Err(_) => Fifo::new(),
         };
-        match self.take() {
-            WOKEN => (Slept::Woken, ready),
-            _ => (Slept::Disturbed, ready),
-        }
+        (self.take() == WOKEN, ready)
     }
 
     /// Ends its sleep, for good: it has been given the thing that it waits for.

@@ -134,7 +134,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::events::{self, HeldBack};
-use crate::engine::sched::idle::{Parker, Slept};
+use crate::engine::sched::idle::Parker;
 use crate::engine::sched::{
     Cluster, Green, current, monitor, monitor::Rest, signals, start::ThreadStack, thread::Records,
 };
@@ -746,6 +746,6 @@ impl Worker {
 
     /// Blocks until the thread that has chosen this worker wakes it.
     pub(super) fn sleep_until_woken(&self) {
-        while self.parker.sleep(None) != Slept::Woken {}
+        while !self.parker.sleep(None) {}
     }
 }

@@ -193,7 +193,7 @@ extern "C" fn live(worker: *mut c_void) -> *mut c_void {
     perturb::point("worker: ended");
     // SeqCst: pairs with `Cluster::end`, which stores `stopping` before it loads the count.
     if cluster.workers.fetch_sub(1, SeqCst) == 1 && cluster.stopping.load(SeqCst) {
-        cluster.emptied.wake();
+        cluster.closer.wake();
     }
     core::ptr::null_mut()
 }

@@ -442,7 +442,7 @@ pub(super) fn end(worker: &Worker, processor: Option<&mut Owned<'_>>, green: &'s
 #[cold]
 #[inline(never)]
 fn say_drained(cluster: &'static Cluster) {
-    cluster.drained.wake();
+    cluster.closer.wake();
 }
 
 /// Makes sure that there is a stack for the next thread that starts: on the caller's processor, if

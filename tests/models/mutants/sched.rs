@@ -134,12 +134,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "collects_whatever_it_is_told", model: "woken_from_collecting", fails: "deadlock",
         edits: &[(WAKE, "            Err(_) => Fifo::new(),", "            Err(_) => turn.collect(nanos),")] },
     Mutant { protocol: "wake", name: "time_is_up_whatever_it_is_told", model: "gives_up_sleeping", fails: "deadlock",
-        edits: &[(WAKE, "            WOKEN => (Slept::Woken, ready),", "            WOKEN if deadline.is_none() => (Slept::Woken, ready),")] },
+        edits: &[(WAKE, "(self.take() == WOKEN, ready)", "(self.take() == WOKEN && deadline.is_none(), ready)")] },
     Mutant { protocol: "wake", name: "all_collect", model: "one_collects", fails: "deadlock",
         edits: &[(MODEL, "        events::turn()", "        Some(events::for_all())")] },
     // ---- wake: its users ----
     Mutant { protocol: "wake", name: "goes_though_it_is_chosen", model: "gives_up_sleeping", fails: LOST,
-        edits: &[(MODEL, "                    Slept::Disturbed if worker.choose() => 0,\n                    Slept::Disturbed => worker.until_woken(by),", "                    Slept::Disturbed => 0,")] },
+        edits: &[(MODEL, "                    false if worker.choose() => 0,\n                    false => worker.until_woken(by),", "                    false => 0,")] },
     Mutant { protocol: "wake", name: "handed_after_the_wake_up", model: "woken_on_the_futex", fails: RACE,
         edits: &[(MODEL, "        self.handed.set(what);\n        self.word.wake();", "        self.word.wake();\n        self.handed.set(what);")] },
 

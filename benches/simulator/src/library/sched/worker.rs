@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use crate::engine::atomic::{AtomicUsize, Ordering, fence};
-use crate::engine::sched::idle::{Parker, Slept};
+use crate::engine::sched::idle::Parker;
 use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor};
 use crate::engine::sys::kernel_thread;
@@ -61,13 +61,13 @@ impl Worker {
     /// Writing the thread pointer is a part of what a switch costs.
     pub(crate) fn use_native_tls(&self) {}
 
-    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
-        let slept = self.parker.sleep(deadline);
-        self.was_woken.set(slept == Slept::Woken);
-        slept
+    pub(crate) fn sleep(&self, deadline: Option<u64>) -> bool {
+        let is_woken = self.parker.sleep(deadline);
+        self.was_woken.set(is_woken);
+        is_woken
     }
 
     pub(crate) fn sleep_until_woken(&self) {
-        while self.sleep(None) != Slept::Woken {}
+        while !self.sleep(None) {}
     }
 }
