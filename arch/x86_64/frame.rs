@@ -97,12 +97,8 @@ impl Frame<'_> {
         // SAFETY: the frame is of code that ran, so the instruction can be read; no instruction is this first byte alone.
         let is_call = unsafe { *code == SYSCALL[0] && *code.add(1) == SYSCALL[1] };
         let arguments = [REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9];
-        is_call.then(|| {
-            (
-                register(REG_RAX),
-                arguments.map(|name| register(name) as u64),
-            )
-        })
+        let arguments = arguments.map(|name| register(name) as u64);
+        is_call.then_some((register(REG_RAX), arguments))
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread

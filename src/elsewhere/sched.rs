@@ -73,17 +73,6 @@ pub(crate) mod current {
 }
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
-/// For tests of policies, which do without records in kernel-thread mode.
-#[cfg(test)]
-pub(crate) mod thread {
-    pub(crate) struct Records;
-
-    impl Records {
-        pub(crate) fn create() -> std::io::Result<&'static super::Green> {
-            Err(std::io::ErrorKind::Unsupported.into())
-        }
-    }
-}
 use core::cell::Cell;
 use core::convert::Infallible;
 use std::io;
@@ -124,10 +113,7 @@ impl Green {
         fn expect_on_stack(&self, *const Parking) -> ();
         fn goes_on(&self) -> ();
         fn prefetch_record(&self) -> ();
-    }
-
-    pub(crate) fn prefetch_two(next: &Green, _: &Green) {
-        next.goes_on();
+        fn prefetch_two(&self, &Green) -> ();
     }
 }
 
@@ -142,12 +128,7 @@ pub(crate) mod switch {
 }
 
 pub(crate) struct Cluster {
-    pub(crate) config: Config,
     never: Infallible,
-}
-
-pub(crate) struct Config {
-    pub(crate) max_kernel_threads: usize,
 }
 
 impl Cluster {

@@ -62,8 +62,8 @@ static DEAF: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 static TURN: Mutex<u32> = Mutex::new(0);
 static WORD: AtomicU32 = AtomicU32::new(IDLE);
 static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
-/// The signal; 0 while there is none.
-static SIGNAL: AtomicU32 = AtomicU32::new(0);
+/// The signal by which threads are held, whose handler calls [`answer`]; 0 while there is none.
+pub(crate) static SIGNAL: AtomicU32 = AtomicU32::new(0);
 
 /// How a request has ended.
 enum Answer {
@@ -73,16 +73,6 @@ enum Answer {
     Late,
     /// There was no handler: the thread blocks the signal, has ended, or was not run in time.
     None,
-}
-
-/// Threads are held by this signal from now on, whose handler calls [`answer`].
-pub(crate) fn use_signal(signal: i32) {
-    SIGNAL.store(signal as u32, Relaxed);
-}
-
-/// Whether there is a signal for this.
-pub(crate) fn is_possible() -> bool {
-    SIGNAL.load(Relaxed) != 0
 }
 
 /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked, while `read` is called

@@ -120,7 +120,7 @@ impl KernelThread {
     /// Whether `thread`, which has had the record, is gone without giving it back. The system is asked, but for
     /// threads of ours, which give their records back.
     pub(crate) fn is_gone(&self, thread: i32) -> bool {
-        !self.is_ours() && !self.is_helper() && !kernel_thread::exists(thread)
+        self.role.load(Relaxed) == FOREIGN && !kernel_thread::exists(thread)
     }
 
     fn clear(&self) {
@@ -160,6 +160,7 @@ impl KernelThread {
 
     /// The name and number of the calling kernel thread, which stay as long as the thread, or until they are replaced by null.
     pub(crate) fn note_own_identity(identity: *const Identity) {
+        Identity::set_own(identity);
         // A thread whose identity goes makes no record for that.
         let own = match identity.is_null() {
             true => OWN.get(),

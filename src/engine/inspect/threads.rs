@@ -69,6 +69,13 @@ pub(crate) struct ThreadSnapshot {
 }
 
 impl AnyThread {
+    pub(crate) fn green(self) -> Option<&'static Green> {
+        match self {
+            AnyThread::Green(green) => Some(green),
+            AnyThread::Kernel(_) => None,
+        }
+    }
+
     /// The thread's name and number, or null. They stay while a read section is open (`inspect::notes`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
@@ -97,7 +104,7 @@ impl AnyThread {
     /// Fetches what a look will read, for a caller that looks at many threads one after the other. What the record
     /// leads to is fetched if the record is there already.
     pub(crate) fn prefetch(self) {
-        if let AnyThread::Green(green) = self {
+        if let Some(green) = self.green() {
             const LINE: usize = 64;
             let parking = green.parking().cast::<u8>();
             arch::prefetch(parking);
@@ -222,9 +229,7 @@ impl ThreadSnapshot {
     /// Where a suspended green thread has saved its registers, and its stack. That is to be read before
     /// [`holds`](ThreadSnapshot::holds) is asked.
     pub(crate) fn saved(&self) -> Option<(usize, Bounds)> {
-        let AnyThread::Green(green) = self.thread else {
-            return None;
-        };
+        let green = self.thread.green()?;
         let (stack, saved) = (green.bounds()?, green.context.saved_stack_pointer());
         (self.doing != Doing::New && stack.holds(saved)).then_some((saved, stack))
     }
@@ -281,18 +286,12 @@ pub(crate) fn runs() -> impl Iterator<Item = (&'static Green, &'static Worker)> 
 impl AnyThread {
     /// The name that a green thread has given itself by a call of libc.
     pub(crate) fn own_name(self) -> Option<SystemName> {
-        match self {
-            AnyThread::Green(green) => green.stack()?.own_name(),
-            AnyThread::Kernel(_) => None,
-        }
+        self.green()?.stack()?.own_name()
     }
 
     /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
     pub(crate) fn cpu_time(self) -> Option<u64> {
-        match self {
-            AnyThread::Green(green) => cpu_time::known(green),
-            AnyThread::Kernel(_) => None,
-        }
+        cpu_time::known(self.green()?)
     }
 }
 

@@ -46,6 +46,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
         let loaded = "the library that it is in was loaded after libc";
         return Err(format!("calls of libc go past the crate: {loaded}"));
     }
+    #[cfg(tsan)]
     sanitizer::learn()?;
     tls::init()?;
     current::learn()?;
@@ -124,7 +125,7 @@ fn is_free(signal: i32) -> bool {
 /// caller's. Nor is it tried beside a sanitizer, which delivers signals when it likes.
 pub(super) fn allow_samples() {
     if sanitizer::unsupported().is_none()
-        && !hold::is_possible()
+        && hold::SIGNAL.load(Ordering::Relaxed) == 0
         && let Ok(signal) = choose_signal()
     {
         let _ = signals::install_preemption(signal);

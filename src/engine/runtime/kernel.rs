@@ -32,10 +32,12 @@ use crate::engine::{sched::current, sys::kernel_thread};
 thread_local! {
     /// The runtime that this thread belongs to. It has no destructor: the destructors of other
     /// thread-locals may ask for it.
-    static OWNER: Cell<Option<&'static KernelBackend>> = const { Cell::new(None) };
+    pub(super) static OWNER: Cell<Option<&'static KernelBackend>> = const { Cell::new(None) };
 }
 
-static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
+/// The backend of forked children. It is made when the process makes its first runtime: a child might find it half made by a
+/// thread that is not there.
+pub(super) static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
 
 #[derive(Default)]
 pub(crate) struct KernelBackend {
@@ -61,21 +63,10 @@ impl KernelBackend {
         }))
     }
 
-    /// Makes the backend of forked children, when the process makes its first runtime. If a child
-    /// made it, the child might find it half made by a thread that is not there.
-    pub(super) fn prepare_forked_child(stack_size: Option<usize>, processors: usize) {
-        CHILD.get_or_init(|| KernelBackend::start(stack_size, processors));
-    }
-
     /// Returns the backend on which a forked child spawns.
     pub(super) fn of_forked_child() -> &'static KernelBackend {
         let backend = CHILD.get();
         backend.unwrap_or_else(|| die("a child was forked from a process without a runtime"))
-    }
-
-    /// Returns whether the current thread is one of the runtime's.
-    pub(super) fn owns_this_thread(&self) -> bool {
-        OWNER.get().is_some_and(|owner| core::ptr::eq(owner, self))
     }
 
     /// Starts a kernel thread that runs `job`.

@@ -442,17 +442,14 @@ fn blocked_calls(blocked: impl Iterator<Item = (String, BlockedPlace)>) -> Vec<B
 
 /// Those of the highest counts, the most frequent first.
 // Items are few, and two more kinds of sorts would be 10 KB of every program.
-fn most_frequent<T>(items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
+fn most_frequent<T>(mut items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
     const SHOWN: usize = 10;
-    let mut shown = Vec::new();
-    for item in items {
-        let place = shown.partition_point(|other| count(other) >= count(&item));
-        if place < SHOWN {
-            shown.insert(place, item);
-            shown.truncate(SHOWN);
-        }
-    }
-    shown
+    let next = || {
+        // Of equal ones the first.
+        let at = (0..items.len()).rev().max_by_key(|&at| count(&items[at]))?;
+        Some(items.remove(at))
+    };
+    std::iter::from_fn(next).take(SHOWN).collect()
 }
 
 #[cfg(test)]

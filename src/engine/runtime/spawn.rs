@@ -54,15 +54,12 @@ use std::sync::Arc;
 use std::thread::Result;
 
 use super::Backend;
-use super::handle::{JoinHandle, Shared, Thread};
+use super::handle::{End, JoinHandle, Shared, Thread};
 use super::options::check_stack_size;
 use super::scope::{Members, Scope};
-use crate::engine::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    const_fn, fence,
-};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
 use crate::engine::policy::Priority;
+use crate::engine::sched::park::Waiter;
 use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{die, perturb, sanitizer};
 #[cfg(green)]
@@ -136,7 +133,15 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
         let mut packet = Box::<Packet<T, F>>::new_uninit();
         // In place: a move would read what was just written, in wider words, and wait for that.
         packet.write(Packet {
-            shared: Shared::new(identity, shares, Packet::<T, F>::act),
+            shared: Shared {
+                identity,
+                pthread: AtomicUsize::new(0),
+                token: Waiter::new(),
+                end: End::default(),
+                shares,
+                is_finished: AtomicBool::new(false),
+                act: Packet::<T, F>::act,
+            },
             ending: UnsafeCell::new(Ending {
                 result: None,
                 scope,
@@ -232,18 +237,7 @@ impl Job {
         thread
     }
 
-    /// Turns the job into an address, for [`Job::from_raw`].
-    pub(super) fn into_raw(self) -> *const Shared {
-        self.into_thread().into_raw()
-    }
-
-    /// # Safety
-    /// The address comes from [`Job::into_raw`], and is made a job again once.
-    pub(super) unsafe fn from_raw(share: *const Shared) -> Job {
-        // SAFETY: `into_raw` has kept the share.
-        Job(unsafe { Thread::from_raw(share) })
-    }
-
+    /// Turns the job into its share, which is to be made a job again, once.
     fn into_thread(self) -> Thread {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is not used again, and never dropped.
@@ -494,7 +488,7 @@ impl Builder {
         };
         // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
         // outlives the thread.
-        let (thread, job) = unsafe { (Thread::from_raw(packet), Job::from_raw(packet)) };
+        let (thread, job) = unsafe { (Thread::from_raw(packet), Job(Thread::from_raw(packet))) };
         let mut joiner = JoinHandle::new(thread);
         match backend {
             #[cfg(green)]
@@ -556,7 +550,7 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     };
     let spawned_at = job.thread().shared().identity.spawned_at();
     green.spawned_at.store(spawned_at, Relaxed);
-    let share = job.into_raw();
+    let share = job.into_thread().into_raw();
     sanitizer::publish(green);
     let _unseen = sanitizer::unseen();
     // SAFETY: the thread is new; `body` does not unwind, and gets the job's address, once.
@@ -630,14 +624,14 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 /// Runs the whole life of a green thread, on its own stack. Starts and ends with preemption off.
 ///
 /// # Safety
-/// `job` is the address of this thread's job ([`Job::into_raw`]), for this call alone.
+/// `job` is the address of this thread's job ([`Job::into_thread`]), for this call alone.
 #[cfg(green)]
 unsafe fn body(green: &'static Green, job: *const ()) {
     sanitizer::see_again();
     sanitizer::observe(green);
     current::begin(Some(green));
     // SAFETY: `spawn_green` has made the address of the job, and nobody else has it.
-    let job = unsafe { Job::from_raw(job.cast::<Shared>()) };
+    let job = Job(unsafe { Thread::from_raw(job.cast()) });
     // Preemption is on for the first time: user code runs.
     current::on(green);
     // SAFETY: the block is the thread's own, at the start of its life.
@@ -691,18 +685,14 @@ const SHARE: usize = 4;
 pub(crate) struct Shares(AtomicUsize);
 
 impl Shares {
-    const_fn! {
-        /// The shares of a thread and of its joiner.
-        pub(crate) const fn new() -> Shares {
-            Shares(AtomicUsize::new(2 * SHARE))
-        }
+    /// The shares of a thread and of its joiner.
+    pub(crate) fn new() -> Shares {
+        Shares(AtomicUsize::new(2 * SHARE))
     }
 
-    const_fn! {
-        /// The share of a thread that has no joiner.
-        pub(crate) const fn of_nobodys_thread() -> Shares {
-            Shares(AtomicUsize::new(SHARE | GONE))
-        }
+    /// The share of a thread that has no joiner.
+    pub(crate) fn of_nobodys_thread() -> Shares {
+        Shares(AtomicUsize::new(SHARE | GONE))
     }
 
     /// One owner more.
@@ -724,7 +714,7 @@ impl Shares {
         perturb::point("shares: not alone");
         // Release: what the caller did; partners: Acquire above, below, and in `leave`.
         let is_last = Shares::is_one(self.0.fetch_sub(SHARE, Release));
-        if is_last && sanitizer::IS_TSAN {
+        if is_last && cfg!(tsan) {
             self.0.load(Acquire); // to it a fence is nothing
         } else if is_last {
             fence(Acquire);

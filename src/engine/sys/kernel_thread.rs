@@ -2,7 +2,7 @@
 //! threads, and whether one is blocked ([`is_blocked`]).
 //!
 //! # What `/proc` says
-//! Two files tell whether a kernel thread is blocked, and in which system call ([`doing`]).
+//! Two files tell whether a kernel thread is blocked, and in which system call ([`call_of`]).
 //!
 //! | `/proc/self/task/<id>/…` | says | can be opened |
 //! |---|---|---|
@@ -121,16 +121,12 @@ pub(crate) fn has_children() -> bool {
     unsafe { call(libc::SYS_waitid, &[ANY, 0, 0, LOOK as usize, 0]) }.is_ok()
 }
 
-/// The clock of the CPU time used by kernel thread `id`, in the kernel's encoding.
+/// The clock of the CPU time used by kernel thread `id`, in the kernel's encoding. The number before that is the clock of
+/// the part that was used in user mode.
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
     const PER_THREAD: i32 = 4;
     const SCHEDULER: i32 = 2;
     (!id << 3) | PER_THREAD | SCHEDULER
-}
-
-/// The clock of the CPU time that kernel thread `id` used in user mode: the kernel's number before that.
-pub(crate) fn user_clock(id: i32) -> libc::clockid_t {
-    cpu_clock(id) - 1
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
@@ -185,15 +181,6 @@ fn membarrier(command: usize) -> Result<usize, i32> {
 /// As much of a file as tells all: of `syscall`, a number and eight words; of `stat`, the id, the name, and one letter.
 const ENOUGH: usize = 192;
 
-/// What a kernel thread does, as far as can be told.
-pub(crate) enum TaskState {
-    /// The thread is blocked in this call.
-    Call(SystemCall),
-    /// The thread runs, or is blocked elsewhere: in a page fault.
-    Other,
-    Untold,
-}
-
 /// A system call that a kernel thread is blocked in.
 pub(crate) struct SystemCall {
     pub(crate) number: i64,
@@ -238,26 +225,26 @@ pub(crate) fn begins_anew(number: i64, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// From the text of `syscall`: whether the thread is blocked, and what it does. `running`; or the call's number, or -1
+/// From the text of `syscall`: whether the thread is blocked, and in which call. `running`; or the call's number, or -1
 /// (blocked elsewhere: in a page fault), and addresses. `None`: the text is not that of such a file.
-fn call_in(text: &[u8]) -> Option<(bool, TaskState)> {
+fn call_in(text: &[u8]) -> Option<(bool, Option<SystemCall>)> {
     let begins = |start: &[u8]| text.starts_with(start);
     match text {
-        [b'r', ..] => begins(b"running\n").then_some((false, TaskState::Other)),
-        [b'-', ..] => begins(b"-1 0x").then_some((true, TaskState::Other)),
-        _ => SystemCall::parse(text).map(|call| (true, TaskState::Call(call))),
+        [b'r', ..] => begins(b"running\n").then_some((false, None)),
+        [b'-', ..] => begins(b"-1 0x").then_some((true, None)),
+        _ => SystemCall::parse(text).map(|call| (true, Some(call))),
     }
 }
 
-/// The same from the text of `stat` of thread `id`. `<id> (<name>) <state> …`; a name may have parentheses, the text after
+/// From the text of `stat` of thread `id`: whether the thread is blocked. `<id> (<name>) <state> …`; a name may have parentheses, the text after
 /// the name has none.
-fn stat_in(text: &[u8], id: i32) -> Option<(bool, TaskState)> {
+fn stat_in(text: &[u8], id: i32) -> Option<bool> {
     let start = spell(format_args!("{id} ("));
     let rest = text.strip_prefix(text_of(&start).to_bytes())?;
     let name = rest.iter().rposition(|&c| c == b')')?;
     match rest[name..].get(..3)? {
-        b") R" => Some((false, TaskState::Other)),
-        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some((true, TaskState::Untold)),
+        b") R" => Some(false),
+        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some(true),
         _ => None,
     }
 }
@@ -272,12 +259,13 @@ pub(crate) fn is_blocked(id: i32) -> Option<bool> {
     ask(id).map(|(is_blocked, _)| is_blocked)
 }
 
-/// What kernel thread `id` of this process does.
-pub(crate) fn doing(id: i32) -> TaskState {
-    ask(id).map_or(TaskState::Untold, |(_, doing)| doing)
+/// The system call that kernel thread `id` of this process is blocked in. `None`: it runs, or is blocked elsewhere (in a page
+/// fault), or that cannot be told.
+pub(crate) fn call_of(id: i32) -> Option<SystemCall> {
+    ask(id)?.1
 }
 
-fn ask(id: i32) -> Option<(bool, TaskState)> {
+fn ask(id: i32) -> Option<(bool, Option<SystemCall>)> {
     let (file, tells_call) = open_file_of(id)?;
     let mut text = [0; ENOUGH];
     let (place, start) = (text.as_mut_ptr() as usize, 0);
@@ -285,7 +273,7 @@ fn ask(id: i32) -> Option<(bool, TaskState)> {
     let length = unsafe { call(libc::SYS_pread64, &[file as usize, place, ENOUGH, start]) };
     let answer = length.map(|length| match tells_call {
         true => call_in(&text[..length]),
-        false => stat_in(&text[..length], id),
+        false => stat_in(&text[..length], id).map(|is_blocked| (is_blocked, None)),
     });
     if matches!(answer, Ok(Some(_)) | Err(libc::ESRCH)) {
         close(file); // of a thread, which may have ended meanwhile
@@ -427,7 +415,7 @@ mod tests {
                 true => is_blocked(id),
                 false => {
                     let text = std::fs::read(format!("/proc/self/task/{id}/stat"));
-                    stat_in(&text.ok()?, id).map(|(is_blocked, _)| is_blocked)
+                    stat_in(&text.ok()?, id)
                 }
             };
             // It may still be on its way out of `send`.
@@ -450,7 +438,7 @@ mod tests {
     fn of_nobody_nothing_is_told() {
         // No directory has such a name, and none is put in its place: it is the right one.
         assert_eq!(is_blocked(i32::MAX), None);
-        assert!(matches!(doing(i32::MAX), TaskState::Untold));
+        assert!(call_of(i32::MAX).is_none());
     }
 
     #[test]
@@ -488,8 +476,7 @@ mod tests {
             ("77 (gt-worker", None),
             ("", None),
         ] {
-            let found = stat_in(text.as_bytes(), 77);
-            assert_eq!(found.map(|(is_blocked, _)| is_blocked), state, "{text:?}");
+            assert_eq!(stat_in(text.as_bytes(), 77), state, "{text:?}");
         }
     }
 

@@ -179,13 +179,7 @@ pub(crate) mod clock {
     /// libc's `clock_gettime`, whose name is ours; 0 until it is found, when the program has been loaded. Relaxed: the
     /// address is all that there is to see.
     #[cfg(answers)]
-    static GETTIME: AtomicUsize = AtomicUsize::new(0);
-
-    /// Clocks are read by the function at `address`, which is libc's.
-    #[cfg(answers)]
-    pub(crate) fn is_read_by(address: usize) {
-        GETTIME.store(address, Ordering::Relaxed);
-    }
+    pub(crate) static GETTIME: AtomicUsize = AtomicUsize::new(0);
 
     /// Reads `clock` as libc does, or by the system call, which does the same.
     ///
@@ -342,12 +336,6 @@ pub(crate) mod variable {
 mod no_tsan {
     use core::ffi::CStr;
     use core::marker::PhantomData;
-
-    pub(crate) const IS_TSAN: bool = false;
-
-    pub(crate) fn learn() -> Result<(), String> {
-        Ok(())
-    }
 
     pub(crate) fn interceptor(_: &CStr) -> Option<usize> {
         None
