@@ -213,7 +213,7 @@ impl Snapshot {
                 cpu: thread.cpu_time(),
                 wait,
                 system_call,
-                spawned_at: name.and_then(Identity::spawned_at),
+                spawned_at: name.and_then(|name| name.spawned_at),
                 stack: stack.unwrap_or(0),
                 thread,
                 turns: seen.turns,

@@ -110,7 +110,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         SHARES,
         &["the shares"],
         "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, fence};
-        use crate::engine::sys::{die, perturb, sanitizer};",
+        use crate::engine::sys::{die, perturb};",
     ),
     (
         REGISTRATION,

@@ -127,7 +127,7 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
     let payload = Payload { who: WHO, tick };
     let is_sent = signal != 0
         && deaf(thread).load(Relaxed) != thread
-        && signal::queue(0, std::process::id() as i32, thread, signal, payload).is_ok();
+        && signal::queue(0, thread, signal, payload).is_ok();
     let is_hopeless = || {
         let (used, waited) = (clock::cpu_time(cpu_clock), clock::now() - since);
         let has_ended = used == 0;

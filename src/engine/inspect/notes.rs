@@ -38,7 +38,6 @@
 //! and then the same question is asked ([`no_section_is_open`]).
 
 use core::cell::Cell;
-use core::mem::offset_of;
 use core::num::NonZeroU64;
 use core::panic::Location;
 use std::any::Any;
@@ -53,11 +52,11 @@ use crate::engine::sys::{die, kernel_thread, shared::entry_fence, word};
 #[repr(C)]
 pub(crate) struct Identity {
     /// The identifier; 0 until a caller first asks for it, which rarely happens.
-    id: AtomicU64,
+    pub(crate) id: AtomicU64,
     /// Boxed twice, a name takes one word: most threads have none.
-    name: Option<Box<Box<str>>>,
+    pub(crate) name: Option<Box<Box<str>>>,
     /// The place in the program that spawned the thread; none if that was not this crate's doing.
-    spawned_at: Option<&'static Location<'static>>,
+    pub(crate) spawned_at: Option<&'static Location<'static>>,
 }
 
 thread_local! {
@@ -77,11 +76,6 @@ impl Identity {
         OWN.set(identity);
     }
 
-    /// For debuggers: where the parts lie.
-    pub(crate) const ID: usize = offset_of!(Identity, id);
-    pub(crate) const NAME: usize = offset_of!(Identity, name);
-    pub(crate) const PLACE: usize = offset_of!(Identity, spawned_at);
-
     #[inline]
     pub(crate) fn new(
         name: Option<Box<str>>,
@@ -96,10 +90,6 @@ impl Identity {
 
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_ref().map(|name| &***name)
-    }
-
-    pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
-        self.spawned_at
     }
 
     /// The identifier, if a caller has asked for it.

@@ -204,7 +204,7 @@ impl Thread {
     pub(crate) fn park(deadline: Option<u64>) {
         // SAFETY: the calling thread owns a share, and is here until the wait is over.
         let own = unsafe { &*own_or_made() };
-        let kind = match own.identity.spawned_at() {
+        let kind = match own.identity.spawned_at {
             Some(_) if me::green().is_none() => &PARK_SPAWNED_KERNEL,
             _ => &PARK,
         };

@@ -61,7 +61,7 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
 use crate::engine::policy::Priority;
 use crate::engine::sched::park::Waiter;
 use crate::engine::sched::{Identity, current};
-use crate::engine::sys::{die, perturb, sanitizer};
+use crate::engine::sys::{die, perturb};
 #[cfg(green)]
 use crate::engine::{
     arch::FloatControl,
@@ -70,7 +70,7 @@ use crate::engine::{
     probe::{self, By},
     sched::start::{ThreadStack, stock_up},
     sched::{self, Cluster, Green, ThreadFlags, thread::Records},
-    sys::signal,
+    sys::{sanitizer, signal},
     tls,
 };
 
@@ -548,7 +548,7 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
         let _unseen = sanitizer::unseen();
         new_green(cluster, options.stack_size)?
     };
-    let spawned_at = job.thread().shared().identity.spawned_at();
+    let spawned_at = job.thread().shared().identity.spawned_at;
     green.spawned_at.store(spawned_at, Relaxed);
     let share = job.into_thread().into_raw();
     sanitizer::publish(green);

@@ -177,9 +177,8 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
         // The question took a while: is it still the same thread?
         && worker.tick.load(Relaxed) == tick
         && worker.expect_signal(thread, || {
-            let process = std::process::id() as i32;
             let signal = worker.cluster().config.signal;
-            let sent = signal::queue(0, process, thread, signal, payload);
+            let sent = signal::queue(0, thread, signal, payload);
             if let Err(number) = sent
                 && number != libc::ESRCH
             {
@@ -507,7 +506,7 @@ pub(crate) unsafe fn set_action(
             return -1;
         }
         if handler.is_some() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
-            word::faults_are_caught(false); // the crate says so once its handler is in place
+            word::CAUGHT.store(false, Relaxed); // the crate says so once its handler is in place
         }
         // A child of `vfork` has actions of its own, and none of its own memory.
         let kept = handler.filter(|&new| is_programs(new) && signal > 0);

@@ -18,7 +18,7 @@ use super::{Slot, find};
 use crate::engine::arch::Frame;
 use crate::engine::sys::{self, signal, word};
 use std::io::{Cursor, Write};
-use std::{mem::transmute, sync::OnceLock};
+use std::{mem::transmute, sync::OnceLock, sync::atomic::Ordering::Relaxed};
 
 /// Returns the name of a slot's thread. Runs in the handler: invariant 1.
 pub(crate) type NameOf = fn(&'static Slot) -> &'static str;
@@ -43,7 +43,7 @@ pub(crate) fn install(name_of: NameOf) {
         // It fails only for a number that is no signal's.
         let _ = signal::install(number, handler, inherited, before);
     }
-    word::faults_are_caught(true);
+    word::CAUGHT.store(true, Relaxed);
 }
 
 unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -22,7 +22,7 @@
 //! 3. No descriptor that stays is 0, 1 or 2: a program that closes those means the next file to be there.
 //! 4. Nothing allocates.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::{fmt::Arguments, mem::MaybeUninit};
 use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
@@ -240,7 +240,7 @@ fn call_in(text: &[u8]) -> Option<(bool, Option<SystemCall>)> {
 /// the name has none.
 fn stat_in(text: &[u8], id: i32) -> Option<bool> {
     let start = spell(format_args!("{id} ("));
-    let rest = text.strip_prefix(text_of(&start).to_bytes())?;
+    let rest = text.strip_prefix(&start.get_ref()[..start.position() as usize])?;
     let name = rest.iter().rposition(|&c| c == b')')?;
     match rest[name..].get(..3)? {
         b") R" => Some(false),
@@ -283,10 +283,9 @@ fn ask(id: i32) -> Option<(bool, Option<SystemCall>)> {
 
 /// Opens the thread's `syscall`, or else its `stat`. Returns the descriptor, and whether the file tells the call.
 fn open_file_of(id: i32) -> Option<(RawFd, bool)> {
-    let [syscall, stat] = ["syscall", "stat"].map(|name| spell(format_args!("{id}/{name}")));
     let open_in = |tasks: RawFd| {
-        let found = open(tasks, text_of(&syscall), 0).map(|file| (file, true));
-        found.or_else(|_| open(tasks, text_of(&stat), 0).map(|file| (file, false)))
+        let syscall = open(tasks, format_args!("{id}/syscall"), 0).map(|file| (file, true));
+        syscall.or_else(|_| open(tasks, format_args!("{id}/stat"), 0).map(|file| (file, false)))
     };
     let known = TASKS.load(Ordering::Relaxed);
     open_in(known).ok().or_else(|| {
@@ -311,14 +310,18 @@ fn open_tasks() -> Option<RawFd> {
     let arguments = [here, link, target.as_mut_ptr() as usize, target.len()];
     // SAFETY: the path is a string, and the kernel writes to the target, which has the bytes that are offered.
     let found = unsafe { call(libc::SYS_readlinkat, &arguments) };
-    let opened = || open(libc::AT_FDCWD, c"/proc/self/task", libc::O_DIRECTORY).ok();
-    (found.is_ok() && target == id).then(opened).flatten()
+    // The path begins at the root, so no directory is named.
+    let opened = || open(NONE, format_args!("/proc/self/task"), libc::O_DIRECTORY);
+    (found.is_ok() && target == id.into_inner())
+        .then(opened)?
+        .ok()
 }
 
-fn open(directory: RawFd, path: &CStr, flags: i32) -> Result<RawFd, i32> {
+fn open(directory: RawFd, path: Arguments<'_>, flags: i32) -> Result<RawFd, i32> {
+    let path = spell(path).into_inner();
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | flags) as usize;
     let arguments = [directory as usize, path.as_ptr() as usize, flags];
-    // SAFETY: the kernel reads the path, which is a string.
+    // SAFETY: the kernel reads the path, which ends with a zero: all of them are shorter than their place.
     let descriptor = unsafe { call(libc::SYS_openat, &arguments) }? as RawFd;
     if descriptor > libc::STDERR_FILENO {
         return Ok(descriptor);
@@ -329,14 +332,10 @@ fn open(directory: RawFd, path: &CStr, flags: i32) -> Result<RawFd, i32> {
 }
 
 /// Writes a short text without allocating; zeroes follow it.
-fn spell(text: Arguments<'_>) -> [u8; 32] {
+fn spell(text: Arguments<'_>) -> Cursor<[u8; 32]> {
     let mut spelled = Cursor::new([0; 32]);
     let _ = spelled.write_fmt(text);
-    spelled.into_inner()
-}
-
-fn text_of(spelled: &[u8; 32]) -> &CStr {
-    CStr::from_bytes_until_nul(spelled).unwrap_or_default()
+    spelled
 }
 
 // ==== names of system calls ====

@@ -363,9 +363,9 @@ impl Elf {
     }
 
     fn bytes(&self) -> &[u8] {
-        let length = self.0.end() - self.0.start();
+        let Mapping(place) = &self.0;
         // SAFETY: the mapping is there as long as its value, and nobody writes to such a file.
-        unsafe { core::slice::from_raw_parts(self.0.start() as *const u8, length) }
+        unsafe { core::slice::from_raw_parts(place.start as *const u8, place.len()) }
     }
 
     fn part(&self, start: u64, length: u64) -> Option<&[u8]> {

@@ -249,18 +249,13 @@ pub(crate) mod clock {
     /// The coarse clock: milliseconds of the monotonic clock, as somebody last noted them. Alone on its
     /// cache line: every switch reads it.
     #[repr(align(128))]
-    struct Coarse(AtomicU32);
-    static COARSE: Coarse = Coarse(AtomicU32::new(0));
+    pub(crate) struct Coarse(AtomicU32);
+    pub(crate) static COARSE: Coarse = Coarse(AtomicU32::new(0));
 
     /// The coarse clock. It wraps after 49 days.
     #[inline(always)]
     pub(crate) fn coarse() -> u32 {
         COARSE.0.load(Ordering::Relaxed)
-    }
-
-    /// For debuggers: where the coarse clock lies.
-    pub(crate) const fn coarse_address() -> *const () {
-        (&raw const COARSE).cast()
     }
 
     /// Sets the coarse clock: `now` is the time of a moment ago. Callers are the monitors, each time that

@@ -13,12 +13,7 @@ use crate::engine::atomic::{AtomicBool, Ordering};
 pub(crate) struct Fault;
 
 /// Whether the handler of faults is the crate's.
-static CAUGHT: AtomicBool = AtomicBool::new(false);
-
-/// From now on the handler of faults is the crate's, or is not.
-pub(crate) fn faults_are_caught(caught: bool) {
-    CAUGHT.store(caught, Ordering::Relaxed);
-}
+pub(crate) static CAUGHT: AtomicBool = AtomicBool::new(false);
 
 /// Reads the word at `address`, a multiple of 4.
 #[inline]
