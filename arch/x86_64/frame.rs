@@ -149,7 +149,8 @@ macro_rules! trampoline {
             ".text",
             ".p2align 4",
             concat!(".hidden ", $name),
-            // Addressed from here, they are no other library's, in a shared one either.
+            // These symbols are hidden, so the code below addresses this library's own ones, in a shared
+            // library, too.
             ".hidden {bytes}",
             ".hidden {compacts}",
             concat!(".globl ", $name),
@@ -190,7 +191,8 @@ macro_rules! trampoline {
             "2:",
             "xsave64 [rsp]",
             "3:",
-            // XSAVE copies: the next thread would find the x87 stack as full as it was here.
+            // XSAVE only copies the x87 registers, so without this the next thread would find the x87 stack
+            // as full as this thread has left it.
             "fninit",
             "call {function}",
             "mov eax, -1",

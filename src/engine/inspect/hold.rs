@@ -79,12 +79,13 @@ enum Answer {
 /// with its registers, as the frame gives them out (`Frame::registers`). The last call counts: until its end the thread has stood
 /// still. False: the thread blocks the signal, did not come in time, or another one is held.
 pub(crate) fn held(thread: i32, computes: bool, mut read: impl FnMut([usize; 4])) -> bool {
-    // Another observer may hold a thread, which does not take long; but in a forked child its lock stays for ever.
+    // Another observer may hold a thread, and does so for a short time. But in a forked child that observer is not
+    // there, and never unlocks.
     let until = clock::now() + UNTIL_TAKEN;
     let mut turn = loop {
         match TURN.try_lock() {
             Ok(turn) => break turn,
-            // The observer that had it has panicked while it read.
+            // The observer that held the lock has panicked while it read.
             Err(TryLockError::Poisoned(turn)) => break turn.into_inner(),
             Err(TryLockError::WouldBlock) if clock::now() >= until => return false,
             Err(TryLockError::WouldBlock) => kernel_thread::rest(LOOK_AGAIN),
@@ -131,7 +132,7 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
     let is_hopeless = || {
         let (used, waited) = (clock::cpu_time(cpu_clock), clock::now() - since);
         let has_ended = used == 0;
-        // The signal wakes a thread that does not block it, before this one goes on.
+        // A thread that does not block the signal is woken by the signal before this call is over.
         let sleeps_on = || kernel_thread::is_blocked(thread) != Some(false);
         has_ended
             || used >= deaf_from
@@ -151,7 +152,7 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
             return Answer::None;
         }
         if is_hopeless() {
-            // First the note, which the thread takes back if it answers too late.
+            // The note comes first: the thread removes the note if the thread answers too late.
             deaf(thread).store(thread, Relaxed);
             let is_over = end(word + ASKED);
             if !is_over || !kernel_thread::exists(thread) {

@@ -130,7 +130,8 @@ impl AnyThread {
             tries += 1;
             if !seen.holds() {
                 if tries == TRIES {
-                    // It runs all the time, a little each time.
+                    // The thread runs again and again, for a little each time, so no look is true
+                    // when it ends.
                     return Some(seen);
                 }
                 continue;
@@ -139,10 +140,11 @@ impl AnyThread {
             seen.waiting = parking.map(|words| unsafe { Parking::from_words(words) });
             if let Some(parking) = &seen.waiting {
                 let is_parked = match (self, seen.doing) {
-                    // It blocks its kernel thread.
+                    // The thread blocks its kernel thread, so it is not parked.
                     (AnyThread::Green(_), Doing::Running(_)) => false,
                     (AnyThread::Green(_), _) => is_waiting(parking, ParkState::PARKED),
-                    // One that was notified goes on as soon as the system runs it.
+                    // A kernel thread that was notified is not parked any more: it goes on as soon
+                    // as the system runs it.
                     (AnyThread::Kernel(_), _) => is_waiting(parking, ParkState::ASLEEP),
                 };
                 if is_parked {
@@ -246,7 +248,7 @@ const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
 /// Copies a park out of a thread's stack, which may be gone.
 fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
     let mut words = [0; Parking::WORDS];
-    // Null, too, is an address that cannot be read.
+    // The park's address may be null, which `word::read` finds unreadable as well.
     for (i, place) in words.iter_mut().enumerate() {
         *place = word::read(parking.addr() + i * size_of::<usize>())?;
     }
@@ -263,7 +265,7 @@ fn is_waiting(parking: &Parking, state: u32) -> bool {
 
 /// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
 pub(crate) fn all() -> impl Iterator<Item = AnyThread> {
-    // In a forked child green threads are the parent's.
+    // In a forked child the records of green threads are left over from the parent.
     let green = Records::all().filter(|_| !current::is_forked_child());
     let others = kernel::all().filter(|kernel| !kernel.is_helper());
     green

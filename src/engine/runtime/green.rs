@@ -29,14 +29,14 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<Result<(), String>> {
     }
     let now = prepare_process(default_stack);
     if now.is_err() {
-        // Perhaps because of that.
+        // The reason may be that no kernel thread can be made now: then this attempt fails as well.
         drop(std::thread::Builder::new().spawn(|| ())?.join());
     }
     Ok(prepared.insert(now).clone())
 }
 
 fn prepare_process(default_stack: usize) -> Result<(), String> {
-    // Beside one the crate has none of libc's names.
+    // In a program with such a sanitizer the crate has no functions with libc's names.
     if let Some(name) = sanitizer::unsupported() {
         return Err(format!(
             "{name} is in the program, and knows kernel threads alone"

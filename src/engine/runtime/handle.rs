@@ -331,7 +331,7 @@ pub(super) fn make_key() -> Option<libc::pthread_key_t> {
     }
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
-        libraries::stay_loaded(); // the destructor does
+        libraries::stay_loaded(); // the destructor's code must stay
         let mut key = 0;
         // SAFETY: the call gets a valid place and a destructor of the right type.
         (unsafe { libc::pthread_key_create(&mut key, Some(destroy)) } == 0).then_some(key)
@@ -413,7 +413,7 @@ impl End {
 
     /// Waits for the end, until `deadline` at most (monotonic nanoseconds). Returns whether it has
     /// come; the caller must then not wait for it again.
-    // Inlined always: of a thread that goes on, the processor foresees no return.
+    // This is always inlined: the processor does not predict returns of a thread that has just been switched to.
     #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
         self.token
@@ -521,7 +521,8 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn join(self) -> Result<T> {
         self.forbid_self();
-        // A kernel thread, too: so reports know for whom the caller waits.
+        // The caller waits for a kernel thread's token, too, though it joins that thread below: so reports know
+        // for whom the caller waits.
         self.thread.shared().end.wait(None);
         self.after_end()
     }

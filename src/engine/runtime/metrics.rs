@@ -423,7 +423,7 @@ fn blocked_calls(blocked: impl Iterator<Item = (String, BlockedPlace)>) -> Vec<B
         let call = &mut calls[known];
         call.name = name;
         call.count += place.count;
-        // A place in generic code has several addresses.
+        // The same place in generic code can have several addresses, so places are compared by their contents.
         let mut places = call.places.iter_mut();
         match places.find(|known| known.spawned_at == place.spawned_at) {
             Some(known) => {
@@ -445,7 +445,7 @@ fn blocked_calls(blocked: impl Iterator<Item = (String, BlockedPlace)>) -> Vec<B
 fn most_frequent<T>(mut items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
     const SHOWN: usize = 10;
     let next = || {
-        // Of equal ones the first.
+        // Of items with equal counts, the first is taken.
         let at = (0..items.len()).rev().max_by_key(|&at| count(&items[at]))?;
         Some(items.remove(at))
     };

@@ -219,7 +219,8 @@ impl Choice {
         let (policy, name) = match anew_if_ours(&policy) {
             None => (Box::new(policy) as Box<dyn Policy>, CUSTOM),
             Some(ours) => {
-                // A policy that has not served anybody owns no memory.
+                // If the policy has not served a runtime yet it owns no memory, so nothing is lost;
+                // otherwise its threads must not be dropped.
                 std::mem::forget(policy);
                 ours
             }

@@ -68,7 +68,7 @@ impl Members {
 /// ```
 pub struct Scope<'scope, 'env: 'scope> {
     members: Arc<Members>,
-    // Invariant in both lifetimes, as std's.
+    // The type is invariant in both lifetimes, as std's is.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }

@@ -131,7 +131,8 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
         work: MaybeUninit<F>,
     ) -> *const Shared {
         let mut packet = Box::<Packet<T, F>>::new_uninit();
-        // In place: a move would read what was just written, in wider words, and wait for that.
+        // The packet is written in place. A move would read in wider words what was just written in narrow ones,
+        // and the processor would wait for these writes.
         packet.write(Packet {
             shared: Shared {
                 identity,
@@ -186,7 +187,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 packet.shared.is_finished.store(true, Release);
             }
             _ => {
-                // First: the closure may panic while it is dropped.
+                // This comes first, since the closure may panic while it is dropped.
                 if shares.finish() {
                     // SAFETY: `finish` says that the ending is the caller's.
                     unsafe { packet.drop_result() };
@@ -207,7 +208,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
 unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
     // SAFETY: the caller gives up the closure at `f`.
     let result = unsafe { f.read() }();
-    // No tail call, which would leave no frame.
+    // This keeps the call above from being a tail call, which would leave no frame.
     core::hint::black_box(());
     result
 }
@@ -471,7 +472,7 @@ impl Builder {
         scope: Option<&Scope<'_, '_>>,
         f: F,
     ) -> io::Result<JoinHandle<T>> {
-        // Inlined, a thread without options costs no look at them.
+        // This function is inlined, so a thread without options costs no look at them.
         if let Some(name) = &self.name
             && let Some(at) = name.find('\0')
         {
@@ -560,7 +561,7 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     green.identity.store(identity, Release);
     green.priority.store(options.priority.get(), Relaxed);
     inherit_mask(cluster, green);
-    // Of the floating-point settings, too, those of the creator hold, as with std.
+    // The new thread has the floating-point settings of its creator, too, as with std.
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
         green.keep_floats(floats);
@@ -637,7 +638,7 @@ unsafe fn body(green: &'static Green, job: *const ()) {
     // SAFETY: the block is the thread's own, at the start of its life.
     unsafe { tls::enter() };
     if green.took_last.get() {
-        // If there is no memory, the next thread that needs it waits for some.
+        // If there is no memory, the next thread that needs a stack waits for one.
         let _ = stock_up(green.cluster());
         tls::forget_errno();
     }
@@ -655,8 +656,8 @@ fn leave(green: &'static Green, thread: Thread) {
     // SAFETY: the block is the thread's own, at the end of its life.
     unsafe { tls::exit() };
     if current::is_forked_child() && current::green().is_none() {
-        // The thread that forked has returned in the child, and no other thread is there. The
-        // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
+        // This is the thread that has forked, and its closure has returned in the child, where there is no other
+        // thread. The process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
         // may be held for ever: see `kernel`.)
         // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
@@ -715,7 +716,7 @@ impl Shares {
         // Release: what the caller did; partners: Acquire above, below, and in `leave`.
         let is_last = Shares::is_one(self.0.fetch_sub(SHARE, Release));
         if is_last && cfg!(tsan) {
-            self.0.load(Acquire); // to it a fence is nothing
+            self.0.load(Acquire); // this sanitizer ignores fences
         } else if is_last {
             fence(Acquire);
         }

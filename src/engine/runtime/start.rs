@@ -33,7 +33,7 @@ impl RuntimeOptions {
         let stack_size = asked_stack.unwrap_or_else(default_stack_size);
         check_stack_size(stack_size)
             .map_err(|error| invalid(format!("RUST_MIN_STACK asks for {error}")))?;
-        // The hooked calls of libc read it by themselves.
+        // This only checks the value: the hooked calls of libc read the variable by themselves.
         let known = |text: &str| word(text, &[("on", ()), ("off", ())]);
         read("GREENTHREAD_UNMODIFIED", "on or off", known)?;
         #[cfg(feature = "observe")]

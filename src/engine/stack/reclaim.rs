@@ -97,7 +97,7 @@ pub(crate) fn look(
 /// Returns all slots that no cache has, but for a batch for each of `processors`.
 pub(crate) fn all(processors: usize, destroy: impl Fn(&'static Slot) -> Result<(), Stays>) {
     for common in &COMMON {
-        // What stays now stays.
+        // Slots that cannot be destroyed now stay: no spawner is left that would look again.
         let _ = give_back(common, usize::MAX, processors * BATCH, &destroy, || true);
     }
     while slab::fold() {}

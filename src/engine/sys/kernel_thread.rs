@@ -48,7 +48,7 @@ pub(crate) unsafe fn start(
         let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setdetachstate(attributes, detach_state);
-        // An absurd size is refused, and the default remains.
+        // libc refuses an absurd size; then the default remains.
         libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(page()));
         let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
         libc::pthread_attr_destroy(attributes);
@@ -114,7 +114,7 @@ pub(crate) fn send(id: i32, signal: i32) -> Result<usize, i32> {
 /// Such a process may have asked for a signal when this kernel thread ends (PR_SET_PDEATHSIG).
 pub(crate) fn has_children() -> bool {
     const ANY: usize = libc::P_ALL as usize;
-    // A look at this thread's own children alone, of all kinds.
+    // These flags look at children of this thread alone, but of all kinds, and leave them waitable.
     const LOOK: i32 =
         libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD | libc::__WALL;
     // SAFETY: the kernel is given no place to write to. (Where it refuses, nobody waits for a process here.)
@@ -276,7 +276,7 @@ fn ask(id: i32) -> Option<(bool, Option<SystemCall>)> {
         false => stat_in(&text[..length], id).map(|is_blocked| (is_blocked, None)),
     });
     if matches!(answer, Ok(Some(_)) | Err(libc::ESRCH)) {
-        close(file); // of a thread, which may have ended meanwhile
+        close(file); // it was such a file, even if the thread has ended meanwhile
     }
     answer.ok().flatten()
 }
@@ -289,7 +289,8 @@ fn open_file_of(id: i32) -> Option<(RawFd, bool)> {
     };
     let known = TASKS.load(Ordering::Relaxed);
     open_in(known).ok().or_else(|| {
-        // The thread has ended; or the program has closed the directory, and what has this number now is not ours.
+        // Either the thread has ended, or the program has closed the directory; then the number may be another
+        // file's by now, which is not ours to close.
         let tasks = open_tasks()?;
         let found = open_in(tasks).ok();
         let set =

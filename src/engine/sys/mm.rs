@@ -31,7 +31,7 @@ pub(crate) unsafe fn map_again(address: usize, length: usize) -> io::Result<()> 
     // SAFETY: the mapping that goes is the caller's, and nobody uses its memory.
     unsafe {
         map_at(address, length, libc::MAP_FIXED)?;
-        // Kernels without huge pages refuse, which is as good.
+        // Kernels without huge pages refuse the advice, which does no harm.
         let _ = advise(address, length, libc::MADV_NOHUGEPAGE);
     }
     Ok(())
@@ -87,7 +87,7 @@ pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
     if !SPLIT.load(Relaxed) {
         match pages(libc::SYS_madvise, MADV_GUARD_INSTALL) {
             Ok(_) => return Ok(()),
-            // For want of memory now, not for ever.
+            // The kernel has the markers, and lacks memory for one now.
             Err(error @ (libc::ENOMEM | libc::EAGAIN)) => return done(Err(error)),
             Err(_) => SPLIT.store(true, Relaxed),
         }

@@ -127,7 +127,7 @@ pub(crate) mod futex {
     /// whether a signal's handler has run on the kernel thread meanwhile.
     pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
         perturb::point("futex: waiting");
-        // It takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
+        // This operation takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
         // Every failure (EAGAIN, EINTR, ETIMEDOUT) means "look again".
         futex(word, libc::FUTEX_WAIT_BITSET, expected, deadline) == Err(libc::EINTR)
     }
@@ -262,7 +262,7 @@ pub(crate) mod clock {
     /// they look, and processors that were idle.
     pub(crate) fn note(now: u64) {
         let millis = (now / 1_000_000) as u32;
-        // Written only when it changes: other processors read the line.
+        // The clock is written only when it changes, since other processors read its cache line.
         if coarse() != millis {
             COARSE.0.store(millis, Ordering::Relaxed);
         }

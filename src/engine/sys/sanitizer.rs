@@ -367,7 +367,8 @@ mod tsan {
     /// Whatever was done in this memory, whole pages, concerns nobody any more.
     pub(crate) fn forget_accesses(start: usize, length: usize) {
         const WORD: usize = size_of::<usize>();
-        // The sanitizer's function does that first. Then the kernel refuses, since the address is not a page's.
+        // The sanitizer's `munmap` forgets the accesses first. Then the kernel refuses the call, since the
+        // address is not a multiple of the page size.
         // SAFETY: nothing is unmapped.
         let refused = unsafe { libc::munmap((start - WORD) as *mut c_void, length + WORD) };
         debug_assert_eq!(refused, -1);

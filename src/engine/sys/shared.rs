@@ -247,7 +247,7 @@ impl Patience {
         } else if self.0 < SPINS + YIELDS {
             kernel_thread::give_way();
         } else {
-            // Where it ends early we look early.
+            // If a signal ends the rest early, the caller only looks earlier.
             kernel_thread::rest(SLEEP);
             return;
         }
@@ -433,7 +433,7 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
         if len <= self.len() {
             return;
         }
-        // A panic in `make` leaves the entries that were made before.
+        // If `make` panics, the entries that were made before stay as they are, so a poisoned lock is as good.
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         for index in self.len()..len.min(Self::ROOM) {
             let (segment, at) = place(index);

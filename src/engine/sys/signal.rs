@@ -251,7 +251,8 @@ pub(crate) fn payload(info: &libc::siginfo_t) -> Option<Payload> {
 /// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the
 /// processor's saved state.
 pub(crate) fn give_alternate_stack() -> io::Result<()> {
-    // Programs that ask find it large enough, and green threads get no other (`libc::signals`).
+    // Programs that ask for the size of this stack find it large enough, and green threads get no other one
+    // (`libc::signals`).
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(page());
@@ -369,6 +370,6 @@ unsafe extern "C" fn on_signal(
     HANDLING.fetch_add(1, Ordering::Relaxed);
     PENDING.fetch_or(bit(signal), Ordering::Release);
     wake_receiver();
-    // Release: pairs with the Acquire in `is_busy`: all but the way out is done.
+    // Release: pairs with the Acquire in `next_caught`: all but the way out is done.
     HANDLING.fetch_sub(1, Ordering::Release);
 }
