@@ -218,8 +218,10 @@ struct QueuedInfo {
 /// stays on its kernel thread.
 #[cfg(answers)]
 pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32> {
-    // SAFETY: a value has as many bytes as a payload, which consists of numbers; the call has no arguments.
-    let (payload, user) = unsafe { (core::mem::transmute(value), libc::getuid()) };
+    // SAFETY: a value has as many bytes as a payload, which consists of numbers.
+    let payload = unsafe { core::mem::transmute::<libc::sigval, Payload>(value) };
+    // SAFETY: the call has no arguments.
+    let user = unsafe { libc::getuid() };
     queue(user, kernel_thread::id(), signal, payload)
 }
 
