@@ -48,7 +48,8 @@ pub(crate) fn supported() -> Result<(), &'static str> {
     if auxiliary(libc::AT_HWCAP2) & HWCAP2_FSGSBASE == 0 {
         return Err("the kernel does not let programs write the FS base (FSGSBASE is off)");
     }
-    // std's macro would ask for every feature, and a virtual machine stops at each question.
+    // std's macro would ask the processor for every feature, and a virtual machine interrupts the program at each of
+    // these questions.
     const OSXSAVE: u32 = 1 << 27;
     if __cpuid(1).ecx & OSXSAVE == 0 {
         return Err("the processor has no XSAVE");
@@ -133,7 +134,8 @@ pub(crate) fn tells_cpu() -> bool {
 
 /// The CPU that this runs on, or did a moment ago. Only where [`tells_cpu`].
 pub(crate) fn cpu() -> usize {
-    // Linux keeps it in this register, with the node above it, for user code to read.
+    // Linux keeps the CPU's number in this register for user code to read, and the number of the node in the bits
+    // above.
     const NUMBER: u32 = (1 << 12) - 1;
     let mut register = 0;
     // SAFETY: writes to a valid word; the caller has asked whether the instruction is there.

@@ -179,9 +179,9 @@ impl Frame<'_> {
                     .write(copy.addr() + lie_at);
             }
         }
-        // The handler's own return reads the record next.
+        // When the handler returns, the kernel reads the record.
         compiler_fence(Ordering::SeqCst);
-        // The kind of branch that the interrupted code has just made: its copy still tells.
+        // These bits tell the kind of branch that the interrupted code has just made. The copy keeps them.
         const BRANCH_TYPE: u64 = 0b11 << 10;
         let machine = &mut self.0.machine;
         machine.sp = base as u64;
@@ -211,7 +211,7 @@ impl Frame<'_> {
             (address.read(), address.add(1).cast::<u32>().read())
         };
         let lie_at = at.checked_sub(self.start().addr())?;
-        // qemu's last record is a head and no more.
+        // The last record of qemu is a head alone, without a content.
         let is_right_behind = [behind, end + Record::HEAD].contains(&lie_at);
         let length = lie_at + size as usize;
         let (_, more) = is_right_behind.then(|| self.records(lie_at, length))??;

@@ -82,7 +82,7 @@ global_asm!(
     ".hidden preempt_trampoline",
     ".globl preempt_trampoline",
     ".type preempt_trampoline, %function",
-    // An unwinder that takes the address for one to return to looks at the byte before it.
+    // An unwinder may take this address for a return address: then it looks at the byte before.
     "nop",
     "preempt_trampoline:",
     rules!(),

@@ -37,8 +37,8 @@ impl FloatControl {
         const FIRST: u32 = (1 << FloatControl::X87_AT) - 1;
         let sse = FloatControl::SSE ^ (self.0 & FIRST) << FloatControl::SSE_CONTROL;
         let x87 = (FloatControl::X87 ^ self.0 >> FloatControl::X87_AT) as u16;
-        // SAFETY: values that the registers had before. The events that the x87 has noted are forgotten
-        // first: one that only another thread has masked would trap now.
+        // SAFETY: values that the registers had before. The events that the x87 has noted are forgotten first:
+        // an event that only another thread has masked would trap now.
         unsafe {
             asm!("ldmxcsr [{}]", "fnclex", "fldcw [{}]", in(reg) &raw const sse,
                 in(reg) &raw const x87, options(nostack, preserves_flags));

@@ -97,12 +97,8 @@ impl Frame<'_> {
         // SAFETY: the frame is of code that ran, so the instruction can be read; no instruction is this first byte alone.
         let is_call = unsafe { *code == SYSCALL[0] && *code.add(1) == SYSCALL[1] };
         let arguments = [REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9];
-        is_call.then(|| {
-            (
-                register(REG_RAX),
-                arguments.map(|name| register(name) as u64),
-            )
-        })
+        let arguments = arguments.map(|name| register(name) as u64);
+        is_call.then_some((register(REG_RAX), arguments))
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
@@ -153,7 +149,8 @@ macro_rules! trampoline {
             ".text",
             ".p2align 4",
             concat!(".hidden ", $name),
-            // Addressed from here, they are no other library's, in a shared one either.
+            // These symbols are hidden, so the code below addresses this library's own ones, in a shared
+            // library, too.
             ".hidden {bytes}",
             ".hidden {compacts}",
             concat!(".globl ", $name),
@@ -194,7 +191,8 @@ macro_rules! trampoline {
             "2:",
             "xsave64 [rsp]",
             "3:",
-            // XSAVE copies: the next thread would find the x87 stack as full as it was here.
+            // XSAVE only copies the x87 registers, so without this the next thread would find the x87 stack
+            // as full as this thread has left it.
             "fninit",
             "call {function}",
             "mov eax, -1",

@@ -54,13 +54,6 @@ pub(crate) mod current {
         }
     }
 
-    /// As the real one, which leaves the runtime.
-    impl Drop for Entered {
-        fn drop(&mut self) {
-            match self.green.never {}
-        }
-    }
-
     /// Runs `f`, which blocks the thread: the system runs others.
     pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
         f()
@@ -73,17 +66,6 @@ pub(crate) mod current {
 }
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
-/// For tests of policies, which do without records in kernel-thread mode.
-#[cfg(test)]
-pub(crate) mod thread {
-    pub(crate) struct Records;
-
-    impl Records {
-        pub(crate) fn create() -> std::io::Result<&'static super::Green> {
-            Err(std::io::ErrorKind::Unsupported.into())
-        }
-    }
-}
 use core::cell::Cell;
 use core::convert::Infallible;
 use std::io;
@@ -123,10 +105,7 @@ impl Green {
         fn expect(&self, *const Parking) -> ();
         fn expect_on_stack(&self, *const Parking) -> ();
         fn prefetch_record(&self) -> ();
-    }
-
-    pub(crate) fn prefetch_two(next: &Green, _: &Green) {
-        next.prefetch_record();
+        fn prefetch_two(&self, &Green) -> ();
     }
 }
 
@@ -141,12 +120,7 @@ pub(crate) mod switch {
 }
 
 pub(crate) struct Cluster {
-    pub(crate) config: Config,
     never: Infallible,
-}
-
-pub(crate) struct Config {
-    pub(crate) max_kernel_threads: usize,
 }
 
 impl Cluster {

@@ -99,8 +99,6 @@ pub(crate) mod perturb {
 }
 /// No sanitizer is told anything: there is no scheduler.
 pub(crate) mod sanitizer {
-    pub(crate) const IS_TSAN: bool = false;
-
     pub(crate) fn hide() {}
 
     pub(crate) fn see_again() {}

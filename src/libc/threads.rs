@@ -34,6 +34,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, timespec};
 
 use super::{answered, errno, fail, set_errno};
+use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::{is_forked_child, preemption_off};
 use crate::engine::hooks::{
     GUARD_SIZE, Who, after_vfork, before_vfork, for_good, owner, prctl_of_green, reveal_all,
@@ -403,7 +404,7 @@ libc_functions! {
     fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int;
 }
 
-when_loaded!(clock::is_read_by(clock_gettime::REAL.find()));
+when_loaded!(clock::GETTIME.store(clock_gettime::REAL.find(), Relaxed));
 
 exported! {
     fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {

@@ -39,7 +39,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net as unix;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
@@ -49,7 +49,7 @@ use socket2::{Domain, SockAddr, SockRef, Type};
 
 use crate::engine::facade::{Direction, Limit, Source};
 use crate::sync::{Mutex, MutexGuard};
-use crate::sys::calls::{AsStd, Std};
+use crate::sys::calls::AsStd;
 use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
@@ -169,7 +169,7 @@ impl Socket {
     }
 
     /// Returns std's socket with the same descriptor, for its methods that do not block.
-    pub(crate) fn as_std<T: Std>(&self) -> AsStd<'_, T> {
+    pub(crate) fn as_std<T: FromRawFd>(&self) -> AsStd<'_, T> {
         AsStd::new(&*self.source)
     }
 

@@ -97,7 +97,7 @@ fn run_aside(f: &(dyn Fn() + Sync)) {
 }
 
 fn id_of(entry: &Entry) -> Option<ThreadId> {
-    crate::thread::ThreadId::from_number(entry.id)
+    core::num::NonZeroU64::new(entry.id).map(crate::thread::ThreadId)
 }
 
 /// All threads, as [`dump`] has seen them.

@@ -35,7 +35,7 @@ impl Snapshot {
                 cpu: None,
                 wait: None,
                 system_call: None,
-                spawned_at: identity.and_then(Identity::spawned_at),
+                spawned_at: identity.and_then(|identity| identity.spawned_at),
                 stack: 0,
             }
         };

@@ -34,7 +34,7 @@ const DEADLOCK: u64 = 5;
 pub(super) fn of_thread(what: u64, thread: Option<&Identity>) {
     if let (true, Some(thread)) = (listens(EVENTS), thread) {
         let name = thread.name().unwrap_or("");
-        put(what, thread.id().get(), name, thread.spawned_at(), 0);
+        put(what, thread.id().get(), name, thread.spawned_at, 0);
     }
 }
 

@@ -97,7 +97,7 @@ table! {
     piece_records: usize = thread::BATCH,
     piece_older: usize = thread::OLDER,
     /// Milliseconds, of four bytes.
-    clock: *const () = clock::coarse_address(),
+    clock: *const () = (&raw const clock::COARSE).cast(),
     green_size: usize = size_of::<Green>(),
     green_thread_pointer: usize = offset_of!(Green, thread_pointer),
     green_flags: usize = offset_of!(Green, flags),
@@ -114,10 +114,10 @@ table! {
     stack_bounds: usize = offset_of!(ThreadStack, bounds),
     stack_bottom: usize = offset_of!(Bounds, bottom),
     stack_top: usize = offset_of!(Bounds, top),
-    identity_id: usize = Identity::ID,
+    identity_id: usize = offset_of!(Identity, id),
     /// Null, or the address of a slice's two words.
-    identity_name: usize = Identity::NAME,
-    identity_place: usize = Identity::PLACE,
+    identity_name: usize = offset_of!(Identity, name),
+    identity_place: usize = offset_of!(Identity, spawned_at),
     parking_waiter: usize = offset_of!(Parking, waiter),
     parking_deadline: usize = offset_of!(Parking, deadline),
     parking_kind: usize = offset_of!(Parking, reason) + offset_of!(WaitReason, kind),

@@ -213,7 +213,7 @@ impl Snapshot {
                 cpu: thread.cpu_time(),
                 wait,
                 system_call,
-                spawned_at: name.and_then(Identity::spawned_at),
+                spawned_at: name.and_then(|name| name.spawned_at),
                 stack: stack.unwrap_or(0),
                 thread,
                 turns: seen.turns,
@@ -229,10 +229,9 @@ impl Snapshot {
         let Doing::Running(thread) = seen.doing else {
             return None;
         };
-        match kernel_thread::doing(thread) {
-            kernel_thread::TaskState::Call(call) => Some(kernel_thread::call_name(call.number)),
-            _ => None,
-        }
+        Some(kernel_thread::call_name(
+            kernel_thread::call_of(thread)?.number,
+        ))
     }
 
     /// The number of the thread's stack, 0 if stacks are not asked for; `None`: the thread has run meanwhile.
@@ -287,11 +286,10 @@ fn frames_of_running(
     unwinder: &mut Unwinder,
     frames: &mut Vec<usize>,
 ) {
-    let call = match kernel_thread::doing(thread) {
-        kernel_thread::TaskState::Call(call) => Some(call),
-        kernel_thread::TaskState::Untold if !is_green => return,
-        _ => None,
-    };
+    let call = kernel_thread::call_of(thread);
+    if call.is_none() && !is_green && kernel_thread::is_blocked(thread) != Some(false) {
+        return;
+    }
     let mut read = |registers| _ = unwinder.frames(registers, word::read, frames);
     let may_hold = call
         .as_ref()

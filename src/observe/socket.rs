@@ -508,7 +508,7 @@ impl Counts {
 }
 
 fn is_in_call(id: i32) -> bool {
-    matches!(kernel_thread::doing(id), kernel_thread::TaskState::Call(_))
+    kernel_thread::call_of(id).is_some()
 }
 
 /// The processors of a runtime that are in use; kernel threads have none.

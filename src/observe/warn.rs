@@ -92,9 +92,8 @@ fn sample(tallies: &mut NumberMap<Tally>) {
     for (green, worker) in runs() {
         let record = AnyThread::Green(green).record() as u64;
         let tally = tallies.or_insert(record, Tally::default());
-        let doing = kernel_thread::doing(worker.thread());
-        let blocks = matches!(doing, kernel_thread::TaskState::Call(_));
-        if !blocks || !worker.is_running(green) {
+        let call = kernel_thread::call_of(worker.thread());
+        if call.is_none() || !worker.is_running(green) {
             tally.running += 1;
             tally.wanted += u32::from(green.cluster().has_work());
         } else if !green.says(Green::ANNOUNCED | Green::MAY_BLOCK) {

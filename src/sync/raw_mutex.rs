@@ -115,7 +115,7 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<u64>) -> bool {
-        let mut backoff = Backoff::as_it_may_wait();
+        let mut backoff = Backoff::AS_IT_MAY_WAIT;
         let mut since = None;
         let mut position = Position::Back;
         // As long as it was woken and has not queued again, `WOKEN` means this thread.

@@ -302,7 +302,7 @@ impl RawRwLock {
                 may_take.then_some(state.0 & !woken | WRITER)
             }),
         };
-        let mut backoff = Backoff::as_it_may_wait();
+        let mut backoff = Backoff::AS_IT_MAY_WAIT;
         while backoff.pause() {
             if take(0) {
                 return true;

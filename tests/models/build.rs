@@ -109,8 +109,8 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         SHARES,
         &["the shares"],
-        "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, const_fn, fence};
-        use crate::engine::sys::{die, perturb, sanitizer};",
+        "use crate::engine::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}, fence};
+        use crate::engine::sys::{die, perturb};",
     ),
     (
         REGISTRATION,
@@ -152,7 +152,7 @@ const CHANNEL: &[&str] = &[
 ];
 
 fn main() {
-    println!("cargo::rustc-check-cfg=cfg(greenthread_model)");
+    println!("cargo::rustc-check-cfg=cfg(greenthread_model, tsan)");
     println!("cargo::rustc-cfg=greenthread_model");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=mutants.rs");

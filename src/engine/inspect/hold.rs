@@ -62,8 +62,8 @@ static DEAF: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 static TURN: Mutex<u32> = Mutex::new(0);
 static WORD: AtomicU32 = AtomicU32::new(IDLE);
 static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
-/// The signal; 0 while there is none.
-static SIGNAL: AtomicU32 = AtomicU32::new(0);
+/// The signal by which threads are held, whose handler calls [`answer`]; 0 while there is none.
+pub(crate) static SIGNAL: AtomicU32 = AtomicU32::new(0);
 
 /// How a request has ended.
 enum Answer {
@@ -75,26 +75,17 @@ enum Answer {
     None,
 }
 
-/// Threads are held by this signal from now on, whose handler calls [`answer`].
-pub(crate) fn use_signal(signal: i32) {
-    SIGNAL.store(signal as u32, Relaxed);
-}
-
-/// Whether there is a signal for this.
-pub(crate) fn is_possible() -> bool {
-    SIGNAL.load(Relaxed) != 0
-}
-
 /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked, while `read` is called
 /// with its registers, as the frame gives them out (`Frame::registers`). The last call counts: until its end the thread has stood
 /// still. False: the thread blocks the signal, did not come in time, or another one is held.
 pub(crate) fn held(thread: i32, computes: bool, mut read: impl FnMut([usize; 4])) -> bool {
-    // Another observer may hold a thread, which does not take long; but in a forked child its lock stays for ever.
+    // Another observer may hold a thread, and does so for a short time. But in a forked child that observer is not
+    // there, and never unlocks.
     let until = clock::now() + UNTIL_TAKEN;
     let mut turn = loop {
         match TURN.try_lock() {
             Ok(turn) => break turn,
-            // The observer that had it has panicked while it read.
+            // The observer that held the lock has panicked while it read.
             Err(TryLockError::Poisoned(turn)) => break turn.into_inner(),
             Err(TryLockError::WouldBlock) if clock::now() >= until => return false,
             Err(TryLockError::WouldBlock) => kernel_thread::rest(LOOK_AGAIN),
@@ -137,11 +128,11 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
     let payload = Payload { who: WHO, tick };
     let is_sent = signal != 0
         && deaf(thread).load(Relaxed) != thread
-        && signal::queue(0, std::process::id() as i32, thread, signal, payload).is_ok();
+        && signal::queue(0, thread, signal, payload).is_ok();
     let is_hopeless = || {
         let (used, waited) = (clock::cpu_time(cpu_clock), clock::now() - since);
         let has_ended = used == 0;
-        // The signal wakes a thread that does not block it, before this one goes on.
+        // A thread that does not block the signal is woken by the signal before this call is over.
         let sleeps_on = || kernel_thread::is_blocked(thread) != Some(false);
         has_ended
             || used >= deaf_from
@@ -161,7 +152,7 @@ fn ask(word: u32, thread: i32, computes: bool) -> Answer {
             return Answer::None;
         }
         if is_hopeless() {
-            // First the note, which the thread takes back if it answers too late.
+            // The note comes first: the thread removes the note if the thread answers too late.
             deaf(thread).store(thread, Relaxed);
             let is_over = end(word + ASKED);
             if !is_over || !kernel_thread::exists(thread) {

@@ -120,7 +120,7 @@ impl KernelThread {
     /// Whether `thread`, which has had the record, is gone without giving it back. The system is asked, but for
     /// threads of ours, which give their records back.
     pub(crate) fn is_gone(&self, thread: i32) -> bool {
-        !self.is_ours() && !self.is_helper() && !kernel_thread::exists(thread)
+        self.role.load(Relaxed) == FOREIGN && !kernel_thread::exists(thread)
     }
 
     fn clear(&self) {
@@ -160,7 +160,8 @@ impl KernelThread {
 
     /// The name and number of the calling kernel thread, which stay as long as the thread, or until they are replaced by null.
     pub(crate) fn note_own_identity(identity: *const Identity) {
-        // A thread whose identity goes makes no record for that.
+        Identity::set_own(identity);
+        // A thread that gives its identity up needs no record for that.
         let own = match identity.is_null() {
             true => OWN.get(),
             false => KernelThread::own(),
@@ -180,7 +181,7 @@ impl KernelThread {
             // Release: the new count, and the wait; partner: Acquire in `parking`.
             own.parking.store(parking.cast_mut(), Release);
         };
-        // A handler may have interrupted a wait of this thread, and waits itself.
+        // This may be a signal handler's wait, which has interrupted another wait of this thread.
         let outer = own.parking.load(Relaxed);
         own.next_turn();
         own.note_time();
@@ -341,7 +342,7 @@ impl Places {
             } else if used >= most {
                 return None;
             }
-            // Another thread may have been as unlucky.
+            // Another thread may have found no place either, and doubled the number first.
             let _ = self.used.compare_exchange(used, 2 * used, Relaxed, Relaxed);
         }
     }

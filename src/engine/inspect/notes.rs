@@ -38,7 +38,6 @@
 //! and then the same question is asked ([`no_section_is_open`]).
 
 use core::cell::Cell;
-use core::mem::offset_of;
 use core::num::NonZeroU64;
 use core::panic::Location;
 use std::any::Any;
@@ -53,11 +52,11 @@ use crate::engine::sys::{die, kernel_thread, shared::entry_fence, word};
 #[repr(C)]
 pub(crate) struct Identity {
     /// The identifier; 0 until a caller first asks for it, which rarely happens.
-    id: AtomicU64,
+    pub(crate) id: AtomicU64,
     /// Boxed twice, a name takes one word: most threads have none.
-    name: Option<Box<Box<str>>>,
+    pub(crate) name: Option<Box<Box<str>>>,
     /// The place in the program that spawned the thread; none if that was not this crate's doing.
-    spawned_at: Option<&'static Location<'static>>,
+    pub(crate) spawned_at: Option<&'static Location<'static>>,
 }
 
 thread_local! {
@@ -77,11 +76,6 @@ impl Identity {
         OWN.set(identity);
     }
 
-    /// For debuggers: where the parts lie.
-    pub(crate) const ID: usize = offset_of!(Identity, id);
-    pub(crate) const NAME: usize = offset_of!(Identity, name);
-    pub(crate) const PLACE: usize = offset_of!(Identity, spawned_at);
-
     #[inline]
     pub(crate) fn new(
         name: Option<Box<str>>,
@@ -98,10 +92,6 @@ impl Identity {
         self.name.as_ref().map(|name| &***name)
     }
 
-    pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
-        self.spawned_at
-    }
-
     /// The identifier, if a caller has asked for it.
     pub(crate) fn known_id(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.id.load(Relaxed))
@@ -111,7 +101,7 @@ impl Identity {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         self.known_id().unwrap_or_else(|| {
             let new = NEXT.fetch_add(1, Relaxed);
-            // Two callers may ask at once: the first number stays.
+            // If two callers ask at once, the number that is stored first stays.
             let found = self.id.compare_exchange(0, new, Relaxed, Relaxed);
             match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
                 Some(id) => id,
@@ -300,13 +290,14 @@ impl Drop for ReadSection {
         if OPEN.fetch_sub(1, AcqRel) != 1 {
             return;
         }
-        // A thread that is stuck may hold the lock: then the next section drops what was left. (No thread panics while it
-        // holds the lock.)
+        // A thread that does not run on may hold the lock: then the next section drops what was left. (No thread
+        // panics while it holds the lock.)
         let Ok(mut kept) = LEFT.try_lock() else {
             return;
         };
-        // Another section may have begun, and seen what is here. One that begins after this finds no record that
-        // leads to it: its threads cleared the pointers before they put it here.
+        // Another section may have begun, and may have seen the shares that were left here. A section that
+        // begins after this look finds no record that leads to them: each thread has cleared its record's
+        // pointer before it left its share.
         // SeqCst, and a write, which the next `begin` reads: what comes before this comes before that section.
         if OPEN.fetch_add(0, SeqCst) != 0 {
             return;
@@ -347,7 +338,7 @@ pub(crate) fn forget_sections() {
 
 #[cold]
 fn keep(share: Box<dyn Any + Send>) {
-    // In a forked child the lock may be held for ever: then the share is never dropped.
+    // In a forked child a thread of the parent's may hold the lock for ever: then the share is never dropped.
     let left = match IS_CHILD.load(Relaxed) {
         true => LEFT.try_lock().ok(),
         false => Some(LEFT.lock().unwrap_or_else(PoisonError::into_inner)),

@@ -69,6 +69,13 @@ pub(crate) struct ThreadSnapshot {
 }
 
 impl AnyThread {
+    pub(crate) fn green(self) -> Option<&'static Green> {
+        match self {
+            AnyThread::Green(green) => Some(green),
+            AnyThread::Kernel(_) => None,
+        }
+    }
+
     /// The thread's name and number, or null. They stay while a read section is open (`inspect::notes`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
@@ -97,7 +104,7 @@ impl AnyThread {
     /// Fetches what a look will read, for a caller that looks at many threads one after the other. What the record
     /// leads to is fetched if the record is there already.
     pub(crate) fn prefetch(self) {
-        if let AnyThread::Green(green) = self {
+        if let Some(green) = self.green() {
             const LINE: usize = 64;
             let parking = green.parking().cast::<u8>();
             arch::prefetch(parking);
@@ -123,7 +130,8 @@ impl AnyThread {
             tries += 1;
             if !seen.holds() {
                 if tries == TRIES {
-                    // It runs all the time, a little each time.
+                    // The thread runs again and again, for a little each time, so no look is true
+                    // when it ends.
                     return Some(seen);
                 }
                 continue;
@@ -132,10 +140,11 @@ impl AnyThread {
             seen.waiting = parking.map(|words| unsafe { Parking::from_words(words) });
             if let Some(parking) = &seen.waiting {
                 let is_parked = match (self, seen.doing) {
-                    // It blocks its kernel thread.
+                    // The thread blocks its kernel thread, so it is not parked.
                     (AnyThread::Green(_), Doing::Running(_)) => false,
                     (AnyThread::Green(_), _) => is_waiting(parking, ParkState::PARKED),
-                    // One that was notified goes on as soon as the system runs it.
+                    // A kernel thread that was notified is not parked any more: it goes on as soon
+                    // as the system runs it.
                     (AnyThread::Kernel(_), _) => is_waiting(parking, ParkState::ASLEEP),
                 };
                 if is_parked {
@@ -222,9 +231,7 @@ impl ThreadSnapshot {
     /// Where a suspended green thread has saved its registers, and its stack. That is to be read before
     /// [`holds`](ThreadSnapshot::holds) is asked.
     pub(crate) fn saved(&self) -> Option<(usize, Bounds)> {
-        let AnyThread::Green(green) = self.thread else {
-            return None;
-        };
+        let green = self.thread.green()?;
         let (stack, saved) = (green.bounds()?, green.context.saved_stack_pointer());
         (self.doing != Doing::New && stack.holds(saved)).then_some((saved, stack))
     }
@@ -241,7 +248,7 @@ const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
 /// Copies a park out of a thread's stack, which may be gone.
 fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
     let mut words = [0; Parking::WORDS];
-    // Null, too, is an address that cannot be read.
+    // The park's address may be null, which `word::read` finds unreadable as well.
     for (i, place) in words.iter_mut().enumerate() {
         *place = word::read(parking.addr() + i * size_of::<usize>())?;
     }
@@ -258,7 +265,7 @@ fn is_waiting(parking: &Parking, state: u32) -> bool {
 
 /// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
 pub(crate) fn all() -> impl Iterator<Item = AnyThread> {
-    // In a forked child green threads are the parent's.
+    // In a forked child the records of green threads are left over from the parent.
     let green = Records::all().filter(|_| !current::is_forked_child());
     let others = kernel::all().filter(|kernel| !kernel.is_helper());
     green
@@ -281,18 +288,12 @@ pub(crate) fn runs() -> impl Iterator<Item = (&'static Green, &'static Worker)> 
 impl AnyThread {
     /// The name that a green thread has given itself by a call of libc.
     pub(crate) fn own_name(self) -> Option<SystemName> {
-        match self {
-            AnyThread::Green(green) => green.stack()?.own_name(),
-            AnyThread::Kernel(_) => None,
-        }
+        self.green()?.stack()?.own_name()
     }
 
     /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
     pub(crate) fn cpu_time(self) -> Option<u64> {
-        match self {
-            AnyThread::Green(green) => cpu_time::known(green),
-            AnyThread::Kernel(_) => None,
-        }
+        cpu_time::known(self.green()?)
     }
 }
 

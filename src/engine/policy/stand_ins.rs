@@ -1,11 +1,15 @@
 //! Threads and seats to test policies with; the threads never run.
 
 use super::{Others, Policy, Ready, Seat};
-use crate::engine::{arch::ticks, atomic::Ordering, sched::thread::Records};
+use crate::engine::arch::ticks;
+#[cfg(green)]
+use crate::engine::{atomic::Ordering, sched::thread::Records};
+#[cfg(green)]
 use crate::runtime::{Mode, Runtime};
 
 /// Makes `count` threads, whose priorities are their indices. Makes none where there are no green
 /// threads.
+#[cfg(green)]
 pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
     // Building a runtime prepares the process.
     let runtime = Runtime::builder().processors(1).build().unwrap();
@@ -18,6 +22,11 @@ pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
         Ready::new(green)
     };
     (0..count).map(stand_in).collect()
+}
+
+#[cfg(not(green))]
+pub(super) fn stand_ins(_: u64) -> Vec<Ready> {
+    Vec::new()
 }
 
 /// Makes seats of processors that do not exist.

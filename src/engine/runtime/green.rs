@@ -29,14 +29,14 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<Result<(), String>> {
     }
     let now = prepare_process(default_stack);
     if now.is_err() {
-        // Perhaps because of that.
+        // The reason may be that no kernel thread can be made now: then this attempt fails as well.
         drop(std::thread::Builder::new().spawn(|| ())?.join());
     }
     Ok(prepared.insert(now).clone())
 }
 
 fn prepare_process(default_stack: usize) -> Result<(), String> {
-    // Beside one the crate has none of libc's names.
+    // In a program with such a sanitizer the crate has no functions with libc's names.
     if let Some(name) = sanitizer::unsupported() {
         return Err(format!(
             "{name} is in the program, and knows kernel threads alone"
@@ -46,6 +46,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
         let loaded = "the library that it is in was loaded after libc";
         return Err(format!("calls of libc go past the crate: {loaded}"));
     }
+    #[cfg(tsan)]
     sanitizer::learn()?;
     tls::init()?;
     current::learn()?;
@@ -124,7 +125,7 @@ fn is_free(signal: i32) -> bool {
 /// caller's. Nor is it tried beside a sanitizer, which delivers signals when it likes.
 pub(super) fn allow_samples() {
     if sanitizer::unsupported().is_none()
-        && !hold::is_possible()
+        && hold::SIGNAL.load(Ordering::Relaxed) == 0
         && let Ok(signal) = choose_signal()
     {
         let _ = signals::install_preemption(signal);

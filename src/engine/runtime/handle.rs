@@ -87,14 +87,7 @@ use crate::engine::sys::{clock, die, perturb, word};
 /// assert_ne!(id, thread::current().id());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ThreadId(NonZeroU64);
-
-impl ThreadId {
-    /// The identifier with this number; 0 is none's.
-    pub(crate) fn from_number(number: u64) -> Option<ThreadId> {
-        NonZeroU64::new(number).map(ThreadId)
-    }
-}
+pub struct ThreadId(pub(crate) NonZeroU64);
 
 /// The data that the handles of one thread share. They begin with the thread's identity, to which a
 /// green thread's record points.
@@ -105,7 +98,7 @@ pub(super) struct Shared {
     /// thread runs.
     pub(super) pthread: AtomicUsize,
     /// The token of `park` and `unpark`.
-    token: Waiter,
+    pub(super) token: Waiter,
     pub(super) end: End,
     pub(super) shares: Shares,
     /// The closure has returned.
@@ -118,23 +111,6 @@ pub(super) struct Shared {
 static BEGUN: WaitKind = WaitKind::inside("beginning of a thread");
 
 impl Shared {
-    #[inline]
-    pub(super) fn new(
-        identity: Identity,
-        shares: Shares,
-        act: unsafe fn(*const Shared, Act),
-    ) -> Shared {
-        Shared {
-            identity,
-            pthread: AtomicUsize::new(0),
-            token: Waiter::new(),
-            end: End::default(),
-            shares,
-            is_finished: AtomicBool::new(false),
-            act,
-        }
-    }
-
     /// Says, on the ending thread, that it has ended. Returns whether it has called a waker, which
     /// may have made thread-locals.
     #[must_use = "true means that the destructors of thread-locals must run again"]
@@ -228,7 +204,7 @@ impl Thread {
     pub(crate) fn park(deadline: Option<u64>) {
         // SAFETY: the calling thread owns a share, and is here until the wait is over.
         let own = unsafe { &*own_or_made() };
-        let kind = match own.identity.spawned_at() {
+        let kind = match own.identity.spawned_at {
             Some(_) if me::green().is_none() => &PARK_SPAWNED_KERNEL,
             _ => &PARK,
         };
@@ -335,7 +311,6 @@ fn make_own() -> *const Shared {
 /// Makes `thread` the handle of this kernel thread, which has none yet.
 pub(super) fn set_kernel_thread(thread: Thread) {
     let shared = thread.into_raw();
-    Identity::set_own(shared.cast());
     KernelThread::note_own_identity(shared.cast());
     forget_at_end(shared);
 }
@@ -343,7 +318,6 @@ pub(super) fn set_kernel_thread(thread: Thread) {
 /// Gives up `own`, the share that `set_kernel_thread` has kept. A caller that asks for the current thread later makes a new
 /// handle, without a name.
 fn forget(own: Thread) {
-    Identity::set_own(core::ptr::null());
     KernelThread::note_own_identity(core::ptr::null());
     notes::leave_behind(own, false);
 }
@@ -357,7 +331,7 @@ pub(super) fn make_key() -> Option<libc::pthread_key_t> {
     }
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
-        libraries::stay_loaded(); // the destructor does
+        libraries::stay_loaded(); // the destructor's code must stay
         let mut key = 0;
         // SAFETY: the call gets a valid place and a destructor of the right type.
         (unsafe { libc::pthread_key_create(&mut key, Some(destroy)) } == 0).then_some(key)
@@ -428,7 +402,10 @@ impl End {
         match self.waker.get() {
             None => false,
             Some(waker) => {
-                call(waker);
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                    // The hook has reported the panic. Dropping the payload could panic again.
+                    core::mem::forget(payload);
+                }
                 true
             }
         }
@@ -436,7 +413,7 @@ impl End {
 
     /// Waits for the end, until `deadline` at most (monotonic nanoseconds). Returns whether it has
     /// come; the caller must then not wait for it again.
-    // Inlined always: of a thread that goes on, the processor foresees no return.
+    // This is always inlined: the processor does not predict returns of a thread that has just been switched to.
     #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
         self.token
@@ -463,14 +440,6 @@ impl End {
         if let Some(waker) = self.waker.get() {
             drop(waker.take());
         }
-    }
-}
-
-#[cold]
-fn call(waker: &AtomicWaker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // The hook has reported the panic. Dropping the payload could panic again.
-        core::mem::forget(payload);
     }
 }
 
@@ -552,7 +521,8 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn join(self) -> Result<T> {
         self.forbid_self();
-        // A kernel thread, too: so reports know for whom the caller waits.
+        // The caller waits for a kernel thread's token, too, though it joins that thread below: so reports know
+        // for whom the caller waits.
         self.thread.shared().end.wait(None);
         self.after_end()
     }

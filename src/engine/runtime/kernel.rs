@@ -21,21 +21,24 @@ use super::handle::{self, Thread};
 use super::metrics::{Metrics, ProcessorMetrics};
 #[cfg(green)]
 use super::options::default_stack_size;
+use super::scope::Members;
 use super::spawn::{Builder, Job};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::inspect::notes::{WaitKind, WaitReason};
+use crate::engine::inspect::notes::WaitKind;
 use crate::engine::probe::{self, Kernel as Does};
-use crate::engine::{inspect::kernel::KernelThread, sched::park::Waiter, sys::die};
+use crate::engine::{inspect::kernel::KernelThread, sys::die};
 #[cfg(green)]
 use crate::engine::{sched::current, sys::kernel_thread};
 
 thread_local! {
     /// The runtime that this thread belongs to. It has no destructor: the destructors of other
     /// thread-locals may ask for it.
-    static OWNER: Cell<Option<&'static KernelBackend>> = const { Cell::new(None) };
+    pub(super) static OWNER: Cell<Option<&'static KernelBackend>> = const { Cell::new(None) };
 }
 
-static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
+/// The backend of forked children. It is made when the process makes its first runtime: a child might find it half made by a
+/// thread that is not there.
+pub(super) static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
 
 #[derive(Default)]
 pub(crate) struct KernelBackend {
@@ -43,9 +46,8 @@ pub(crate) struct KernelBackend {
     /// The number of processors that was set; it has no effect.
     pub(super) processors: AtomicUsize,
     spawns: AtomicU64,
-    live: AtomicUsize,
+    threads: Members,
     closing: AtomicBool,
-    drained: Waiter,
 }
 
 /// For reports: a runtime that is being shut down.
@@ -61,21 +63,10 @@ impl KernelBackend {
         }))
     }
 
-    /// Makes the backend of forked children, when the process makes its first runtime. If a child
-    /// made it, the child might find it half made by a thread that is not there.
-    pub(super) fn prepare_forked_child(stack_size: Option<usize>, processors: usize) {
-        CHILD.get_or_init(|| KernelBackend::start(stack_size, processors));
-    }
-
     /// Returns the backend on which a forked child spawns.
     pub(super) fn of_forked_child() -> &'static KernelBackend {
         let backend = CHILD.get();
         backend.unwrap_or_else(|| die("a child was forked from a process without a runtime"))
-    }
-
-    /// Returns whether the current thread is one of the runtime's.
-    pub(super) fn owns_this_thread(&self) -> bool {
-        OWNER.get().is_some_and(|owner| core::ptr::eq(owner, self))
     }
 
     /// Starts a kernel thread that runs `job`.
@@ -88,14 +79,14 @@ impl KernelBackend {
                 probe::kernel(Some(&self.1.shared().identity), Does::Ended);
                 let _ = self.1.shared().end();
                 KernelThread::end();
-                self.0.leave();
+                self.0.threads.leave(false);
             }
         }
         thread_local! {
             static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
         }
         self.spawns.fetch_add(1, Ordering::Relaxed);
-        self.live.fetch_add(1, Ordering::Relaxed);
+        self.threads.running.fetch_add(1, Ordering::Relaxed);
         let thread = job.thread().clone();
         probe::kernel(Some(&thread.shared().identity), Does::Spawned);
         let main = move || {
@@ -107,19 +98,11 @@ impl KernelBackend {
             drop(job.run());
         };
         let stack_size = options.stack_size.or(self.stack_size);
-        spawn(thread.name(), stack_size, main).inspect_err(|_| self.leave())
-    }
-
-    /// Counts out a thread that has ended, or could not be started.
-    fn leave(&self) {
-        // SeqCst: pairs with `close`, which stores `closing` before it loads `live`.
-        if self.live.fetch_sub(1, Ordering::SeqCst) == 1 && self.closing.load(Ordering::SeqCst) {
-            self.drained.wake();
-        }
+        spawn(thread.name(), stack_size, main).inspect_err(|_| self.threads.leave(false))
     }
 
     pub(super) fn metrics(&self) -> Metrics {
-        let live = self.live.load(Ordering::Relaxed);
+        let live = self.threads.running.load(Ordering::Relaxed);
         Metrics {
             spawns: self.spawns.load(Ordering::Relaxed),
             live_threads: live,
@@ -130,14 +113,12 @@ impl KernelBackend {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closing.load(Ordering::Relaxed) && self.live.load(Ordering::Relaxed) == 0
+        self.closing.load(Ordering::Relaxed) && self.threads.running.load(Ordering::Relaxed) == 0
     }
 
     pub(super) fn close(&self) {
-        self.closing.store(true, Ordering::SeqCst);
-        while self.live.load(Ordering::SeqCst) != 0 {
-            self.drained.wait(WaitReason::new(&DRAINED, self), None);
-        }
+        self.closing.store(true, Ordering::Relaxed);
+        self.threads.wait(&DRAINED);
     }
 }
 
@@ -223,14 +204,12 @@ fn spawn_in_child<F: FnOnce() + Send + 'static>(
     let size = size.saturating_add(EXTRA);
     let main = Box::into_raw(Box::new((name, main)));
     // SAFETY: `start` gets what it expects.
-    match unsafe {
+    let started = unsafe {
         kernel_thread::start(size, libc::PTHREAD_CREATE_JOINABLE, start::<F>, main.cast())
-    } {
-        Ok(thread) => Ok(Pthread(thread)),
-        Err(number) => {
-            // SAFETY: there is no thread to own the box, and it is ours again.
-            drop(unsafe { Box::from_raw(main) });
-            Err(io::Error::from_raw_os_error(number))
-        }
-    }
+    };
+    started.map(Pthread).map_err(|number| {
+        // SAFETY: there is no thread to own the box, and it is ours again.
+        drop(unsafe { Box::from_raw(main) });
+        io::Error::from_raw_os_error(number)
+    })
 }

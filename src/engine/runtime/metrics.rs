@@ -423,7 +423,7 @@ fn blocked_calls(blocked: impl Iterator<Item = (String, BlockedPlace)>) -> Vec<B
         let call = &mut calls[known];
         call.name = name;
         call.count += place.count;
-        // A place in generic code has several addresses.
+        // The same place in generic code can have several addresses, so places are compared by their contents.
         let mut places = call.places.iter_mut();
         match places.find(|known| known.spawned_at == place.spawned_at) {
             Some(known) => {
@@ -442,17 +442,14 @@ fn blocked_calls(blocked: impl Iterator<Item = (String, BlockedPlace)>) -> Vec<B
 
 /// Those of the highest counts, the most frequent first.
 // Items are few, and two more kinds of sorts would be 10 KB of every program.
-fn most_frequent<T>(items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
+fn most_frequent<T>(mut items: Vec<T>, count: impl Fn(&T) -> u64) -> Vec<T> {
     const SHOWN: usize = 10;
-    let mut shown = Vec::new();
-    for item in items {
-        let place = shown.partition_point(|other| count(other) >= count(&item));
-        if place < SHOWN {
-            shown.insert(place, item);
-            shown.truncate(SHOWN);
-        }
-    }
-    shown
+    let next = || {
+        // Of items with equal counts, the first is taken.
+        let at = (0..items.len()).rev().max_by_key(|&at| count(&items[at]))?;
+        Some(items.remove(at))
+    };
+    std::iter::from_fn(next).take(SHOWN).collect()
 }
 
 #[cfg(test)]

@@ -84,10 +84,10 @@ impl Backend {
     /// Notes that the backend has started.
     fn add(self, policy: &'static str) {
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = all.len();
+        let (number, backend) = (all.len(), self);
         all.push(Running {
             number,
-            backend: self,
+            backend,
             policy,
         });
     }
@@ -118,10 +118,7 @@ impl Backend {
     /// Changes the number of threads that can run at once.
     pub(crate) fn set_processors(self, count: usize) -> io::Result<()> {
         match self.or_child() {
-            Backend::Green(cluster) => {
-                cluster::check_size(count, Some(cluster.config.max_kernel_threads))?;
-                cluster.set_size(count)
-            }
+            Backend::Green(cluster) => cluster.set_size(count),
             Backend::Kernel(backend) => {
                 cluster::check_size(count, None)?;
                 backend.processors.store(count, Ordering::Relaxed);
@@ -188,7 +185,9 @@ impl Backend {
             Backend::Green(cluster) => {
                 current::green().is_some_and(|green| core::ptr::eq(green.cluster(), cluster))
             }
-            Backend::Kernel(backend) => backend.owns_this_thread(),
+            Backend::Kernel(backend) => kernel::OWNER
+                .get()
+                .is_some_and(|owner| core::ptr::eq(owner, backend)),
         }
     }
 

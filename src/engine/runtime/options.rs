@@ -11,7 +11,6 @@
 //! one: whoever drops a ready thread ends the process.
 
 use std::any::Any;
-use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -220,7 +219,8 @@ impl Choice {
         let (policy, name) = match anew_if_ours(&policy) {
             None => (Box::new(policy) as Box<dyn Policy>, CUSTOM),
             Some(ours) => {
-                // A policy that has not served anybody owns no memory.
+                // If the policy has not served a runtime yet it owns no memory, so nothing is lost;
+                // otherwise its threads must not be dropped.
                 std::mem::forget(policy);
                 ours
             }
@@ -312,12 +312,8 @@ pub(crate) fn read<T>(
     };
     match value.to_str().and_then(parse) {
         Some(result) => Ok(Some(result)),
-        None => Err(refused(name, &value, accepted)),
+        None => Err(invalid(format!("{name}={value:?}: accepted is {accepted}"))),
     }
-}
-
-fn refused(name: &str, value: &OsStr, accepted: &str) -> io::Error {
-    invalid(format!("{name}={value:?}: accepted is {accepted}"))
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {

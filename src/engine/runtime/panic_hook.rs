@@ -91,7 +91,7 @@ fn trace() -> String {
 /// Shortens the text of a [`Backtrace`] as std's hook does: to the frames between the two that std
 /// knows by name, numbered anew. All frames stay if the names are not known.
 fn short(trace: &str) -> String {
-    // std's way to find a text in another is 5 KB of the program, for this alone.
+    // `str::contains` would add 5 KB to the program for this use alone.
     let has = |text: &str, part: &str| {
         let mut parts = text.as_bytes().windows(part.len());
         parts.any(|other| other == part.as_bytes())
@@ -101,7 +101,8 @@ fn short(trace: &str) -> String {
     let mut shows = !has(trace, "__rust_end_short_backtrace");
     for line in trace.lines() {
         if line.trim_start().starts_with("at ") {
-            // The location of the frame above; the first frame has none above it.
+            // This line is the location of the frame in the line above; before the first frame there is
+            // none.
             if number > 0 {
                 shown.extend([line, "\n"]);
             }
@@ -110,7 +111,7 @@ fn short(trace: &str) -> String {
         } else if has(line, "__rust_end_short_backtrace") {
             shows = true;
         } else if shows {
-            // Inlined frames have no number.
+            // Only frames that are not inlined have a number.
             let line = line.trim_start();
             let name = match line.split_once(':') {
                 Some((number, name)) if number.parse::<usize>().is_ok() => name.trim_start(),

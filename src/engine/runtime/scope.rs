@@ -17,10 +17,10 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::sys::{die, perturb, word};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
-/// The data that a scope and its threads share.
+/// Threads whose end is waited for together: those of a scope, and those of a runtime of kernel threads.
 #[derive(Default)]
 pub(super) struct Members {
-    running: AtomicUsize,
+    pub(super) running: AtomicUsize,
     panicked: AtomicBool,
     all_done: Waiter,
 }
@@ -32,10 +32,18 @@ impl Members {
         if unhandled {
             self.panicked.store(true, Ordering::Relaxed);
         }
-        // Release: pairs with the Acquire in `Scope::run`.
+        // Release: pairs with the Acquire in `wait`.
         if self.running.fetch_sub(1, Ordering::Release) == 1 {
-            perturb::point("scope: last");
+            perturb::point("members: last");
             self.all_done.wake();
+        }
+    }
+
+    /// Waits until no thread is left. One thread at a time may do so.
+    pub(super) fn wait(&self, kind: &'static WaitKind) {
+        // Acquire: pairs with the Release in `leave`.
+        while self.running.load(Ordering::Acquire) != 0 {
+            self.all_done.wait(WaitReason::new(kind, self), None);
         }
     }
 }
@@ -60,7 +68,7 @@ impl Members {
 /// ```
 pub struct Scope<'scope, 'env: 'scope> {
     members: Arc<Members>,
-    // Invariant in both lifetimes, as std's.
+    // The type is invariant in both lifetimes, as std's is.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -79,21 +87,15 @@ impl<'env> Scope<'_, 'env> {
     where
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
     {
-        let members = Arc::<Members>::default();
         let scope = Scope {
-            members,
+            members: Arc::default(),
             scope: PhantomData,
             env: PhantomData,
         };
         // The threads must be waited for even if `f` panics.
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-        let members = &scope.members;
-        // Acquire: pairs with the Release in `leave`.
-        while members.running.load(Ordering::Acquire) != 0 {
-            let reason = WaitReason::new(&SCOPE, &**members);
-            members.all_done.wait(reason, None);
-        }
-        (result, members.panicked.load(Ordering::Relaxed))
+        scope.members.wait(&SCOPE);
+        (result, scope.members.panicked.load(Ordering::Relaxed))
     }
 
     /// Counts a thread that is about to start.

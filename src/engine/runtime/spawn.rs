@@ -54,17 +54,14 @@ use std::sync::Arc;
 use std::thread::Result;
 
 use super::Backend;
-use super::handle::{JoinHandle, Shared, Thread};
+use super::handle::{End, JoinHandle, Shared, Thread};
 use super::options::check_stack_size;
 use super::scope::{Members, Scope};
-use crate::engine::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    const_fn, fence,
-};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
 use crate::engine::policy::Priority;
+use crate::engine::sched::park::Waiter;
 use crate::engine::sched::{Identity, current};
-use crate::engine::sys::{die, perturb, sanitizer};
+use crate::engine::sys::{die, perturb};
 #[cfg(green)]
 use crate::engine::{
     arch::FloatControl,
@@ -73,7 +70,7 @@ use crate::engine::{
     probe::{self, By},
     sched::start::{ThreadStack, stock_up},
     sched::{self, Cluster, Green, ThreadFlags, thread::Records},
-    sys::signal,
+    sys::{sanitizer, signal},
     tls,
 };
 
@@ -134,9 +131,18 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
         work: MaybeUninit<F>,
     ) -> *const Shared {
         let mut packet = Box::<Packet<T, F>>::new_uninit();
-        // In place: a move would read what was just written, in wider words, and wait for that.
+        // The packet is written in place. A move would read in wider words what was just written in narrow ones,
+        // and the processor would wait for these writes.
         packet.write(Packet {
-            shared: Shared::new(identity, shares, Packet::<T, F>::act),
+            shared: Shared {
+                identity,
+                pthread: AtomicUsize::new(0),
+                token: Waiter::new(),
+                end: End::default(),
+                shares,
+                is_finished: AtomicBool::new(false),
+                act: Packet::<T, F>::act,
+            },
             ending: UnsafeCell::new(Ending {
                 result: None,
                 scope,
@@ -181,7 +187,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 packet.shared.is_finished.store(true, Release);
             }
             _ => {
-                // First: the closure may panic while it is dropped.
+                // This comes first, since the closure may panic while it is dropped.
                 if shares.finish() {
                     // SAFETY: `finish` says that the ending is the caller's.
                     unsafe { packet.drop_result() };
@@ -202,7 +208,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
 unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
     // SAFETY: the caller gives up the closure at `f`.
     let result = unsafe { f.read() }();
-    // No tail call, which would leave no frame.
+    // This keeps the call above from being a tail call, which would leave no frame.
     core::hint::black_box(());
     result
 }
@@ -232,18 +238,7 @@ impl Job {
         thread
     }
 
-    /// Turns the job into an address, for [`Job::from_raw`].
-    pub(super) fn into_raw(self) -> *const Shared {
-        self.into_thread().into_raw()
-    }
-
-    /// # Safety
-    /// The address comes from [`Job::into_raw`], and is made a job again once.
-    pub(super) unsafe fn from_raw(share: *const Shared) -> Job {
-        // SAFETY: `into_raw` has kept the share.
-        Job(unsafe { Thread::from_raw(share) })
-    }
-
+    /// Turns the job into its share, which is to be made a job again, once.
     fn into_thread(self) -> Thread {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is not used again, and never dropped.
@@ -477,7 +472,7 @@ impl Builder {
         scope: Option<&Scope<'_, '_>>,
         f: F,
     ) -> io::Result<JoinHandle<T>> {
-        // Inlined, a thread without options costs no look at them.
+        // This function is inlined, so a thread without options costs no look at them.
         if let Some(name) = &self.name
             && let Some(at) = name.find('\0')
         {
@@ -494,7 +489,7 @@ impl Builder {
         };
         // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
         // outlives the thread.
-        let (thread, job) = unsafe { (Thread::from_raw(packet), Job::from_raw(packet)) };
+        let (thread, job) = unsafe { (Thread::from_raw(packet), Job(Thread::from_raw(packet))) };
         let mut joiner = JoinHandle::new(thread);
         match backend {
             #[cfg(green)]
@@ -554,9 +549,9 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
         let _unseen = sanitizer::unseen();
         new_green(cluster, options.stack_size)?
     };
-    let spawned_at = job.thread().shared().identity.spawned_at();
+    let spawned_at = job.thread().shared().identity.spawned_at;
     green.spawned_at.store(spawned_at, Relaxed);
-    let share = job.into_raw();
+    let share = job.into_thread().into_raw();
     sanitizer::publish(green);
     let _unseen = sanitizer::unseen();
     // SAFETY: the thread is new; `body` does not unwind, and gets the job's address, once.
@@ -566,7 +561,7 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     green.identity.store(identity, Release);
     green.priority.store(options.priority.get(), Relaxed);
     inherit_mask(cluster, green);
-    // Of the floating-point settings, too, those of the creator hold, as with std.
+    // The new thread has the floating-point settings of its creator, too, as with std.
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
         green.keep_floats(floats);
@@ -630,20 +625,20 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 /// Runs the whole life of a green thread, on its own stack. Starts and ends with preemption off.
 ///
 /// # Safety
-/// `job` is the address of this thread's job ([`Job::into_raw`]), for this call alone.
+/// `job` is the address of this thread's job ([`Job::into_thread`]), for this call alone.
 #[cfg(green)]
 unsafe fn body(green: &'static Green, job: *const ()) {
     sanitizer::see_again();
     sanitizer::observe(green);
     current::begin(Some(green));
     // SAFETY: `spawn_green` has made the address of the job, and nobody else has it.
-    let job = unsafe { Job::from_raw(job.cast::<Shared>()) };
+    let job = Job(unsafe { Thread::from_raw(job.cast()) });
     // Preemption is on for the first time: user code runs.
     current::on(green);
     // SAFETY: the block is the thread's own, at the start of its life.
     unsafe { tls::enter() };
     if green.took_last.get() {
-        // If there is no memory, the next thread that needs it waits for some.
+        // If there is no memory, the next thread that needs a stack waits for one.
         let _ = stock_up(green.cluster());
         tls::forget_errno();
     }
@@ -661,8 +656,8 @@ fn leave(green: &'static Green, thread: Thread) {
     // SAFETY: the block is the thread's own, at the end of its life.
     unsafe { tls::exit() };
     if current::is_forked_child() && current::green().is_none() {
-        // The thread that forked has returned in the child, and no other thread is there. The
-        // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
+        // This is the thread that has forked, and its closure has returned in the child, where there is no other
+        // thread. The process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
         // may be held for ever: see `kernel`.)
         // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
@@ -691,18 +686,14 @@ const SHARE: usize = 4;
 pub(crate) struct Shares(AtomicUsize);
 
 impl Shares {
-    const_fn! {
-        /// The shares of a thread and of its joiner.
-        pub(crate) const fn new() -> Shares {
-            Shares(AtomicUsize::new(2 * SHARE))
-        }
+    /// The shares of a thread and of its joiner.
+    pub(crate) fn new() -> Shares {
+        Shares(AtomicUsize::new(2 * SHARE))
     }
 
-    const_fn! {
-        /// The share of a thread that has no joiner.
-        pub(crate) const fn of_nobodys_thread() -> Shares {
-            Shares(AtomicUsize::new(SHARE | GONE))
-        }
+    /// The share of a thread that has no joiner.
+    pub(crate) fn of_nobodys_thread() -> Shares {
+        Shares(AtomicUsize::new(SHARE | GONE))
     }
 
     /// One owner more.
@@ -724,8 +715,8 @@ impl Shares {
         perturb::point("shares: not alone");
         // Release: what the caller did; partners: Acquire above, below, and in `leave`.
         let is_last = Shares::is_one(self.0.fetch_sub(SHARE, Release));
-        if is_last && sanitizer::IS_TSAN {
-            self.0.load(Acquire); // to it a fence is nothing
+        if is_last && cfg!(tsan) {
+            self.0.load(Acquire); // this sanitizer ignores fences
         } else if is_last {
             fence(Acquire);
         }

@@ -7,7 +7,7 @@ use super::options::OnDeadlock;
 use super::options::{
     Mode, RuntimeOptions, check_stack_size, default_stack_size, invalid, read, word,
 };
-use super::{Backend, KernelBackend, green};
+use super::{Backend, KernelBackend, green, kernel};
 #[cfg(green)]
 use super::{handle, options::Driver};
 use crate::engine::sched::{cluster, current, fork};
@@ -31,10 +31,9 @@ impl RuntimeOptions {
         let processors = named.unwrap_or_else(cluster::default_size);
         let asked_stack = self.stack_size()?;
         let stack_size = asked_stack.unwrap_or_else(default_stack_size);
-        if let Err(error) = check_stack_size(stack_size) {
-            return Err(invalid(format!("RUST_MIN_STACK asks for {error}")));
-        }
-        // The hooked calls of libc read it by themselves.
+        check_stack_size(stack_size)
+            .map_err(|error| invalid(format!("RUST_MIN_STACK asks for {error}")))?;
+        // This only checks the value: the hooked calls of libc read the variable by themselves.
         let known = |text: &str| word(text, &[("on", ()), ("off", ())]);
         read("GREENTHREAD_UNMODIFIED", "on or off", known)?;
         #[cfg(feature = "observe")]
@@ -49,7 +48,7 @@ impl RuntimeOptions {
         #[cfg(green)]
         handle::make_key();
         let mode = self.possible_mode(stack_size)?;
-        KernelBackend::prepare_forked_child(asked_stack, processors);
+        kernel::CHILD.get_or_init(|| KernelBackend::start(asked_stack, processors));
         fork::register();
         #[cfg(feature = "observe")]
         observers.begin()?;

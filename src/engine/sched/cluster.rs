@@ -360,8 +360,9 @@ impl Cluster {
         self.processors().skip(self.active())
     }
 
-    /// From now on there are `processors`, a number that was checked, unless the policy refuses it.
+    /// From now on there are `processors`, unless there cannot be so many, or the policy refuses the number.
     pub(crate) fn set_size(&'static self, processors: usize) -> io::Result<()> {
+        check_size(processors, Some(self.config.max_kernel_threads))?;
         let changing = self.changing.lock().unwrap_or_else(|e| e.into_inner());
         self.follows_quota.store(false, Relaxed);
         let changed = self.resize(processors);

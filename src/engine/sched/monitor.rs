@@ -104,7 +104,7 @@ use crate::engine::sched::{
     Cluster, Counter, Green, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::kernel_thread::{self, TaskState, doing};
+use crate::engine::sys::kernel_thread;
 use crate::engine::sys::{perturb, shared::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
@@ -330,10 +330,11 @@ impl Monitor {
             let is_missed = self.waiting || is_surplus || is_unwatched;
             let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
-                let doing = doing(worker.thread());
-                signals::note_own_call(green, &doing);
+                let call = kernel_thread::call_of(worker.thread());
+                signals::note_own_call(green, call.as_ref());
                 worker.rest.note(worker);
-                let place = self.cluster.blocked_calls.find(&doing, green);
+                let place =
+                    call.and_then(|call| self.cluster.blocked_calls.find(call.number, green));
                 if self.take(processor, worker, green, Lost::Blocked(place))
                     && let Some(place) = place
                 {
@@ -642,21 +643,18 @@ impl BlockedCalls {
         BlockedCalls((0..PLACES + CALLS).map(|_| Default::default()).collect())
     }
 
-    /// The place of `green`, which is blocked and `doing` this: where the entries with places are used up, an entry
+    /// The place of `green`, which is blocked in this system call: where the entries with places are used up, an entry
     /// without. The monitor's.
-    fn find(&self, doing: &TaskState, green: &Green) -> Option<&BlockedSite> {
-        let TaskState::Call(call) = doing else {
-            return None;
-        };
+    fn find(&self, call: i64, green: &Green) -> Option<&BlockedSite> {
         let find = |at: Option<&'static Location<'static>>, most: usize| {
             self.0[..most].iter().find(|entry| {
                 if entry.call.load(Relaxed) == 0 {
                     entry.spawned_at.store(at, Relaxed);
                     // Release: partner: Acquire in `used`.
-                    entry.call.store(call.number + 1, Release);
+                    entry.call.store(call + 1, Release);
                 }
                 let is_there = entry.spawned_at().map(ptr::from_ref) == at.map(ptr::from_ref);
-                is_there && entry.call() == call.number
+                is_there && entry.call() == call
             })
         };
         let at = green.spawned_at.load(Relaxed);

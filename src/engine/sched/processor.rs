@@ -142,7 +142,7 @@ use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
     clock,
     clock::NEVER,
-    die, kernel_thread, perturb, sanitizer,
+    die, kernel_thread, perturb,
     shared::{AtomicStatic, Lifo, Linked, Lock, Zero, Zeros},
     topology,
 };
@@ -684,7 +684,7 @@ impl Worker {
     pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
         let thread = thread as u32;
         // Under ThreadSanitizer the word proves nothing: a signal that came in the sanitizer's code was not noticed.
-        if !sanitizer::IS_TSAN && self.signalled.load(Relaxed) == thread {
+        if !cfg!(tsan) && self.signalled.load(Relaxed) == thread {
             return false;
         }
         // Relaxed, here and below: this store comes before the signal is sent, so before it has
@@ -727,7 +727,7 @@ impl Worker {
 
     /// The part of it that was used in user mode. The system may count in ticks.
     pub(super) fn user_time(&self) -> u64 {
-        clock::cpu_time(kernel_thread::user_clock(self.thread()))
+        clock::cpu_time(kernel_thread::cpu_clock(self.thread()) - 1)
     }
 
     /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals.

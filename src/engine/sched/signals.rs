@@ -97,7 +97,7 @@ use crate::engine::probe::{self, By, ReadyReason};
 use crate::engine::sched::{
     Cluster, Green, ThreadFlags, Worker, current, ready_globally, spawner, switch::Bounds,
 };
-use crate::engine::sys::kernel_thread::{TaskState, begins_anew, doing, is_blocked};
+use crate::engine::sys::kernel_thread::{SystemCall, begins_anew, call_of, is_blocked};
 use crate::engine::sys::signal::{self, KernelAction, Mask, Payload, bit};
 use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, shared::AtomicStatic, word};
 
@@ -120,7 +120,7 @@ pub(crate) fn install_preemption(signal: i32) -> io::Result<()> {
     signal::handle(signal, on_signal)?;
     #[cfg(tsan)]
     signal::handle(signal, screened)?;
-    hold::use_signal(signal);
+    hold::SIGNAL.store(signal as u32, Relaxed);
     Ok(())
 }
 
@@ -132,16 +132,16 @@ pub(crate) fn send_preemption(worker: &Worker, green: &Green, now: u64, has_move
     send_if(worker, green, now, |thread| {
         let is_blocked = is_blocked(thread);
         if is_blocked == Some(true) {
-            note_own_call(green, &doing(thread));
+            note_own_call(green, call_of(thread).as_ref());
         }
         !green.says(Green::MAY_BLOCK) && !is_blocked.unwrap_or(!has_moved)
     })
 }
 
-/// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: nobody repeats such a call, if
+/// Notes whether `green`, which is blocked in `call` if that is known, makes calls by assembly of the program's own: nobody repeats such a call, if
 /// a signal cuts it short.
-pub(crate) fn note_own_call(green: &Green, doing: &TaskState) {
-    if let TaskState::Call(call) = doing
+pub(crate) fn note_own_call(green: &Green, call: Option<&SystemCall>) {
+    if let Some(call) = call
         && !is_in(&LIBC, call.program_counter)
         && !green.says(Green::ANNOUNCED | Green::MAY_BLOCK)
     {
@@ -153,9 +153,8 @@ pub(crate) fn note_own_call(green: &Green, doing: &TaskState) {
 /// the handler suspends the thread before that call, and the thread makes the call again when it goes
 /// on.
 pub(crate) fn evict(worker: &Worker, green: &Green, now: u64) {
-    send_if(worker, green, now, |thread| match doing(thread) {
-        TaskState::Call(call) => begins_anew(call.number, &call.arguments),
-        _ => false,
+    send_if(worker, green, now, |thread| {
+        call_of(thread).is_some_and(|call| begins_anew(call.number, &call.arguments))
     });
 }
 
@@ -177,9 +176,8 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
         // The questions to the kernel take a while: another thread may run there by now.
         && worker.tick.load(Relaxed) == tick
         && worker.expect_signal(thread, || {
-            let process = std::process::id() as i32;
             let signal = worker.cluster().config.signal;
-            let sent = signal::queue(0, process, thread, signal, payload);
+            let sent = signal::queue(0, thread, signal, payload);
             if let Err(number) = sent
                 && number != libc::ESRCH
             {
@@ -440,7 +438,7 @@ fn keep(signal: c_int, handler: usize) -> usize {
 /// blocked. Returns whether there was a handler that was not known. Async-signal-safe.
 pub(crate) fn adopt() -> bool {
     let mut is_new = false;
-    if sanitizer::IS_TSAN {
+    if cfg!(tsan) {
         return false; // the kernel has the sanitizer's handlers, which call the program's: `call_handler`
     }
     for signal in (1..=64).filter(|signal| !LIBCS.contains(signal)) {
@@ -509,7 +507,7 @@ pub(crate) unsafe fn set_action(
             return -1;
         }
         if handler.is_some() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
-            word::faults_are_caught(false); // the crate says so once its handler is in place
+            word::CAUGHT.store(false, Relaxed); // the crate says so once its handler is in place
         }
         // A child of `vfork` has its own actions, but its parent's memory, where the parent's handlers are kept.
         let kept = handler.filter(|&new| is_programs(new) && signal > 0);

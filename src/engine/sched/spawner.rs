@@ -90,7 +90,7 @@ fn work(cluster: &'static Cluster) {
     let spawner = &cluster.spawner;
     while !cluster.stopping.load(SeqCst) {
         let now = clock::now();
-        if *look_at.get_or_insert(last_look + reclaim::interval()) <= now {
+        if *look_at.get_or_insert(last_look + reclaim::INTERVAL.load(Relaxed)) <= now {
             last_look = now;
             cluster.see_to_quota();
             // This reads files, and a program that runs for a moment should not wait for them: so the start does not do it.
@@ -98,7 +98,7 @@ fn work(cluster: &'static Cluster) {
             let go_on = || !spawner.parker.is_woken();
             let idle = || idle_stacks(cluster);
             let more = reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on);
-            look_at = more.then_some(now + reclaim::interval());
+            look_at = more.then_some(now + reclaim::INTERVAL.load(Relaxed));
         }
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();

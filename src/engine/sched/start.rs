@@ -201,6 +201,7 @@ impl ThreadStack {
             });
             // Release: pairs with the Acquire in `owner_of`, which a fault handler calls.
             slot.extra.store(at, Release);
+            #[cfg(asan)]
             sanitizer::holds_pointers(slot.bottom(), slot.top());
             Ok(&*stack)
         }
@@ -227,6 +228,7 @@ impl ThreadStack {
             return Err(Stays::ForNow);
         }
         perturb::point("stack: dismantled");
+        #[cfg(asan)]
         sanitizer::holds_no_pointers(slot.bottom(), slot.top());
         // SAFETY: its thread has ended, nobody sees the stack or can get it, it has no cache, and the block was all in
         // the slot that was of use.

@@ -72,7 +72,7 @@ use crate::engine::sched::{
     Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, park::Parking,
     start::ThreadStack,
 };
-use crate::engine::sys::sanitizer::{self, Fiber};
+use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::shared::{AtomicStatic, Lifo, Linked, Lock};
 use crate::engine::sys::{die, signal::Mask, word};
 use crate::engine::{stack, tls};
@@ -307,7 +307,7 @@ impl Green {
         #[cfg(asan)]
         {
             let own = self.context.saved_stack_pointer();
-            sanitizer::forget_frames(own, stack.bounds.top - own);
+            crate::engine::sys::sanitizer::forget_frames(own, stack.bounds.top - own);
         }
         self.context.own.store(0, Relaxed);
         stack
@@ -327,15 +327,15 @@ impl Green {
         (0..3).for_each(|line| arch::prefetch(record.wrapping_add(line * LINE)));
     }
 
-    /// Prefetches memory of the two threads that run after the one that is about to: where `next` goes on,
+    /// Prefetches memory of the two threads that run after the one that is about to: where this one goes on,
     /// and the record of `after_next`, which leads to the place where that one goes on.
     ///
     /// It is one line of the stack. Among many threads the walk through the page tables takes longest, and more requests
     /// for a page would only wait for the same walk: with 2 lines or more, or with the thread pointer's, yields were
     /// slower.
     #[inline(always)]
-    pub(crate) fn prefetch_two(next: &Green, after_next: &Green) {
-        let goes_on = next.context.saved_stack_pointer();
+    pub(crate) fn prefetch_two(&self, after_next: &Green) {
+        let goes_on = self.context.saved_stack_pointer();
         // A thread that has not run has no stack.
         if goes_on != 0 {
             arch::prefetch(core::ptr::without_provenance(goes_on));
@@ -425,7 +425,7 @@ impl Green {
     /// Where ThreadSanitizer is, what it knows of the thread, which has a stack.
     #[inline(always)]
     pub(crate) fn fiber(&self) -> Option<&'static Fiber> {
-        sanitizer::IS_TSAN
+        cfg!(tsan)
             .then(|| self.stack().map(|stack| &stack.fiber))
             .flatten()
     }

@@ -141,9 +141,9 @@ impl Slot {
     /// The header of the slot that ends at `end`, complete or not.
     fn header(end: usize) -> &'static Slot {
         let header = std::ptr::with_exposed_provenance::<Slot>(end - size_of::<Slot>());
-        // SAFETY: a span is cut from a slab, whose memory is mapped for good and begins as zero:
-        // valid for atomics and for an absent link, which are all fields. (`slab` gives out no decommitted span.) `end` is a multiple of the page
-        // size, so the header is aligned.
+        // SAFETY: a span is cut from a slab, whose memory is mapped for good and begins as zero: valid for
+        // atomics and for an absent link, which are all fields. (`slab` gives out no decommitted span.) The
+        // address `end` is a multiple of the page size, so the header is aligned.
         unsafe { &*header }
     }
 
@@ -202,7 +202,7 @@ pub(crate) fn release(slot: &'static Slot) {
         // SAFETY: the slot is the caller's, and the owner has put nothing into it.
         return unsafe { decommit(slot) };
     }
-    // Locked memory is refused, and stays: harmless.
+    // The kernel refuses to take locked memory (`mlock`), which then stays; that does no harm.
     let _ = trim(slot);
     common(slot.class()).lock().list.push(slot);
 }
@@ -223,9 +223,9 @@ pub(crate) fn trim(slot: &'static Slot) -> io::Result<()> {
 pub(crate) unsafe fn decommit(slot: &'static Slot) {
     let start = slot.bottom();
     let end = slot.top() + size_of::<Slot>();
-    // The guard stays, but `acquire` does not know that, and makes it once more.
-    // SAFETY: the slot is the caller's, and nothing in it is needed. Other threads read the header only, whose atomics turn
-    // to zero: it is not complete then.
+    // The guard stays. But `acquire` does not know that, and installs it once more.
+    // SAFETY: the slot is the caller's, and nothing in it is needed. Other threads read the header only, whose
+    // atomics turn to zero: it is not complete then.
     if unsafe { mm::advise(start, end - start, libc::MADV_DONTNEED) }.is_ok() {
         slab::decommit(start);
     }
@@ -276,7 +276,7 @@ impl List {
     fn release(mut self) {
         let mut trimmed = List::new();
         while let Some(slot) = self.pop() {
-            // As in `release`.
+            // The kernel may refuse, as in `release`.
             let _ = trim(slot);
             trimmed.push(slot);
         }

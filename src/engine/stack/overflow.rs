@@ -18,7 +18,7 @@ use super::{Slot, find};
 use crate::engine::arch::Frame;
 use crate::engine::sys::{self, signal, word};
 use std::io::{Cursor, Write};
-use std::{mem::transmute, sync::OnceLock};
+use std::{mem::transmute, sync::OnceLock, sync::atomic::Ordering::Relaxed};
 
 /// Returns the name of a slot's thread. Runs in the handler: invariant 1.
 pub(crate) type NameOf = fn(&'static Slot) -> &'static str;
@@ -40,10 +40,10 @@ pub(crate) fn install(name_of: NameOf) {
         let before = previous.get_or_init(|| present);
         // The kernel treats this handler as it would have treated the previous one.
         let inherited = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
-        // It fails only for a number that is no signal's.
+        // The call fails only for a number that is no signal's.
         let _ = signal::install(number, handler, inherited, before);
     }
-    word::faults_are_caught(true);
+    word::CAUGHT.store(true, Relaxed);
 }
 
 unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -64,7 +64,7 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
     let place = SIGNALS.iter().position(|&own| own == number);
     let previous = place.and_then(|i| PREVIOUS[i].get());
     let (function, flags) = previous.map_or((libc::SIG_DFL, 0), |p| (p.sa_sigaction, p.sa_flags));
-    // The kernel, too, heeds SIG_IGN only for signals that were sent, not for faults.
+    // As in the kernel, SIG_IGN counts only for signals that were sent, not for faults.
     if function == libc::SIG_IGN && code <= 0 {
         return;
     }
@@ -73,8 +73,8 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
         signal::set_default(number);
     }
     if default {
-        // A fault repeats when the handler returns; a signal that was sent must be sent again. It
-        // is blocked until then.
+        // When the handler returns, the instruction that has faulted faults again. A signal that was sent must
+        // be sent again: it stays blocked until the handler returns.
         if code <= 0 {
             signal::raise(number);
         }
@@ -105,7 +105,7 @@ fn report(slot: &'static Slot) {
 fn abort() -> ! {
     signal::unblock(libc::SIGABRT);
     signal::raise(libc::SIGABRT);
-    // A handler of the program's ran and returned.
+    // The process still runs, so a handler of the program's has run and returned.
     signal::set_default(libc::SIGABRT);
     signal::raise(libc::SIGABRT);
     // SAFETY: it ends the process, should the signal not have.

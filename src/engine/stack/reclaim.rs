@@ -46,8 +46,8 @@ use super::{BATCH, COMMON, Common, List, Slot, WANTED, release, slab};
 use crate::engine::sys::{perturb, shared::Lock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// From one look to the next; tests shorten it.
-static INTERVAL: AtomicU64 = AtomicU64::new(1_000_000_000);
+/// From one look to the next, in nanoseconds; tests shorten it.
+pub(crate) static INTERVAL: AtomicU64 = AtomicU64::new(1_000_000_000);
 
 /// For how long the owner cannot take its data away from a slot.
 pub(crate) enum Stays {
@@ -97,7 +97,7 @@ pub(crate) fn look(
 /// Returns all slots that no cache has, but for a batch for each of `processors`.
 pub(crate) fn all(processors: usize, destroy: impl Fn(&'static Slot) -> Result<(), Stays>) {
     for common in &COMMON {
-        // What stays now stays.
+        // Slots that cannot be destroyed now stay: no spawner is left that would look again.
         let _ = give_back(common, usize::MAX, processors * BATCH, &destroy, || true);
     }
     while slab::fold() {}
@@ -128,16 +128,12 @@ impl Common {
     /// How many slots nobody has taken in the interval that ends now. None, if another cluster's look
     /// was less than an interval ago.
     fn unused(&mut self, now: u64) -> usize {
-        if now < self.looked_at + interval() {
+        if now < self.looked_at + INTERVAL.load(Relaxed) {
             return 0;
         }
         self.looked_at = now;
         std::mem::replace(&mut self.fewest, self.list.len())
     }
-}
-
-pub(crate) fn interval() -> u64 {
-    INTERVAL.load(Relaxed)
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ impl Slab {
     }
 
     fn is_decommitted(&self, index: usize) -> bool {
-        // Most slabs have none: their bits stay untouched.
+        // Most slabs have no decommitted slot: their bits are not read, so this memory stays untouched.
         self.decommitted.load(Relaxed) != 0
             && self.bits()[index / WORD].load(Relaxed) & 1 << (index % WORD) != 0
     }
@@ -229,15 +229,17 @@ impl Growth {
                 Ok(base) => break base,
                 Err(_) if slots > 1 => slots /= 2,
                 Err(error) => {
-                    // Ask for little the next time: each failure is a system call under the lock.
+                    // The next slab is to be small, since each failed attempt is a system call under
+                    // the lock.
                     *next = 1;
                     return Err(error);
                 }
             }
         };
         *next = (slots * 2).min(MOST);
-        // A huge page would make every stack cost 2 MiB. Kernels without huge pages refuse, which is
-        // as good. SAFETY: the memory is ours and new; the advice changes no contents.
+        // A huge page would make every stack cost 2 MiB. Kernels without huge pages refuse the advice, which
+        // does no harm.
+        // SAFETY: the memory is ours and new; the advice changes no contents.
         let _ = unsafe { mm::advise(base, slots * stride, libc::MADV_NOHUGEPAGE) };
         let record = with_exposed_provenance_mut::<Slab>(base + slots * stride);
         // SAFETY: the record's place (`bytes`), in whole pages, mapped for good, and nobody else's.

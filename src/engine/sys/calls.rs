@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 #[cfg(feature = "net")]
-pub(crate) use self::sockets::{AsStd, Std, recv_from};
+pub(crate) use self::sockets::{AsStd, recv_from};
 
 fn answer(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -103,9 +103,8 @@ mod sockets {
     use core::marker::PhantomData;
     use core::mem::{ManuallyDrop, MaybeUninit};
     use core::ops::Deref;
+    use std::io;
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
-    use std::os::unix::net as unix;
-    use std::{io, net};
 
     use socket2::{SockAddr, SockRef};
 
@@ -120,27 +119,17 @@ mod sockets {
         SockRef::from(&socket).recv_from_with_flags(buffer, flags)
     }
 
-    /// A type of std that owns a descriptor: it closes the descriptor when it is dropped and not
-    /// before.
-    pub(crate) trait Std: FromRawFd {}
-
-    impl Std for net::TcpListener {}
-    impl Std for net::TcpStream {}
-    impl Std for net::UdpSocket {}
-    impl Std for unix::UnixDatagram {}
-    impl Std for unix::UnixListener {}
-    impl Std for unix::UnixStream {}
-
-    /// A std type that borrows a descriptor.
+    /// A std type that borrows a descriptor, in the place of one that owns it.
     pub(crate) struct AsStd<'a, T> {
         std: ManuallyDrop<T>,
         fd: PhantomData<BorrowedFd<'a>>,
     }
 
-    impl<'a, T: Std> AsStd<'a, T> {
+    impl<'a, T: FromRawFd> AsStd<'a, T> {
         pub(crate) fn new(fd: &'a impl AsFd) -> AsStd<'a, T> {
             // SAFETY: the descriptor stays open while it is borrowed, and the result does not close
-            // it. It may be a socket of the wrong kind: then the calls fail.
+            // it: std's types do so when they are dropped, and not before. It may be a socket of the wrong kind: then the
+            // calls fail.
             let std = unsafe { T::from_raw_fd(fd.as_fd().as_raw_fd()) };
             AsStd {
                 std: ManuallyDrop::new(std),

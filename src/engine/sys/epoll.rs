@@ -27,7 +27,7 @@ impl Epoll {
     pub(crate) fn new() -> io::Result<Epoll> {
         let bell = bell()?;
         let mut epoll = Epoll::without_bell()?;
-        // Edge-triggered, and never read: each ring is an edge.
+        // The bell is edge-triggered and never read: each ring is an edge.
         epoll.add(bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
         epoll.bell = Some(bell);
         Ok(epoll)
@@ -94,7 +94,8 @@ impl Epoll {
         let count = unsafe { call(number, &[instance, place, events.len(), until, 0, 0]) };
         match count {
             Ok(_) | Err(libc::EINTR) => {}
-            // The call is not there, or a filter refuses it; each filter has its own error.
+            // The kernel does not have this call, or a filter refuses it; each filter has an error of its
+            // own choice.
             Err(_) if refused == NEITHER => REFUSED.store(number, Ordering::Relaxed),
             Err(_) => super::die("cannot wait for events: who closed the epoll descriptor?"),
         }

@@ -2,7 +2,7 @@
 //! threads, and whether one is blocked ([`is_blocked`]).
 //!
 //! # What `/proc` says
-//! Two files tell whether a kernel thread is blocked, and in which system call ([`doing`]).
+//! Two files tell whether a kernel thread is blocked, and in which system call ([`call_of`]).
 //!
 //! | `/proc/self/task/<id>/…` | says | can be opened |
 //! |---|---|---|
@@ -22,7 +22,7 @@
 //! 3. No descriptor that stays is 0, 1 or 2: a program that closes those means the next file to be there.
 //! 4. Nothing allocates.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::{fmt::Arguments, mem::MaybeUninit};
 use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
@@ -48,7 +48,7 @@ pub(crate) unsafe fn start(
         let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setdetachstate(attributes, detach_state);
-        // An absurd size is refused, and the default remains.
+        // libc refuses an absurd size; then the default remains.
         libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(page()));
         let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
         libc::pthread_attr_destroy(attributes);
@@ -114,23 +114,19 @@ pub(crate) fn send(id: i32, signal: i32) -> Result<usize, i32> {
 /// Such a process may have asked for a signal when this kernel thread ends (PR_SET_PDEATHSIG).
 pub(crate) fn has_children() -> bool {
     const ANY: usize = libc::P_ALL as usize;
-    // A look at this thread's own children alone, of all kinds.
+    // These flags look at children of this thread alone, but of all kinds, and leave them waitable.
     const LOOK: i32 =
         libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD | libc::__WALL;
     // SAFETY: the kernel is given no place to write to. (Where it refuses, nobody waits for a process here.)
     unsafe { call(libc::SYS_waitid, &[ANY, 0, 0, LOOK as usize, 0]) }.is_ok()
 }
 
-/// The clock of the CPU time used by kernel thread `id`, in the kernel's encoding.
+/// The clock of the CPU time used by kernel thread `id`, in the kernel's encoding. The number before that is the clock of
+/// the part that was used in user mode.
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
     const PER_THREAD: i32 = 4;
     const SCHEDULER: i32 = 2;
     (!id << 3) | PER_THREAD | SCHEDULER
-}
-
-/// The clock of the CPU time that kernel thread `id` used in user mode: the kernel's number before that.
-pub(crate) fn user_clock(id: i32) -> libc::clockid_t {
-    cpu_clock(id) - 1
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
@@ -185,15 +181,6 @@ fn membarrier(command: usize) -> Result<usize, i32> {
 /// As much of a file as tells all: of `syscall`, a number and eight words; of `stat`, the id, the name, and one letter.
 const ENOUGH: usize = 192;
 
-/// What a kernel thread does, as far as can be told.
-pub(crate) enum TaskState {
-    /// The thread is blocked in this call.
-    Call(SystemCall),
-    /// The thread runs, or is blocked elsewhere: in a page fault.
-    Other,
-    Untold,
-}
-
 /// A system call that a kernel thread is blocked in.
 pub(crate) struct SystemCall {
     pub(crate) number: i64,
@@ -238,26 +225,26 @@ pub(crate) fn begins_anew(number: i64, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// From the text of `syscall`: whether the thread is blocked, and what it does. `running`; or the call's number, or -1
+/// From the text of `syscall`: whether the thread is blocked, and in which call. `running`; or the call's number, or -1
 /// (blocked elsewhere: in a page fault), and addresses. `None`: the text is not that of such a file.
-fn call_in(text: &[u8]) -> Option<(bool, TaskState)> {
+fn call_in(text: &[u8]) -> Option<(bool, Option<SystemCall>)> {
     let begins = |start: &[u8]| text.starts_with(start);
     match text {
-        [b'r', ..] => begins(b"running\n").then_some((false, TaskState::Other)),
-        [b'-', ..] => begins(b"-1 0x").then_some((true, TaskState::Other)),
-        _ => SystemCall::parse(text).map(|call| (true, TaskState::Call(call))),
+        [b'r', ..] => begins(b"running\n").then_some((false, None)),
+        [b'-', ..] => begins(b"-1 0x").then_some((true, None)),
+        _ => SystemCall::parse(text).map(|call| (true, Some(call))),
     }
 }
 
-/// The same from the text of `stat` of thread `id`. `<id> (<name>) <state> …`; a name may have parentheses, the text after
+/// From the text of `stat` of thread `id`: whether the thread is blocked. `<id> (<name>) <state> …`; a name may have parentheses, the text after
 /// the name has none.
-fn stat_in(text: &[u8], id: i32) -> Option<(bool, TaskState)> {
+fn stat_in(text: &[u8], id: i32) -> Option<bool> {
     let start = spell(format_args!("{id} ("));
-    let rest = text.strip_prefix(text_of(&start).to_bytes())?;
+    let rest = text.strip_prefix(&start.get_ref()[..start.position() as usize])?;
     let name = rest.iter().rposition(|&c| c == b')')?;
     match rest[name..].get(..3)? {
-        b") R" => Some((false, TaskState::Other)),
-        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some((true, TaskState::Untold)),
+        b") R" => Some(false),
+        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some(true),
         _ => None,
     }
 }
@@ -272,12 +259,13 @@ pub(crate) fn is_blocked(id: i32) -> Option<bool> {
     ask(id).map(|(is_blocked, _)| is_blocked)
 }
 
-/// What kernel thread `id` of this process does.
-pub(crate) fn doing(id: i32) -> TaskState {
-    ask(id).map_or(TaskState::Untold, |(_, doing)| doing)
+/// The system call that kernel thread `id` of this process is blocked in. `None`: it runs, or is blocked elsewhere (in a page
+/// fault), or that cannot be told.
+pub(crate) fn call_of(id: i32) -> Option<SystemCall> {
+    ask(id)?.1
 }
 
-fn ask(id: i32) -> Option<(bool, TaskState)> {
+fn ask(id: i32) -> Option<(bool, Option<SystemCall>)> {
     let (file, tells_call) = open_file_of(id)?;
     let mut text = [0; ENOUGH];
     let (place, start) = (text.as_mut_ptr() as usize, 0);
@@ -285,24 +273,24 @@ fn ask(id: i32) -> Option<(bool, TaskState)> {
     let length = unsafe { call(libc::SYS_pread64, &[file as usize, place, ENOUGH, start]) };
     let answer = length.map(|length| match tells_call {
         true => call_in(&text[..length]),
-        false => stat_in(&text[..length], id),
+        false => stat_in(&text[..length], id).map(|is_blocked| (is_blocked, None)),
     });
     if matches!(answer, Ok(Some(_)) | Err(libc::ESRCH)) {
-        close(file); // of a thread, which may have ended meanwhile
+        close(file); // it was such a file, even if the thread has ended meanwhile
     }
     answer.ok().flatten()
 }
 
 /// Opens the thread's `syscall`, or else its `stat`. Returns the descriptor, and whether the file tells the call.
 fn open_file_of(id: i32) -> Option<(RawFd, bool)> {
-    let [syscall, stat] = ["syscall", "stat"].map(|name| spell(format_args!("{id}/{name}")));
     let open_in = |tasks: RawFd| {
-        let found = open(tasks, text_of(&syscall), 0).map(|file| (file, true));
-        found.or_else(|_| open(tasks, text_of(&stat), 0).map(|file| (file, false)))
+        let syscall = open(tasks, format_args!("{id}/syscall"), 0).map(|file| (file, true));
+        syscall.or_else(|_| open(tasks, format_args!("{id}/stat"), 0).map(|file| (file, false)))
     };
     let known = TASKS.load(Ordering::Relaxed);
     open_in(known).ok().or_else(|| {
-        // The thread has ended; or the program has closed the directory, and what has this number now is not ours.
+        // Either the thread has ended, or the program has closed the directory; then the number may be another
+        // file's by now, which is not ours to close.
         let tasks = open_tasks()?;
         let found = open_in(tasks).ok();
         let set =
@@ -323,14 +311,18 @@ fn open_tasks() -> Option<RawFd> {
     let arguments = [here, link, target.as_mut_ptr() as usize, target.len()];
     // SAFETY: the path is a string, and the kernel writes to the target, which has the bytes that are offered.
     let found = unsafe { call(libc::SYS_readlinkat, &arguments) };
-    let opened = || open(libc::AT_FDCWD, c"/proc/self/task", libc::O_DIRECTORY).ok();
-    (found.is_ok() && target == id).then(opened).flatten()
+    // The path begins at the root, so no directory is named.
+    let opened = || open(NONE, format_args!("/proc/self/task"), libc::O_DIRECTORY);
+    (found.is_ok() && target == id.into_inner())
+        .then(opened)?
+        .ok()
 }
 
-fn open(directory: RawFd, path: &CStr, flags: i32) -> Result<RawFd, i32> {
+fn open(directory: RawFd, path: Arguments<'_>, flags: i32) -> Result<RawFd, i32> {
+    let path = spell(path).into_inner();
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | flags) as usize;
     let arguments = [directory as usize, path.as_ptr() as usize, flags];
-    // SAFETY: the kernel reads the path, which is a string.
+    // SAFETY: the kernel reads the path, which ends with a zero: all of them are shorter than their place.
     let descriptor = unsafe { call(libc::SYS_openat, &arguments) }? as RawFd;
     if descriptor > libc::STDERR_FILENO {
         return Ok(descriptor);
@@ -341,14 +333,10 @@ fn open(directory: RawFd, path: &CStr, flags: i32) -> Result<RawFd, i32> {
 }
 
 /// Writes a short text without allocating; zeroes follow it.
-fn spell(text: Arguments<'_>) -> [u8; 32] {
+fn spell(text: Arguments<'_>) -> Cursor<[u8; 32]> {
     let mut spelled = Cursor::new([0; 32]);
     let _ = spelled.write_fmt(text);
-    spelled.into_inner()
-}
-
-fn text_of(spelled: &[u8; 32]) -> &CStr {
-    CStr::from_bytes_until_nul(spelled).unwrap_or_default()
+    spelled
 }
 
 // ==== names of system calls ====
@@ -427,7 +415,7 @@ mod tests {
                 true => is_blocked(id),
                 false => {
                     let text = std::fs::read(format!("/proc/self/task/{id}/stat"));
-                    stat_in(&text.ok()?, id).map(|(is_blocked, _)| is_blocked)
+                    stat_in(&text.ok()?, id)
                 }
             };
             // It may still be on its way out of `send`.
@@ -450,7 +438,7 @@ mod tests {
     fn of_nobody_nothing_is_told() {
         // No directory has such a name, and none is put in its place: it is the right one.
         assert_eq!(is_blocked(i32::MAX), None);
-        assert!(matches!(doing(i32::MAX), TaskState::Untold));
+        assert!(call_of(i32::MAX).is_none());
     }
 
     #[test]
@@ -488,8 +476,7 @@ mod tests {
             ("77 (gt-worker", None),
             ("", None),
         ] {
-            let found = stat_in(text.as_bytes(), 77);
-            assert_eq!(found.map(|(is_blocked, _)| is_blocked), state, "{text:?}");
+            assert_eq!(stat_in(text.as_bytes(), 77), state, "{text:?}");
         }
     }
 

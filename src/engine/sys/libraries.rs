@@ -141,7 +141,7 @@ impl Library<'_> {
     fn contents(&self, header: &libc::Elf64_Phdr) -> &[u8] {
         let start = self.range(header).start as *const u8;
         match header.p_filesz as usize {
-            0 => &[], // it may lie at null
+            0 => &[], // such a segment may lie at null
             // SAFETY: the loader has mapped the segments, and keeps them while it shows the library.
             length => unsafe { core::slice::from_raw_parts(start, length) },
         }
@@ -230,7 +230,7 @@ unsafe extern "C" fn show_library(
 pub(crate) fn libcs_names_lead_here() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     let answer = ANSWER.get().copied();
-    // The look is outside of the lock: code that the loader calls may ask, too.
+    // The loader is asked outside of the lock of `ANSWER`: code that the loader calls may come here, too.
     answer.unwrap_or_else(|| {
         let is_so = do_libcs_names_lead_here();
         *ANSWER.get_or_init(|| is_so)
@@ -363,9 +363,9 @@ impl Elf {
     }
 
     fn bytes(&self) -> &[u8] {
-        let length = self.0.end() - self.0.start();
+        let Mapping(place) = &self.0;
         // SAFETY: the mapping is there as long as its value, and nobody writes to such a file.
-        unsafe { core::slice::from_raw_parts(self.0.start() as *const u8, length) }
+        unsafe { core::slice::from_raw_parts(place.start as *const u8, place.len()) }
     }
 
     fn part(&self, start: u64, length: u64) -> Option<&[u8]> {

@@ -4,7 +4,7 @@
 //! of a raw error number is one word.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::{fs::File, io, os::fd::AsRawFd};
+use std::{fs::File, io, ops::Range, os::fd::AsRawFd};
 
 use super::{call, sanitizer};
 
@@ -31,7 +31,7 @@ pub(crate) unsafe fn map_again(address: usize, length: usize) -> io::Result<()> 
     // SAFETY: the mapping that goes is the caller's, and nobody uses its memory.
     unsafe {
         map_at(address, length, libc::MAP_FIXED)?;
-        // Kernels without huge pages refuse, which is as good.
+        // Kernels without huge pages refuse the advice, which does no harm.
         let _ = advise(address, length, libc::MADV_NOHUGEPAGE);
     }
     Ok(())
@@ -87,7 +87,7 @@ pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
     if !SPLIT.load(Relaxed) {
         match pages(libc::SYS_madvise, MADV_GUARD_INSTALL) {
             Ok(_) => return Ok(()),
-            // For want of memory now, not for ever.
+            // The kernel has the markers, and lacks memory for one now.
             Err(error @ (libc::ENOMEM | libc::EAGAIN)) => return done(Err(error)),
             Err(_) => SPLIT.store(true, Relaxed),
         }
@@ -95,16 +95,13 @@ pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
     done(pages(libc::SYS_mprotect, libc::PROT_NONE))
 }
 
-/// A mapping of one owner: it is unmapped with its value.
-pub(crate) struct Mapping {
-    start: usize,
-    length: usize,
-}
+/// A mapping of one owner, the bytes from one address to another: it is unmapped with its value.
+pub(crate) struct Mapping(pub(crate) Range<usize>);
 
 impl Mapping {
     /// As [`map`] does.
     pub(crate) fn new(length: usize) -> io::Result<Mapping> {
-        map(length).map(|start| Mapping { start, length })
+        map(length).map(|start| Mapping(start..start + length))
     }
 
     /// The contents of a file, to be read.
@@ -115,22 +112,14 @@ impl Mapping {
         // SAFETY: a new mapping at an address of the kernel's choice disturbs no existing memory.
         let start = unsafe { call(libc::SYS_mmap, &arguments) };
         let start = start.map_err(io::Error::from_raw_os_error)?;
-        Ok(Mapping { start, length })
-    }
-
-    pub(crate) fn start(&self) -> usize {
-        self.start
-    }
-
-    pub(crate) fn end(&self) -> usize {
-        self.start + self.length
+        Ok(Mapping(start..start + length))
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is the value's alone, and the value goes.
-        let _ = unsafe { unmap(self.start, self.length) };
+        let _ = unsafe { unmap(self.0.start, self.0.len()) };
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) mod futex {
     /// whether a signal's handler has run on the kernel thread meanwhile.
     pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
         perturb::point("futex: waiting");
-        // It takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
+        // This operation takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
         // Every failure (EAGAIN, EINTR, ETIMEDOUT) means "look again".
         futex(word, libc::FUTEX_WAIT_BITSET, expected, deadline) == Err(libc::EINTR)
     }
@@ -179,13 +179,7 @@ pub(crate) mod clock {
     /// libc's `clock_gettime`, whose name is ours; 0 until it is found, when the program has been loaded. Relaxed: the
     /// address is all that there is to see.
     #[cfg(answers)]
-    static GETTIME: AtomicUsize = AtomicUsize::new(0);
-
-    /// Clocks are read by the function at `address`, which is libc's.
-    #[cfg(answers)]
-    pub(crate) fn is_read_by(address: usize) {
-        GETTIME.store(address, Ordering::Relaxed);
-    }
+    pub(crate) static GETTIME: AtomicUsize = AtomicUsize::new(0);
 
     /// Reads `clock` as libc does, or by the system call, which does the same.
     ///
@@ -255,8 +249,8 @@ pub(crate) mod clock {
     /// The coarse clock: milliseconds of the monotonic clock, as somebody last noted them. Alone on its
     /// cache line: every switch reads it.
     #[repr(align(128))]
-    struct Coarse(AtomicU32);
-    static COARSE: Coarse = Coarse(AtomicU32::new(0));
+    pub(crate) struct Coarse(AtomicU32);
+    pub(crate) static COARSE: Coarse = Coarse(AtomicU32::new(0));
 
     /// The coarse clock. It wraps after 49 days.
     #[inline(always)]
@@ -264,16 +258,11 @@ pub(crate) mod clock {
         COARSE.0.load(Ordering::Relaxed)
     }
 
-    /// For debuggers: where the coarse clock lies.
-    pub(crate) const fn coarse_address() -> *const () {
-        (&raw const COARSE).cast()
-    }
-
     /// Sets the coarse clock: `now` is the time of a moment ago. Callers are the monitors, each time that
     /// they look, and processors that were idle.
     pub(crate) fn note(now: u64) {
         let millis = (now / 1_000_000) as u32;
-        // Written only when it changes: other processors read the line.
+        // The clock is written only when it changes, since other processors read its cache line.
         if coarse() != millis {
             COARSE.0.store(millis, Ordering::Relaxed);
         }
@@ -342,12 +331,6 @@ pub(crate) mod variable {
 mod no_tsan {
     use core::ffi::CStr;
     use core::marker::PhantomData;
-
-    pub(crate) const IS_TSAN: bool = false;
-
-    pub(crate) fn learn() -> Result<(), String> {
-        Ok(())
-    }
 
     pub(crate) fn interceptor(_: &CStr) -> Option<usize> {
         None

@@ -94,7 +94,7 @@ fn count(hits: &AtomicU64) -> u64 {
 fn stop(luck: u64, sleeps: u64) {
     let halved = (luck >> 8) % 10;
     if luck.is_multiple_of(sleeps) {
-        // A sleep that ends early is as good.
+        // A signal may end the sleep early, which does no harm.
         kernel_thread::rest(LONGEST_SLEEP >> halved);
     } else if luck.is_multiple_of(2) {
         kernel_thread::give_way();
@@ -109,7 +109,7 @@ fn learn_seed() -> u64 {
     const NAME: &core::ffi::CStr = c"GREENTHREAD_PERTURB_SEED";
     let seed = variable::peek(NAME, parse).unwrap_or_else(|| {
         let seed = mix(clock::now()) >> 32;
-        // Without `eprintln!`: see the first invariant.
+        // `eprintln!` would allocate and take a lock: see the first invariant.
         super::say(format_args!("perturbed, GREENTHREAD_PERTURB_SEED={seed}"));
         seed
     });

@@ -118,21 +118,17 @@ pub(crate) fn forget_frames(start: usize, length: usize) {
 }
 
 /// Pointers from this memory count, from now on. Takes a lock that only preemptible threads take.
-pub(crate) fn holds_pointers(_start: usize, _end: usize) {
-    #[cfg(asan)]
+#[cfg(asan)]
+pub(crate) fn holds_pointers(start: usize, end: usize) {
     // SAFETY: it notes the two numbers.
-    unsafe {
-        __lsan_register_root_region(_start as *const c_void, _end - _start)
-    };
+    unsafe { __lsan_register_root_region(start as *const c_void, end - start) };
 }
 
 /// Pointers from this memory count no more.
-pub(crate) fn holds_no_pointers(_start: usize, _end: usize) {
-    #[cfg(asan)]
+#[cfg(asan)]
+pub(crate) fn holds_no_pointers(start: usize, end: usize) {
     // SAFETY: `holds_pointers` has noted the two numbers.
-    unsafe {
-        __lsan_unregister_root_region(_start as *const c_void, _end - _start)
-    };
+    unsafe { __lsan_unregister_root_region(start as *const c_void, end - start) };
 }
 
 #[cfg(tsan)]
@@ -148,9 +144,6 @@ mod tsan {
     use crate::engine::arch;
     use crate::engine::atomic::{AtomicIsize, AtomicUsize, Ordering};
     use crate::engine::sys::libraries::{Elf, is_function, text};
-
-    /// Whether ThreadSanitizer is here.
-    pub(crate) const IS_TSAN: bool = true;
 
     type State = *mut c_void;
 
@@ -374,7 +367,8 @@ mod tsan {
     /// Whatever was done in this memory, whole pages, concerns nobody any more.
     pub(crate) fn forget_accesses(start: usize, length: usize) {
         const WORD: usize = size_of::<usize>();
-        // The sanitizer's function does that first. Then the kernel refuses, since the address is not a page's.
+        // The sanitizer's `munmap` forgets the accesses first. Then the kernel refuses the call, since the
+        // address is not a multiple of the page size.
         // SAFETY: nothing is unmapped.
         let refused = unsafe { libc::munmap((start - WORD) as *mut c_void, length + WORD) };
         debug_assert_eq!(refused, -1);

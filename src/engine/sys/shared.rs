@@ -128,7 +128,7 @@ fn takes_free(word: &AtomicU32) -> bool {
 
 #[cold]
 fn lock_contended(word: &AtomicU32) {
-    let mut backoff = Backoff::while_it_runs();
+    let mut backoff = Backoff::WHILE_IT_RUNS;
     while backoff.pause() {
         if word.load(Ordering::Relaxed) == FREE && takes_free(word) {
             return;
@@ -203,22 +203,13 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    const FIRST: u32 = 8;
-
     /// For a lock whose holder runs. The caller pauses for some microseconds in all, and is to block then.
-    pub(crate) const fn while_it_runs() -> Backoff {
-        Backoff {
-            next: Backoff::FIRST,
-            longest: 64,
-        }
-    }
-
+    pub(crate) const WHILE_IT_RUNS: Backoff = Backoff::up_to(64);
     /// For a lock whose holder may wait for something itself: half as long.
-    pub(crate) const fn as_it_may_wait() -> Backoff {
-        Backoff {
-            next: Backoff::FIRST,
-            longest: 32,
-        }
+    pub(crate) const AS_IT_MAY_WAIT: Backoff = Backoff::up_to(32);
+
+    const fn up_to(longest: u32) -> Backoff {
+        Backoff { next: 8, longest }
     }
 
     /// Pauses. False: the caller has paused for long enough, and this time it did not.
@@ -256,7 +247,7 @@ impl Patience {
         } else if self.0 < SPINS + YIELDS {
             kernel_thread::give_way();
         } else {
-            // Where it ends early we look early.
+            // If a signal ends the rest early, the caller only looks earlier.
             kernel_thread::rest(SLEEP);
             return;
         }
@@ -442,7 +433,7 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
         if len <= self.len() {
             return;
         }
-        // A panic in `make` leaves the entries that were made before.
+        // If `make` panics, the entries that were made before stay as they are, so a poisoned lock is as good.
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         for index in self.len()..len.min(Self::ROOM) {
             let (segment, at) = place(index);
@@ -610,7 +601,7 @@ mod tests {
     #[test]
     fn a_backoff_ends() {
         let times = |mut backoff: Backoff| (0..10).filter(|_| backoff.pause()).count();
-        assert_eq!(times(Backoff::while_it_runs()), 4);
-        assert_eq!(times(Backoff::as_it_may_wait()), 3);
+        assert_eq!(times(Backoff::WHILE_IT_RUNS), 4);
+        assert_eq!(times(Backoff::AS_IT_MAY_WAIT), 3);
     }
 }

@@ -218,23 +218,17 @@ struct QueuedInfo {
 /// stays on its kernel thread.
 #[cfg(answers)]
 pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32> {
-    // SAFETY: a value has as many bytes as a payload, which consists of numbers; the calls have no arguments.
-    let (payload, process, user) = unsafe {
-        let payload = core::mem::transmute::<libc::sigval, Payload>(value);
-        (payload, libc::getpid(), libc::getuid())
-    };
-    queue(user, process, kernel_thread::id(), signal, payload)
+    // SAFETY: a value has as many bytes as a payload, which consists of numbers.
+    let payload = unsafe { core::mem::transmute::<libc::sigval, Payload>(value) };
+    // SAFETY: the call has no arguments.
+    let user = unsafe { libc::getuid() };
+    queue(user, kernel_thread::id(), signal, payload)
 }
 
 /// Sends `signal` with `payload` to kernel thread `thread` of this process; a handler sees `user`. EAGAIN: too many signals
 /// wait for this user's processes.
-pub(crate) fn queue(
-    user: u32,
-    process: i32,
-    thread: i32,
-    signal: i32,
-    payload: Payload,
-) -> Result<(), i32> {
+pub(crate) fn queue(user: u32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
+    let process = std::process::id() as i32;
     let info = QueuedInfo {
         signal,
         code: libc::SI_QUEUE,
@@ -259,7 +253,8 @@ pub(crate) fn payload(info: &libc::siginfo_t) -> Option<Payload> {
 /// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the
 /// processor's saved state.
 pub(crate) fn give_alternate_stack() -> io::Result<()> {
-    // Programs that ask find it large enough, and green threads get no other (`libc::signals`).
+    // Programs that ask for the size of this stack find it large enough, and green threads get no other one
+    // (`libc::signals`).
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(page());
@@ -369,19 +364,14 @@ unsafe extern "C" fn on_signal(
 ) {
     // SAFETY: the pointer is null, or leads to a box that is never freed.
     if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() } {
-        // SAFETY: the handler has the type that its flags say; the arguments are the kernel's.
+        // SAFETY: it was installed as a handler, and gets the kernel's arguments; one with fewer ignores the rest.
         unsafe {
-            let handler = former.sa_sigaction;
-            if former.sa_flags & libc::SA_SIGINFO != 0 {
-                core::mem::transmute::<usize, Handler>(handler)(signal, info, context)
-            } else {
-                core::mem::transmute::<usize, extern "C" fn(i32)>(handler)(signal)
-            }
+            core::mem::transmute::<usize, Handler>(former.sa_sigaction)(signal, info, context)
         }
     }
     HANDLING.fetch_add(1, Ordering::Relaxed);
     PENDING.fetch_or(bit(signal), Ordering::Release);
     wake_receiver();
-    // Release: pairs with the Acquire in `is_busy`: all but the way out is done.
+    // Release: pairs with the Acquire in `next_caught`: all but the way out is done.
     HANDLING.fetch_sub(1, Ordering::Release);
 }

@@ -59,7 +59,8 @@ impl Topology {
                 continue;
             }
             let package = text(&folder.join("topology/physical_package_id"));
-            // The third level's cache, wherever data and instructions have caches of their own on the first.
+            // Index 3 is the third level's cache where data and instructions have separate caches on the
+            // first level (indices 0 and 1).
             let sharers = text(&folder.join("cache/index3/shared_cpu_list")).unwrap_or_default();
             let place = Place {
                 cache: list(&sharers).next().unwrap_or_default(),
@@ -84,7 +85,7 @@ impl Topology {
         if known.all(|place| place == first) {
             return None;
         }
-        // No thread runs on a CPU that is not there.
+        // Places of numbers that no CPU has are never asked for, so any value serves.
         let places = places.into_iter().map(Option::unwrap_or_default);
         Some(Topology {
             places: places.collect(),

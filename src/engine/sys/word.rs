@@ -13,12 +13,7 @@ use crate::engine::atomic::{AtomicBool, Ordering};
 pub(crate) struct Fault;
 
 /// Whether the handler of faults is the crate's.
-static CAUGHT: AtomicBool = AtomicBool::new(false);
-
-/// From now on the handler of faults is the crate's, or is not.
-pub(crate) fn faults_are_caught(caught: bool) {
-    CAUGHT.store(caught, Ordering::Relaxed);
-}
+pub(crate) static CAUGHT: AtomicBool = AtomicBool::new(false);
 
 /// Reads the word at `address`, a multiple of 4.
 #[inline]
@@ -38,7 +33,7 @@ pub(crate) fn look(address: usize) -> Result<u32, Fault> {
         // SAFETY: the kernel writes to the word, if it can read the other one.
         match unsafe { call(libc::SYS_process_vm_readv, &[process, to, 1, from, 1, 0]) } {
             Ok(4) => return Ok(word),
-            // If it is forbidden here: better nothing than a fault.
+            // The word cannot be read, or a filter forbids this call: an error is better than a fault.
             _ => return Err(Fault),
         }
     }
@@ -52,7 +47,7 @@ pub(crate) fn read(address: usize) -> Option<usize> {
     if address == 0 || !address.is_multiple_of(8) {
         return None;
     }
-    // The halves of two values do not go together: read until two looks agree.
+    // The two halves may be those of different values, so they are read until two looks agree.
     const TRIES: usize = 8;
     let look = || Some(half(address)? | half(address.checked_add(4)?)? << 32);
     let mut seen = look()?;
@@ -115,13 +110,14 @@ fn check(address: usize, to_write: bool) -> Result<(), Fault> {
             _ => Ok(()),
         }
     };
-    // A wait that is over at once, whatever the word is.
+    // This wait is over at once, whatever value the word has.
     ask(libc::FUTEX_WAIT, address, time, 0, 0)?;
     if to_write {
         // SAFETY: the kernel has just read the word, which stays as long as its user wants it written.
         let seen = answer(unsafe { guarded::load(address) })?;
-        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time, and those at the word
-        // are woken only if that has another value than it has.
+        // This sets no bits, and wakes no thread: no thread waits in the kernel at the place of the time, and
+        // threads that wait at the word are woken only if the word has the value `other`, which it does not
+        // have.
         let other = if seen == 1 { 2 } else { 1 };
         let change = libc::FUTEX_OP_OR << 28 | libc::FUTEX_OP_CMP_EQ << 24 | other;
         ask(libc::FUTEX_WAKE_OP, time, 0, address, change)?;

@@ -696,14 +696,13 @@ pub(super) fn run_on(stack: &mut Mapping, main: &mut (dyn FnMut(usize) + Send)) 
     }
     let mut main = main;
     let argument: *mut &mut (dyn FnMut(usize) + Send) = &mut main;
-    let size = stack.end() - stack.start();
     let mut thread = 0;
     // SAFETY: the attributes are initialised first and destroyed last; the stack and the closure are
     // borrowed for as long as the thread lives: it is joined.
     unsafe {
         let mut attributes = std::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
-        libc::pthread_attr_setstack(&mut attributes, stack.start() as *mut c_void, size);
+        libc::pthread_attr_setstack(&mut attributes, stack.0.start as *mut c_void, stack.0.len());
         let failed = libc::pthread_create(&mut thread, &attributes, run, argument.cast());
         libc::pthread_attr_destroy(&mut attributes);
         failed == 0 && libc::pthread_join(thread, std::ptr::null_mut()) == 0

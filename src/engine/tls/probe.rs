@@ -85,7 +85,7 @@ impl Probe {
         let mut stack = Mapping::new(size).map_err(|_| "no memory for the probe thread")?;
         let own = sizes.own_control_block();
         let task = Task {
-            stack: stack.start()..stack.end(),
+            stack: stack.0.clone(),
             guards: guards_of(own),
             sizes,
             values,

@@ -33,11 +33,11 @@ impl TestSlot {
         let sizes = layout::layout().sizes;
         let size = (guard + stack + sizes.all() + sizes.align).next_multiple_of(page());
         let memory = Mapping::new(size)?;
-        let place = block::place(memory.end());
+        let place = block::place(memory.0.end);
         // SAFETY: a fresh mapping is zero and nobody else's.
         let block = unsafe {
-            mm::guard(memory.start(), guard)?;
-            block::create(&place, memory.start() + guard, size - guard)?
+            mm::guard(memory.0.start, guard)?;
+            block::create(&place, memory.0.start + guard, size - guard)?
         };
         Ok(TestSlot {
             block,

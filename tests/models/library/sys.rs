@@ -48,13 +48,8 @@ pub(crate) mod pauses {
     pub(crate) struct Backoff(());
 
     impl Backoff {
-        pub(crate) fn while_it_runs() -> Backoff {
-            Backoff(())
-        }
-
-        pub(crate) fn as_it_may_wait() -> Backoff {
-            Backoff(())
-        }
+        pub(crate) const WHILE_IT_RUNS: Backoff = Backoff(());
+        pub(crate) const AS_IT_MAY_WAIT: Backoff = Backoff(());
 
         pub(crate) fn pause(&mut self) -> bool {
             false
@@ -69,7 +64,6 @@ pub(crate) mod perturb {
 
 /// There is none.
 pub(crate) mod sanitizer {
-    pub(crate) const IS_TSAN: bool = false;
 
     pub(crate) fn publish<T>(_: &T) {}
 

@@ -89,9 +89,7 @@ pub(crate) mod pauses {
     pub(crate) struct Backoff(u32);
 
     impl Backoff {
-        pub(crate) fn while_it_runs() -> Backoff {
-            Backoff(8)
-        }
+        pub(crate) const WHILE_IT_RUNS: Backoff = Backoff(8);
 
         pub(crate) fn pause(&mut self) -> bool {
             if self.0 > 64 {
