@@ -30,7 +30,7 @@
 use core::mem::MaybeUninit;
 use core::ptr::from_ref;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -68,6 +68,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SECOND: u64 = 1_000_000_000;
 const SILENCE: u64 = 60 * SECOND;
 const ANSWER_FOR: u64 = 30 * SECOND;
+/// So many bytes of an answer are written at once.
+const PART: usize = 8192;
 /// So long after a summary the looks go on.
 const LOOKS_FOR: u64 = 5 * SECOND;
 /// The fewest looks that a summary has, and the time between those.
@@ -314,11 +316,8 @@ impl Client<'_> {
     fn live(&mut self) -> io::Result<()> {
         while let Some(line) = self.line()? {
             self.asked = clock::now();
-            let asked = parse(&line);
-            let (stream, until) = (self.stream, self.asked + ANSWER_FOR);
-            let slow: Box<dyn Write + '_> = Box::new(Slow { stream, until });
-            let mut to = BufWriter::new(slow);
-            match asked {
+            let mut to = Vec::new();
+            match parse(&line) {
                 Ok(Ask::Summary { show }) => write!(to, "{}", self.summary(show))?,
                 Ok(Ask::Thread { id }) => write!(to, "{}", thread(id))?,
                 Ok(Ask::Deadlocks) => write!(to, "{}", deadlocks())?,
@@ -330,7 +329,13 @@ impl Client<'_> {
                 Err(reason) => write!(to, "{}", versioned("error", reason))?,
             }
             writeln!(to)?;
-            to.flush()?;
+            let mut stream = self.stream;
+            for part in to.chunks(PART) {
+                if clock::now() >= self.asked + ANSWER_FOR {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                stream.write_all(part)?;
+            }
         }
         Ok(())
     }
@@ -606,25 +611,6 @@ impl Looks {
             }
         }
         shares
-    }
-}
-
-/// Writes to a client, but not for ever.
-struct Slow<'a> {
-    stream: &'a UnixStream,
-    until: u64,
-}
-
-impl Write for Slow<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match clock::now() < self.until {
-            true => self.stream.write(bytes),
-            false => Err(ErrorKind::TimedOut.into()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

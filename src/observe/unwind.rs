@@ -18,7 +18,7 @@
 //!
 //! A rule of the tables holds for some bytes of code. The rule says how the *canonical frame address* (CFA: the caller's
 //! stack pointer) is computed, and where the caller's registers are saved, mostly at a distance from the CFA.
-//! [`Unwinder::short_rule`] returns the short form that nearly all rules have, to be kept; [`Row::caller`] computes a
+//! [`Row::short`] returns the short form that nearly all rules have, to be kept; [`Row::caller`] computes a
 //! rule of any form, with all registers.
 //!
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
@@ -167,12 +167,17 @@ impl Unwinder {
         Ok(())
     }
 
+    /// The short form of the rule for the instruction at `address`.
     #[inline]
     fn rule(&mut self, address: usize) -> Rule {
         // Fibonacci hashing: the upper bits of the product depend on all of the address.
         let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - RULES.ilog2());
         if self.rules[hash].0 != address {
-            self.rules[hash] = (address, self.short_rule(address));
+            let rule = match self.is_below_a_handler(address) {
+                true => Rule::Signal,
+                false => self.row(address).map_or(Rule::Untold, |row| row.short()),
+            };
+            self.rules[hash] = (address, rule);
         }
         self.rules[hash].1
     }
@@ -218,14 +223,6 @@ impl Unwinder {
         let pc = code_at(bp.wrapping_add(WORD)).ok_or(End::Lost)?;
         at.go_down(pc, bp.wrapping_add(2 * WORD), read(bp)?);
         Ok(())
-    }
-
-    /// Returns the short form of the rule for the instruction at `address`.
-    fn short_rule(&mut self, address: usize) -> Rule {
-        if self.is_below_a_handler(address) {
-            return Rule::Signal;
-        }
-        self.row(address).map_or(Rule::Untold, |row| row.short())
     }
 
     /// Whether a signal's handler returns to the address behind this one.
@@ -673,10 +670,8 @@ impl Modules {
     /// The module's name (a file's name without its folders) and the address in its file.
     pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
         let module = self.find(address)?;
-        let name = match self.copies[module.path.clone()]
-            .rsplit(|&byte| byte == b'/')
-            .next()
-        {
+        let mut parts = self.copies[module.path.clone()].rsplit(|&byte| byte == b'/');
+        let name = match parts.next() {
             None | Some([]) => &self.program,
             Some(name) => core::str::from_utf8(name).unwrap_or("?"),
         };
