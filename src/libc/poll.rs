@@ -189,12 +189,9 @@ fn interests(sets: &Sets, count: c_int) -> Vec<Interest> {
 fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
     let length = usize::try_from(count).unwrap_or(usize::MAX).div_ceil(BITS);
     let at = at.map(|at| at.cast::<u64>());
+    let is_set = |at: &*mut u64| at.is_null() || can_be_written(*at, length);
     // A set that cannot be written is an error, which libc's function finds.
-    if length > WORDS
-        || !at
-            .iter()
-            .all(|at| at.is_null() || can_be_written(*at, length))
-    {
+    if length > WORDS || !at.iter().all(is_set) {
         return limit.block();
     }
     let mut asked: Sets = [[0; WORDS]; 3];
@@ -210,13 +207,10 @@ fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
     };
     let look = || {
         let mut found = asked;
-        let mut sets = found.each_mut().map(|set| ptr::from_mut(set).cast());
-        (sets.iter_mut().zip(at)).for_each(|(set, at)| {
-            if at.is_null() {
-                *set = null_mut()
-            }
+        let [read, write, except] = core::array::from_fn(|i| match at[i].is_null() {
+            true => null_mut(),
+            false => found[i].as_mut_ptr().cast(),
         });
-        let [read, write, except] = sets;
         // SAFETY: sets of ours. A call that is interrupted leaves them as they are.
         let answer =
             uninterrupted(|| unsafe { select::real(count, read, write, except, &mut timeval(0)) });

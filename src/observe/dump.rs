@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, Symbols};
 use crate::engine::facade;
 use crate::engine::inspect::notes::{Facts, WaitKind};
 #[cfg(green)]
@@ -136,19 +136,7 @@ impl Dump {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_text(&self, mut to: impl Write) -> io::Result<()> {
-        to.write_all(&self.written(Snapshot::write_text))
-    }
-
-    fn written(
-        &self,
-        write: impl Fn(&Snapshot, &mut dyn Write) -> io::Result<()> + Sync,
-    ) -> Vec<u8> {
-        aside(|| {
-            let mut out = Vec::new();
-            // A Vec accepts everything.
-            let _ = write(&self.0, &mut out);
-            out
-        })
+        to.write_all(aside(|| self.0.text()).as_bytes())
     }
 
     /// Writes the dump as JSON. The schema is in the repository, `docs/dump.schema.json`.
@@ -166,15 +154,13 @@ impl Dump {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_json(&self, mut to: impl Write) -> io::Result<()> {
-        to.write_all(&self.written(Snapshot::write_json))
+        to.write_all(aside(|| self.0.json()).as_bytes())
     }
 }
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(
-            &self.written(Snapshot::write_text),
-        ))
+        f.write_str(&aside(|| self.0.text()))
     }
 }
 
@@ -316,7 +302,10 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns the thread's backtrace as text, in the form that `RUST_BACKTRACE` asks for.
     pub fn backtrace(&self) -> String {
-        aside(|| self.snapshot.backtrace(self.entry.stack))
+        aside(|| {
+            let mut symbols = Symbols::new();
+            self.snapshot.backtrace(self.entry.stack, &mut symbols)
+        })
     }
 }
 

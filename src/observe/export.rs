@@ -261,9 +261,6 @@ fn of_places<T: Display>(metrics: &Metrics, figure: fn(&BlockedPlace) -> T) -> V
     samples
 }
 
-/// The bounds of the buckets, as powers of two of nanoseconds.
-const BOUNDS: std::ops::RangeInclusive<u32> = 10..=34;
-
 /// The samples of a histogram, of threads that came `from` there, if that is known.
 fn histogram(from: &str, histogram: &Histogram) -> Vec<Sample> {
     let from = match from {
@@ -275,7 +272,8 @@ fn histogram(from: &str, histogram: &Histogram) -> Vec<Sample> {
         ("_bucket", labels, count.to_string())
     };
     let mut samples = Vec::new();
-    for exponent in BOUNDS {
+    // The bounds of the buckets, as powers of two of nanoseconds.
+    for exponent in 10..=34 {
         let bound = Duration::from_nanos(1 << exponent);
         let within = histogram.buckets().filter(|bucket| bucket.up_to <= bound);
         let count = within.map(|bucket| bucket.count).sum();

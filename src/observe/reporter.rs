@@ -38,7 +38,7 @@
 use core::hash::{Hash, Hasher};
 use std::fs::OpenOptions;
 use std::hash::DefaultHasher;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, OnceLock};
 
@@ -216,19 +216,15 @@ fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
     });
     let extension = path.as_ref().and_then(|path| path.extension());
     let is_json = file.is_some() && extension.is_some_and(|extension| extension == "json");
-    let mut to: BufWriter<Box<dyn Write>> = BufWriter::new(match file {
-        Some(file) => Box::new(file),
-        None => Box::new(io::stderr()),
-    });
-    if is_json {
-        snapshot.write_json(&mut to)?;
-        writeln!(to)?;
-        io::stderr().write_all(head.as_bytes())?;
-    } else {
-        to.write_all(head.as_bytes())?;
-        snapshot.write_text(&mut to)?;
+    let (text, said) = match is_json {
+        true => (snapshot.json() + "\n", head),
+        false => (head.to_owned() + &snapshot.text(), ""),
+    };
+    match file {
+        Some(mut file) => file.write_all(text.as_bytes())?,
+        None => io::stderr().write_all(text.as_bytes())?,
     }
-    to.flush()
+    io::stderr().write_all(said.as_bytes())
 }
 
 // ==== deadlocks ====

@@ -285,8 +285,16 @@ fn admit(stream: UnixStream, started: u64) {
     }
 }
 
+/// Writes an answer to a client, but not for ever.
 fn send(mut stream: &UnixStream, answer: &Object) -> io::Result<()> {
-    stream.write_all(format!("{answer}\n").as_bytes())
+    let until = clock::now() + ANSWER_FOR;
+    for part in format!("{answer}\n").as_bytes().chunks(PART) {
+        if clock::now() >= until {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.write_all(part)?;
+    }
+    Ok(())
 }
 
 /// The user that has made the connection.
@@ -316,26 +324,17 @@ impl Client<'_> {
     fn live(&mut self) -> io::Result<()> {
         while let Some(line) = self.line()? {
             self.asked = clock::now();
-            let mut to = Vec::new();
-            match parse(&line) {
-                Ok(Ask::Summary { show }) => write!(to, "{}", self.summary(show))?,
-                Ok(Ask::Thread { id }) => write!(to, "{}", thread(id))?,
-                Ok(Ask::Deadlocks) => write!(to, "{}", deadlocks())?,
+            let answer = match parse(&line) {
+                Ok(Ask::Summary { show }) => self.summary(show),
+                Ok(Ask::Thread { id }) => thread(id),
+                Ok(Ask::Deadlocks) => deadlocks(),
                 Ok(Ask::Dump) => {
-                    write!(to, r#"{{"version":{VERSION},"answer":"dump","dump":"#)?;
-                    Snapshot::take(Depth::Stacks).write_json(&mut to)?;
-                    write!(to, "}}")?;
+                    let dump = Snapshot::take(Depth::Stacks).json();
+                    versioned("answer", "dump").with("dump", dump)
                 }
-                Err(reason) => write!(to, "{}", versioned("error", reason))?,
-            }
-            writeln!(to)?;
-            let mut stream = self.stream;
-            for part in to.chunks(PART) {
-                if clock::now() >= self.asked + ANSWER_FOR {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-                stream.write_all(part)?;
-            }
+                Err(reason) => versioned("error", reason),
+            };
+            send(self.stream, &answer)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::dump::State;
 use super::numbers::NumberMap;
-use super::snapshot::{Depth, Entry, Snapshot};
+use super::snapshot::{Depth, Entry, Snapshot, Symbols};
 use super::text::title;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
@@ -198,7 +198,7 @@ impl Said {
         if let Some(place) = entry.spawned_at {
             out += &format!("  spawned at {place}\n");
         }
-        out += &snapshot.backtrace(entry.stack);
+        out += &snapshot.backtrace(entry.stack, &mut Symbols::new());
         let _ = io::stderr().write_all(out.as_bytes());
     }
 }

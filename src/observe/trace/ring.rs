@@ -49,8 +49,6 @@ const WORDS: u64 = 1 << 19;
 const SPARSE: u64 = 32;
 /// Quickly: in fewer ticks each. Reading the clock, 20 to 30 ticks, is little beside more.
 const QUICK: u64 = 500;
-/// The bits that a word has for a time.
-const TIME_BITS: u64 = (1 << 56) - 1;
 
 /// A ring. Zero bytes are an empty one.
 pub(in crate::observe) struct Ring {
@@ -140,7 +138,7 @@ impl Ring {
     #[inline]
     fn time(&self) {
         let now = ticks();
-        self.put(word(Kind::Time, now & TIME_BITS));
+        self.put(word(Kind::Time, now));
         let at = self.written.load(Relaxed);
         self.last[0].store(now, Relaxed);
         self.last[1].store(at, Relaxed);
@@ -365,9 +363,8 @@ impl Copied {
     fn new(processor: &'static inspect::Processor, ring: &'static Ring, next: u64) -> Copied {
         // There are pages for the whole ring from now on, so that the writer need not wait for them; it does no harm if
         // there are none. The ring of a runtime that was shut down stays, without pages.
-        const MADV_POPULATE_WRITE: i32 = 23;
         if !processor.is_closed() {
-            ring.advise(MADV_POPULATE_WRITE);
+            ring.advise(libc::MADV_POPULATE_WRITE);
         }
         Copied {
             processor,
