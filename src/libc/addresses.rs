@@ -188,7 +188,7 @@ impl Addresses {
                 unsafe { bucket.push(&mut locked, place, position) };
             }
         }
-        // One place was refused before it was queued. Of several, one may have been taken already.
+        // A single place that was refused is in no list. Of several, a waker may have taken one already.
         if is_refused && (places.len() == 1 || wait.give_up()) {
             if places.len() > 1 {
                 leave();
@@ -205,7 +205,7 @@ impl Addresses {
             Some(Ended::Taken(node)) => places.iter().position(|place| ptr::eq(&place.node, node)),
             _ => None,
         };
-        // A waker has taken out the place that it has taken.
+        // The waker has taken its own place out of the list already; the others are still queued.
         if woken.is_none() || places.len() > 1 {
             leave();
         }
@@ -218,12 +218,13 @@ impl Addresses {
 
     /// Takes a place out, if it is in a list still.
     fn leave(&self, waiting: &Waiting) {
-        // Nobody is: the thread was blocked, and a handler that has interrupted one does not wait.
+        // The thread itself was blocked, and a handler that has interrupted a thread in here does not wait: so this
+        // thread is not inside yet.
         let _inside = Inside::enter();
         loop {
             let address = waiting.address.load(Relaxed);
             let mut locked = self.bucket(address).queue.lock();
-            // Otherwise it was moved meanwhile.
+            // If the address has changed meanwhile, the place is in another bucket, and the loop begins anew.
             if waiting.address.load(Relaxed) == address {
                 // SAFETY: the place is in this bucket's list, or in none.
                 return unsafe { locked.list.remove(&waiting.node) };
@@ -282,7 +283,7 @@ impl Addresses {
         mut refuse: Option<&dyn Fn() -> Result<(), c_int>>,
     ) -> Result<[usize; 2], c_int> {
         let Some(_inside) = Inside::enter() else {
-            // All are woken, and may find that they have to wait again.
+            // All threads at the address are woken later. Those that have to wait on queue again.
             refuse.map_or(Ok(()), |refuse| refuse())?;
             inside::wake_later(self, from);
             return Ok([0; 2]);
@@ -293,7 +294,7 @@ impl Addresses {
         loop {
             let mut chain = Chain::new();
             let mut steps = 0;
-            // In the order of their places, so that no two threads wait for each other.
+            // Two locks are taken in the order of their addresses, so that no two threads wait for each other.
             let is_first = ptr::from_ref(source) <= ptr::from_ref(target);
             let other = (!ptr::eq(source, target)).then_some(target);
             let mut early = other.filter(|_| !is_first).map(|b| b.queue.lock());

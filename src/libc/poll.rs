@@ -86,7 +86,7 @@ impl Limit<'_> {
             0 if self.left() != Some(0) => None,
             answer => Some(answer),
         };
-        // A set begins with the kernel's mask.
+        // The first words of libc's set are the kernel's mask.
         let mask = self.mask.cast::<signal::Mask>();
         let waits = mask.is_null() || value_at(mask) == Some(signal::mask());
         match waits.then(|| until(look, wait)) {
@@ -106,7 +106,7 @@ fn any(
     const PAUSE: u64 = 2_000_000;
     let mut kept = None;
     move |in_vain| {
-        // An end or an error comes unasked, and `select` may not count it: then it comes at once, always.
+        // The kernel tells of an end or an error unasked, and `select` may not count it. Then each wait would end at once.
         if in_vain > IN_VAIN {
             crate::thread::Thread::sleep_until(deadline.unwrap_or(u64::MAX).min(after(PAUSE)));
         }

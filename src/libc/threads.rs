@@ -55,7 +55,7 @@ fn send(
         _ if LIBCS_OWN.contains(&signal) => real(),
         Who::Libcs => real(),
         Who::Own(_) => to_self(),
-        // It lives. What it may be sent would come to whatever thread its kernel thread runs then.
+        // The thread lives. A signal would come to whatever thread its kernel thread runs at that moment.
         Who::Other(_) if signal == 0 => 0,
         Who::Other(_) if (1..=libc::SIGRTMAX()).contains(&signal) => libc::ENOTSUP,
         Who::Other(_) => libc::EINVAL,
@@ -82,7 +82,7 @@ unsafe fn change(
     match Who::is(thread) {
         // SAFETY: the arguments are those that the caller vouches for; they are made about the calling thread.
         Who::Own(_) => answer(unsafe { guarded(number, &[CALLING, first, second]) }),
-        // It cannot be kept on its kernel thread from here.
+        // Another thread cannot be kept on its kernel thread from here.
         Who::Other(_) => libc::ENOTSUP,
         Who::Libcs => real(),
     }
@@ -259,7 +259,7 @@ fn changes(number: c_long, arguments: &[usize]) -> bool {
         libc::SYS_setpriority => argument(0) as u32 == libc::PRIO_PROCESS && is_own(argument(1)),
         libc::SYS_ioprio_set => argument(0) == IOPRIO_WHO_PROCESS && is_own(argument(1)),
         libc::SYS_perf_event_open => argument(1) as i32 == 0,
-        // A header that cannot be read is the kernel's to refuse.
+        // If the header cannot be read, the kernel refuses the call, and nothing changes.
         libc::SYS_capset => {
             word::look(argument(0) + size_of::<u32>()).is_ok_and(|process| is_own(process as usize))
         }
@@ -451,7 +451,7 @@ interposed! {
         parent: *mut libc::pid_t, thread_pointer: *mut c_void, child: *mut libc::pid_t,
     ) -> c_int where real(start, argument) {
         if flags & libc::CLONE_VM == 0 {
-            // The child has a copy of this.
+            // The child reads its own copy of this pair.
             let mut begin = (start, argument);
             return real(begin_copy, (&raw mut begin).cast());
         }

@@ -71,22 +71,22 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
 }
 
 fn run_aside(f: &(dyn Fn() + Sync)) {
-    // A lock of std's threads may be held for ever there.
+    // In a forked child a lock of std's may be held for ever, so no thread can be started there.
     if facade::is_forked_child() {
         return f();
     }
     facade::blocking(|| {
         std::thread::scope(|scope| {
             let look = || {
-                // Without handlers of the program's, and with faults let through: a snapshot reads words that may not be
-                // there.
+                // The mask keeps the program's handlers away. It does not keep faults away: a snapshot reads words that
+                // may not be there.
                 #[cfg(green)]
                 crate::sys::signal::set_mask(crate::sys::signal::ALL);
                 f()
             };
             let looker = std::thread::Builder::new().name("gt-looker".into());
             if looker.spawn_scoped(scope, look).is_err() {
-                // No kernel thread is to be had.
+                // The system refuses another kernel thread.
                 f();
             }
         })

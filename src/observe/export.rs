@@ -215,7 +215,7 @@ pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
             }
         }
     }
-    // One call of `out`, which may be a socket.
+    // All goes out by one call, since `out` may be a socket.
     out.write_all(text.as_bytes())?;
     out.flush()
 }
@@ -309,7 +309,7 @@ pub(super) fn begin_schedtrace(interval: Duration) -> io::Result<()> {
 fn write_schedtrace(begin: Instant, interval: Duration) {
     let mut at = begin;
     loop {
-        // If the thread is late, it leaves lines out.
+        // If this thread is late, the lines of the missed moments are left out.
         let now = Instant::now();
         while at <= now {
             at += interval;
@@ -321,7 +321,7 @@ fn write_schedtrace(begin: Instant, interval: Duration) {
         let millis = begin.elapsed().as_millis();
         let all = Backend::all().into_iter();
         let lines = all.map(|runtime| schedtrace_line(millis, runtime));
-        // Nobody may read it.
+        // An error is ignored: perhaps nobody reads the lines.
         let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
     }
 }

@@ -104,7 +104,7 @@ impl Snapshot {
             unwinder: (depth == Depth::Stacks).then(Unwinder::new),
             last: Vec::with_capacity(FRAMES),
         };
-        // The empty stack, of threads that have none or are not asked for it.
+        // Number 0 is the empty stack: that of threads which have none or are not asked for theirs.
         number_of(&mut snapshot.stacks, &[]);
         'all: loop {
             let _section = ReadSection::begin();
@@ -156,7 +156,7 @@ impl Snapshot {
         if waits.flat_map(|wait| wait.facts.others()).next().is_none() {
             return;
         }
-        // Marks and identities are addresses of different things.
+        // One map serves marks and identities: they are addresses of different things, so no two are equal.
         let mut places = NumberMap::default();
         for (place, thread) in (0..).zip(&self.threads) {
             *places.or_insert(thread.mark as u64, place) = place;
@@ -186,7 +186,7 @@ impl Snapshot {
                 continue;
             }
             let own_name = thread.own_name();
-            // Another thread has the record by now.
+            // If the identity has changed, another thread has the record by now.
             if thread.identity() != identity {
                 continue;
             }
@@ -243,7 +243,7 @@ impl Snapshot {
         let frames = &mut self.last;
         frames.clear();
         if let Some(thread) = seen.kernel_thread() {
-            // It may run on meanwhile; then the stack is one of another moment.
+            // The thread may run on meanwhile. Then its stack is shown as it was at another moment than its state.
             let is_green = matches!(seen.thread, AnyThread::Green(_));
             frames_of_running(thread, is_green, unwinder, frames);
         } else {

@@ -95,7 +95,7 @@ pub(super) fn start(path: &Path) {
         if let Err(error) = serve(path) {
             let path = path.display();
             let text = format!("greenthread: GREENTHREAD_OBSERVE=unix:{path}: {error}\n");
-            // Nobody may read it.
+            // An error is ignored: perhaps nobody reads the line.
             let _ = io::stderr().write_all(text.as_bytes());
         }
     });
@@ -182,7 +182,7 @@ fn free(path: &Path) -> io::Result<()> {
         let message = "there is a file that is no socket";
         return Err(io::Error::new(ErrorKind::AlreadyExists, message));
     }
-    // A socket of another kind hears only whether somebody has the file: it does not wait in a queue.
+    // A socket of another kind is only told whether a process listens there: it does not wait in the listener's queue.
     let answer = UnixDatagram::unbound()?.connect(path);
     let another = "another process listens there";
     match answer.map_err(|error| error.kind()) {
@@ -212,7 +212,7 @@ fn made_at(path: &Path) -> io::Result<(File, Metadata)> {
 /// Gives the owner the rights to the file that some umask has taken. Without them the owner cannot ask, which harms
 /// nobody: an error is none.
 fn give_rights(file: &File) {
-    // By the open file: there may be another one at the path by now.
+    // The rights are set by way of the open file, since another file may be at the path by now.
     let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
     let _ = std::fs::set_permissions(itself, Permissions::from_mode(0o600));
 }
@@ -222,7 +222,7 @@ extern "C" fn remove() {
     let Some((path, process, file)) = MADE.get() else {
         return;
     };
-    // A child that was made without the handlers of `fork` has another number.
+    // A child that was made without the handlers of `fork` is known by its other process id.
     if is_forked_child() || std::process::id() != *process {
         return;
     }
@@ -242,7 +242,7 @@ fn accept(listener: UnixListener, started: u64) {
                     core::mem::forget(listener);
                     return;
                 }
-                // No descriptor is to be had, or no memory.
+                // There is no descriptor or no memory left: the next try comes later.
                 _ => kernel_thread::rest(100_000_000),
             },
         }
@@ -275,7 +275,7 @@ fn admit(stream: UnixStream, started: u64) {
             asked: clock::now(),
             summarized: None,
         };
-        // An error is the client's, or the end.
+        // An error ends the connection, and concerns nobody else.
         let _ = client.live();
         drop((stream, only_here));
         SERVED.fetch_sub(1, Ordering::Relaxed);
@@ -384,7 +384,7 @@ impl Client<'_> {
         let started = clock::now();
         let mut counts = Counts::default();
         let longest = counts.count(show);
-        // What is told of each runtime's processors, and the threads that they run.
+        // These are the answers about each runtime's processors, and the threads that the processors run.
         let at_processors = |runtime| self.looks.at_processors(runtime);
         let processors: Vec<Vec<_>> = runtimes.iter().map(at_processors).collect();
         let busiest = self.looks.take(show);
@@ -543,7 +543,7 @@ impl Looks {
     fn look(&mut self, runtimes: &[Running]) {
         self.count += 1;
         for processor in runtimes.iter().flat_map(processors_of) {
-            // In a call, the thread's processor may not have been taken yet.
+            // A thread in a blocking call uses no processor, even if its processor was not taken yet.
             if let Activity::Running(green, id) = processor.activity()
                 && !is_in_call(id)
             {
@@ -571,7 +571,7 @@ impl Looks {
                 Activity::Running(green, _) => ("running", Some(AnyThread::Green(green))),
             };
             let ran = self.by_processor.get(from_ref(processor).addr() as u64);
-            // In thousandths of the looks.
+            // The share is in thousandths of the looks.
             let busy = ran.copied().unwrap_or(0) * 1000 / self.count.max(1);
             let queue = processor.cluster().policy.len(Some(processor.index));
             let told = Object::default()
@@ -680,9 +680,9 @@ fn of_runtime(runtime: &Running) -> Object {
     let metrics = runtime.backend.metrics();
     for &(name, _, value) in FIGURES {
         let name = match name {
-            // The list of processors stands for their number.
+            // The answer has the list of processors instead of their number.
             "processors" => continue,
-            // The protocol's first version calls this one otherwise.
+            // The protocol's first version has another name for this figure.
             "global_queue_len" => "global_queue",
             name => name,
         };
@@ -716,7 +716,7 @@ fn thread(id: u64) -> Object {
     };
     let mut snapshot = Snapshot::of(&mut all().filter(is_it), Depth::Stacks);
     snapshot.add_holders();
-    // Another thread may have the record by now.
+    // If the thread has ended, another one may have its record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {
         return versioned("error", format!("there is no thread {id}"));
     };

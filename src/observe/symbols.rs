@@ -71,7 +71,7 @@ impl Symbols {
     /// that were inlined into it, the innermost first. Never none.
     pub(crate) fn of(&mut self, address: usize, modules: &Modules) -> &[Symbol] {
         if self.known.get(address as u64).is_none() {
-            // The instruction lies before the address.
+            // The instruction that is meant lies before the address.
             let found = self.find(address.wrapping_sub(1), modules);
             self.known.or_insert(address as u64, found);
         }
@@ -179,7 +179,7 @@ impl DebugInfo {
         if frames.is_empty() {
             frames.push(Frame::default());
         }
-        // One of Rust is mangled if it has its path.
+        // A name of Rust's that has the function's path is mangled: it begins with an underscore.
         let outermost = frames.len() - 1;
         let name = &mut frames[outermost].name;
         if !name.as_ref().is_some_and(|name| name.starts_with(b"_"))
@@ -270,7 +270,7 @@ impl Module {
         let mut frames = Vec::new();
         for entry in calls.iter().rev() {
             frames.push(frame(name_of(dwarf, units, index, entry), place));
-            // The next function has called this one there.
+            // That is the place in the next function where it has called this one.
             let line = entry.attr(gimli::DW_AT_call_line);
             let line = line.and_then(|line| line.udata_value()).unwrap_or(0);
             place = match entry.attr_value(gimli::DW_AT_call_file) {
@@ -396,7 +396,7 @@ const KINDS: [(&str, &str, Kind); 9] = [
         "~src/observe/unwind/tests/",
         Kind::Program,
     ),
-    // The program has called libc's function.
+    // The program has called libc's function, and ours stands in its place.
     ("greenthread::libc::", "~src/libc/", Kind::Runtime),
     ("greenthread::engine::", "~src/engine/", Kind::Runtime),
     ("preempt_trampoline", "~arch/", Kind::Runtime),
@@ -412,7 +412,7 @@ const BOTTOM: &str = "__rust_begin_short_backtrace";
 
 /// `own` is this library's folder, as the debug information has it, with a slash; empty if there is none.
 fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
-    // `<path::Type as path::Trait>::method`
+    // A method's path may be `<path::Type as path::Trait>::method`.
     let path = function.trim_start_matches(['<', '&']);
     let file = file.map(Path::to_string_lossy);
     let fits = |(name, place, _): &&(&str, &str, Kind)| match (&file, place.strip_prefix('~')) {

@@ -111,7 +111,7 @@ impl Snapshot {
             text += &format!(" in the system call {call}");
         }
         if let Some(wait) = &entry.wait {
-            // One that was woken, or that waits on its own kernel thread.
+            // A ready thread was woken. Any other waits: parked, or on its own kernel thread.
             let is_woken = entry.state == State::Ready;
             text += if is_woken {
                 ", woken from its wait for "
@@ -180,8 +180,8 @@ fn humantime(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    // Years that begin in March: the day that they may have besides is the last one then. There are 146,097 days in 400
-    // years, and 153 in five months.
+    // Years are counted from March on, so that the day of a leap year is the last day of its year. 400 years have 146,097
+    // days, and five months have 153.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -191,7 +191,7 @@ impl Unwinder {
     ) -> Result<(), End> {
         let below = self.row(address).ok_or(End::Lost)?.caller(at, read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
-        // Only a signal's frame is exact.
+        // The frame below is exact only if a signal has interrupted it.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
             return Err(End::Lost);
         }
@@ -499,8 +499,8 @@ impl Row<'_> {
             let register = Register(number as u16);
             let is_told = self.row.register(register).is_some();
             let is_same = here::PRESERVED >> number & 1 != 0 && number != here::SP;
-            // The caller has used the register of the return address for this call. One that is not known need not be
-            // needed.
+            // The caller has used the register of the return address for this call. A register that is not known is left
+            // out: perhaps no frame below needs it.
             if (is_told || is_same)
                 && register != self.return_address
                 && let Ok(value) = self.register(register, cfa, registers, read)

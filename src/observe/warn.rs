@@ -70,7 +70,8 @@ pub(super) fn live(leak: Duration) {
     loop {
         let mut tallies = NumberMap::default();
         for _ in 0..SAMPLES {
-            // At random moments: time slices end in the same rhythm, and a preemption makes calls, too.
+            // Samples are taken at random moments, as time slices end in a rhythm of their own, and a preemption makes
+            // system calls, too.
             kernel_thread::rest(fastrand::u64(SAMPLE / 2..SAMPLE * 3 / 2));
             sample(&mut tallies);
         }
@@ -163,7 +164,7 @@ impl Said {
             in_cycle.or_insert(place.into(), ());
         }
         for (place, entry) in (0..).zip(&snapshot.threads) {
-            // Nobody knows who needs the program's own kernel threads.
+            // The program's own kernel threads are left out: how they are woken is not known.
             let is_ours = entry.spawned_at.is_some();
             let is_new = u128::from(entry.since) < leak.as_millis();
             if is_new || !is_ours || entry.state != State::Parked {
@@ -186,7 +187,7 @@ impl Said {
     /// Prints a warning with a backtrace, unless there was one like it a while ago.
     fn say(&mut self, kind: u64, snapshot: &Snapshot, entry: &Entry, text: &str) {
         let place = entry.spawned_at.map(core::ptr::from_ref);
-        // Places have addresses at some distance from each other.
+        // A place is longer than the number of kinds, so the sums of two places never meet.
         let key = place.map_or(0, <*const _>::addr) as u64 + kind;
         let now = Instant::now();
         let last = self.0.or_insert(key, None);

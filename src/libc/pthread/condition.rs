@@ -216,7 +216,7 @@ fn raise(mutex: Object<pthread_mutex_t>) -> usize {
         WAITS[slot].fetch_add(1, Relaxed);
     }
     if !is_forked_child() {
-        // The thread that is woken stands for the others.
+        // The thread that is woken looks at the counters, and stands for the others.
         TABLE.wake(address, LOCK, 1);
     }
     1 + slots[0] + slots[1] * SLOTS
@@ -269,7 +269,7 @@ impl Stand {
             STANDING[slot(mutex, 0)].store(0, Relaxed);
         }
         if answer != 0 {
-            // Another takes its place.
+            // Another thread may have to stand in its place.
             TABLE.wake(mutex, LOCK, 1);
         }
         answer

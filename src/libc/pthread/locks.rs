@@ -98,7 +98,7 @@ fn mutex_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: &dyn Fn() -> c_i
     if !limit.has_clock() {
         return libc::EINVAL;
     }
-    // Libc's attempt leaves a robust one locked that nobody can recover.
+    // libc's attempt would leave a robust mutex locked that cannot be recovered.
     if mutex.is_special() {
         return blocking(real);
     }
@@ -108,7 +108,7 @@ fn mutex_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: &dyn Fn() -> c_i
     if first != libc::EBUSY {
         return first;
     }
-    // If it is the caller's own, libc's call fails at once.
+    // If the caller owns the mutex, libc's call fails at once.
     if mutex.load(KIND) & TYPE == ERRORCHECK && mutex.is_mine() {
         return blocking(real);
     }

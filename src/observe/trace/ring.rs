@@ -200,7 +200,7 @@ fn number_of(ring: Option<&Ring>, thread: ThreadInEvent<'_>) -> u32 {
 }
 
 pub(in crate::observe) fn spawned(by: Actor<'_>, thread: ThreadInEvent<'_>) {
-    // Another thread had this record.
+    // The word is still that of the thread which had this record before.
     thread.words()[0].store(0, Relaxed);
     caused(by, Kind::Spawned, thread);
 }
@@ -394,7 +394,7 @@ impl Copied {
         if kept < new {
             lost += (new - kept) as u64;
             words.truncate(before + kept);
-            // Whatever ran then is not known to have run on.
+            // The mark tells the reader that nothing is known of the thread that ran then.
             if !self.is_cut {
                 words.push(word(Kind::Lost, lost));
             }
@@ -402,7 +402,7 @@ impl Copied {
         }
         let running = self.processor.running();
         let running = running.map_or(0, |[numbered, _]| introduced(numbered.load(Relaxed)));
-        // Without an event since, the thread has not stopped.
+        // If there is no event behind the copied words, the thread has not stopped.
         let is_known = self.ring.head() == next && !self.is_cut;
         self.reel.running = if is_known { running } else { 0 };
         (kept, lost)

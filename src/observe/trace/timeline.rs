@@ -34,7 +34,7 @@ impl Clock {
     fn at(self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.begin) << 8 >> 8;
         if since > self.ticks {
-            // Before the beginning, by as much as the CPUs' counters differ; or behind the end.
+            // The time is before the beginning, by as much as the CPUs' counters differ, or it is after the end.
             let is_before = since >> 55 != 0;
             return if is_before { 0 } else { self.length };
         }
@@ -234,7 +234,7 @@ impl Timeline {
                 self.push(now, now, by, on.track, kind, thread.into());
             }
             Kind::Fired | Kind::Arrived | Kind::Stole => {
-                // The run loop does these: the next run begins later.
+                // The run loop does these between two runs, so the next run begins after them.
                 on.since = on.since.map(|_| now);
                 self.push(now, now, thread, on.track, kind, 0);
             }
@@ -319,7 +319,7 @@ impl Timeline {
                 let track = self.track(KERNEL_THREADS, KERNEL);
                 self.push(now, now, number, track, kind, 0);
             }
-            // The thread needs its processor no more.
+            // A thread that had lost its processor has stopped, and needs none any more.
             _ => self.push(now, now, number, (0, 0), Kind::Resumed, 0),
         }
     }
