@@ -34,7 +34,8 @@ use libc::{
 use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use super::descriptor::{Record, value_at};
 use super::{
-    after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated, threads,
+    Answer, after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated,
+    threads,
 };
 use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
@@ -51,9 +52,6 @@ static FUTEX: WaitKind = WaitKind::inside("futex").with_numbers(|address, facts|
         facts.number("word", u64::from(word));
     }
 });
-
-/// What a call returns, or `errno`.
-type Answer = Result<usize, c_int>;
 
 exported! {
     // A number that is not listed here goes to the kernel as it is.

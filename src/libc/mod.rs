@@ -340,8 +340,11 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
+/// What a system call returns, or `errno`.
+type Answer = Result<usize, c_int>;
+
 /// What a function returns that is one system call.
-fn answered(result: Result<usize, c_int>) -> c_int {
+fn answered(result: Answer) -> c_int {
     match result {
         Ok(result) => result as c_int,
         Err(errno) => fail(errno),

@@ -77,11 +77,7 @@ impl Limit<'_> {
 
     /// Makes a call that waits. `look` asks without waiting, and its answer is not 0 if there is something to tell; `wait`
     /// waits in between, as in [`until`]. If it cannot, or the mask is not the thread's, libc's call is made.
-    fn wait<E>(
-        self,
-        mut look: impl FnMut() -> c_int,
-        wait: impl FnMut(u32) -> Result<bool, E>,
-    ) -> c_int {
+    fn wait(self, look: impl Fn() -> c_int, wait: impl FnMut(u32) -> io::Result<bool>) -> c_int {
         let look = || match look() {
             0 if self.left() != Some(0) => None,
             answer => Some(answer),

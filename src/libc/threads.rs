@@ -33,7 +33,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, timespec};
 
-use super::{answered, errno, fail, set_errno};
+use super::{Answer, answered, errno, fail, set_errno};
 use crate::engine::facade::{is_forked_child, preemption_off};
 use crate::engine::hooks::{
     GUARD_SIZE, Who, after_vfork, before_vfork, for_good, owner, prctl_of_green, reveal_all,
@@ -63,7 +63,7 @@ fn send(
 }
 
 /// The system call's result as the functions of pthreads give it.
-fn answer(result: Result<usize, c_int>) -> c_int {
+fn answer(result: Answer) -> c_int {
     result.err().unwrap_or(0)
 }
 
@@ -216,11 +216,7 @@ interposed! {
 }
 
 /// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.
-pub(super) fn guard<T, E>(
-    number: c_long,
-    arguments: &[usize],
-    call: impl FnOnce() -> Result<T, E>,
-) -> Result<T, E> {
+pub(super) fn guard(number: c_long, arguments: &[usize], call: impl FnOnce() -> Answer) -> Answer {
     match owner().is_some() && changes(number, arguments) {
         true => for_good(call),
         false => call(),
@@ -231,7 +227,7 @@ pub(super) fn guard<T, E>(
 ///
 /// # Safety
 /// As the system call demands.
-unsafe fn guarded(number: c_long, arguments: &[usize]) -> Result<usize, c_int> {
+unsafe fn guarded(number: c_long, arguments: &[usize]) -> Answer {
     // SAFETY: the caller vouches for the arguments.
     guard(number, arguments, || unsafe {
         kernel_call(number, arguments)

@@ -177,13 +177,11 @@ fn is_for_all(fd: c_int, flags: c_int) -> bool {
     flags & NEVER_WAITS == 0 && flags & libc::MSG_WAITALL != 0 && is_stream(fd)
 }
 
-/// Receives `length` bytes; `part` makes libc's call, for what is left behind so many bytes and with these flags.
-fn received(
-    fd: c_int,
-    flags: c_int,
-    length: usize,
-    part: &dyn Fn(c_int, usize, c_int) -> isize,
-) -> isize {
+/// Makes libc's call on this descriptor, for what is left behind so many bytes and with these flags.
+type Part<'a> = &'a dyn Fn(c_int, usize, c_int) -> isize;
+
+/// Receives `length` bytes.
+fn received(fd: c_int, flags: c_int, length: usize, part: Part<'_>) -> isize {
     if flags & NEVER_WAITS != 0 {
         return may_block(|| part(fd, 0, flags));
     }
@@ -247,13 +245,8 @@ fn part_flags(flags: c_int, done: usize) -> c_int {
     }
 }
 
-/// Sends `length` bytes; `part` makes libc's call, for what is left behind so many bytes and with these flags.
-fn sent(
-    fd: c_int,
-    flags: c_int,
-    length: usize,
-    part: &dyn Fn(c_int, usize, c_int) -> isize,
-) -> isize {
+/// Sends `length` bytes.
+fn sent(fd: c_int, flags: c_int, length: usize, part: Part<'_>) -> isize {
     // The kernel connects the socket in such a call, or counts the calls: they are made as a whole.
     const WHOLE: c_int = libc::MSG_FASTOPEN | libc::MSG_ZEROCOPY;
     if flags & NOW != 0 {

@@ -52,14 +52,8 @@ pub(super) fn deadlock(threads: usize) {
     }
 }
 
-fn put(
-    what: u64,
-    thread: u64,
-    name: &str,
-    spawned_at: Option<&'static Location<'static>>,
-    figure: u64,
-) {
-    let place = spawned_at.map_or(0, |at| core::ptr::from_ref(at).expose_provenance());
+fn put(what: u64, thread: u64, name: &str, place: Option<&'static Location<'static>>, figure: u64) {
+    let place = place.map_or(0, |at| core::ptr::from_ref(at).expose_provenance());
     let mut item = [0; ITEM];
     item[..4].copy_from_slice(&[what, thread, place as u64, figure]);
     for (word, part) in item[4..].iter_mut().zip(name.as_bytes().chunks(8)) {

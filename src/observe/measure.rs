@@ -227,13 +227,9 @@ pub(super) fn picked(processor: &OwnedProcessor<'_>, thread: ThreadInEvent<'_>, 
     }
 }
 
-pub(super) fn stopped(
-    processor: Option<&OwnedProcessor<'_>>,
-    thread: ThreadInEvent<'_>,
-    action: Action,
-) {
+pub(super) fn stopped(on: Option<&OwnedProcessor<'_>>, thread: ThreadInEvent<'_>, action: Action) {
     let now = ticks();
-    match processor {
+    match on {
         Some(processor) => run_ends(processor, now, now),
         None => came_back(thread.worker(), thread.runtime(), now),
     }

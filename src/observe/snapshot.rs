@@ -279,20 +279,15 @@ fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
     Some(name.trim_end().into())
 }
 
-/// Fills `frames`, which is empty and has space for as many as there can be, with those of the stack that kernel thread
-/// `thread` runs on. It stays empty if they cannot be had.
-fn frames_of_running(
-    thread: i32,
-    is_green: bool,
-    unwinder: &mut Unwinder,
-    frames: &mut Vec<usize>,
-) {
+/// Fills `out`, which is empty and has space for as many frames as there can be, with those of the stack that kernel thread
+/// `thread` runs on. `out` stays empty if they cannot be had.
+fn frames_of_running(thread: i32, is_green: bool, unwinder: &mut Unwinder, out: &mut Vec<usize>) {
     let call = match kernel_thread::doing(thread) {
         kernel_thread::TaskState::Call(call) => Some(call),
         kernel_thread::TaskState::Untold if !is_green => return,
         _ => None,
     };
-    let mut read = |registers| _ = unwinder.frames(registers, word::read, frames);
+    let mut read = |registers| _ = unwinder.frames(registers, word::read, out);
     let may_hold = call
         .as_ref()
         .is_none_or(|call| kernel_thread::begins_anew(call.number, &call.arguments));
@@ -303,7 +298,7 @@ fn frames_of_running(
     match call {
         _ if was_held => {}
         Some(call) => read(Registers::new(call.program_counter, call.stack_pointer, 0)),
-        None => frames.clear(),
+        None => out.clear(),
     }
 }
 

@@ -22,14 +22,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gimli::{AttributeValue, Dwarf, LittleEndian, Range, RangeIter, UnitOffset};
+use gimli::{AttributeValue, LittleEndian, Range, RangeIter, UnitOffset};
 
 use super::numbers::NumberMap;
 use super::unwind::{Bytes, Modules};
 use crate::engine::inspect::system::libraries::Elf;
 use crate::sys::variable;
 
-/// An entry of debug information.
+/// The debug information of a file, a unit of it, and an entry of that.
+type Dwarf = gimli::Dwarf<Bytes<'static>>;
+type DwarfUnit = gimli::Unit<Bytes<'static>>;
 type Entry = gimli::DebuggingInformationEntry<Bytes<'static>>;
 
 /// Whether `RUST_BACKTRACE` asks for all of a stack.
@@ -78,18 +80,13 @@ impl Symbols {
         self.known.get(address as u64).map_or(&[], |found| found)
     }
 
-    /// Returns the frames of a whole stack: all of them if it `is_full`, or those of the short form.
-    pub(crate) fn stack(
-        &mut self,
-        addresses: &[usize],
-        is_full: bool,
-        modules: &Modules,
-    ) -> Vec<Symbol> {
-        let mut frames = Vec::with_capacity(addresses.len());
-        for &address in addresses {
+    /// Returns the frames of a whole stack: all of them if `full`, or those of the short form.
+    pub(crate) fn stack(&mut self, stack: &[usize], full: bool, modules: &Modules) -> Vec<Symbol> {
+        let mut frames = Vec::with_capacity(stack.len());
+        for &address in stack {
             frames.extend_from_slice(self.of(address, modules));
         }
-        match is_full {
+        match full {
             true => frames,
             false => short(&frames).to_vec(),
         }
@@ -193,7 +190,7 @@ impl DebugInfo {
 
 /// A file. Its fields are dropped in this order: the others refer to `elf`.
 struct Module {
-    dwarf: Dwarf<Bytes<'static>>,
+    dwarf: Dwarf,
     units: Vec<Unit>,
     elf: Elf,
 }
@@ -203,7 +200,7 @@ type Row = (u64, Option<(u64, u32)>);
 
 /// A unit of compilation, and what was read of it when somebody asked for an address in it.
 struct Unit {
-    unit: gimli::Unit<Bytes<'static>>,
+    unit: DwarfUnit,
     functions: Vec<(Range, UnitOffset)>,
     rows: Vec<Row>,
 }
@@ -284,7 +281,7 @@ impl Module {
 
 impl Unit {
     /// Reads the functions and the lines.
-    fn read(&mut self, dwarf: &Dwarf<Bytes<'static>>) -> gimli::Result<()> {
+    fn read(&mut self, dwarf: &Dwarf) -> gimli::Result<()> {
         let mut entries = self.unit.entries_raw(None)?;
         while !entries.is_empty() {
             let offset = entries.next_offset();
@@ -321,12 +318,7 @@ fn holds(mut ranges: RangeIter<Bytes<'static>>, address: u64) -> gimli::Result<b
 }
 
 /// The name of a function, mangled if it is known so: its own, or that of the function of which it is a copy.
-fn name_of(
-    dwarf: &Dwarf<Bytes<'static>>,
-    units: &[Unit],
-    mut index: usize,
-    entry: &Entry,
-) -> Option<Vec<u8>> {
+fn name_of(dwarf: &Dwarf, units: &[Unit], mut index: usize, entry: &Entry) -> Option<Vec<u8>> {
     let mut entry = entry.clone();
     // A chain of copies is short, unless it is a circle.
     for _ in 0..16 {
@@ -356,11 +348,7 @@ fn name_of(
 }
 
 /// The path of a file that a unit knows by this number.
-fn path_of(
-    dwarf: &Dwarf<Bytes<'static>>,
-    unit: &gimli::Unit<Bytes<'static>>,
-    number: u64,
-) -> Option<PathBuf> {
+fn path_of(dwarf: &Dwarf, unit: &DwarfUnit, number: u64) -> Option<PathBuf> {
     let header = unit.line_program.as_ref()?.header();
     let file = header
         .file(number)

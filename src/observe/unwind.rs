@@ -108,8 +108,8 @@ impl Unwinder {
             true => read(address).ok_or(End::Lost),
             false => Err(End::Lost),
         };
-        for with_all in [false, true] {
-            match self.walk(registers, with_all, &mut read, out) {
+        for full in [false, true] {
+            match self.walk(registers, full, &mut read, out) {
                 End::Unknown => {}
                 end => return end,
             }
@@ -117,18 +117,12 @@ impl Unwinder {
         End::Lost
     }
 
-    /// Fills `out`. Returns what has ended the frames.
-    fn walk(
-        &mut self,
-        mut at: Registers,
-        with_all: bool,
-        read: Read<'_>,
-        out: &mut Vec<usize>,
-    ) -> End {
+    /// Fills `out`; if `full`, all registers are followed. Returns what has ended the frames.
+    fn walk(&mut self, mut at: Registers, full: bool, read: Read<'_>, out: &mut Vec<usize>) -> End {
         out.clear();
         while out.len() < FRAMES {
             out.push(at.pc.wrapping_add(usize::from(at.is_exact)));
-            if let Err(end) = self.step(&mut at, with_all, read) {
+            if let Err(end) = self.step(&mut at, full, read) {
                 return end;
             }
             if at.pc == 0 {
@@ -140,14 +134,13 @@ impl Unwinder {
 
     /// Goes to the frame below.
     #[inline]
-    fn step(&mut self, at: &mut Registers, with_all: bool, read: Read<'_>) -> Result<(), End> {
-        let address = at.pc.wrapping_sub(usize::from(!at.is_exact));
-        let (base, [cfa, bp_at, pc_at]) = match self.rule(address) {
+    fn step(&mut self, at: &mut Registers, full: bool, read: Read<'_>) -> Result<(), End> {
+        let (base, [cfa, bp_at, pc_at]) = match self.rule(at.address()) {
             Rule::End => return Err(End::Bottom),
             Rule::Signal => return step_by_record(at, read),
             Rule::Untold => return self.step_by_custom(at, read),
-            Rule::From(base, distances) if !with_all => (at.values[base as usize], distances),
-            _ => return self.step_by_tables(at, address, read),
+            Rule::From(base, distances) if !full => (at.values[base as usize], distances),
+            _ => return self.step_by_tables(at, read),
         };
         let cfa = base.wrapping_add_signed(cfa as isize);
         // A function that has not saved the return address may have no frame yet.
@@ -183,13 +176,9 @@ impl Unwinder {
     }
 
     #[cold]
-    fn step_by_tables(
-        &mut self,
-        at: &mut Registers,
-        address: usize,
-        read: Read<'_>,
-    ) -> Result<(), End> {
-        let below = self.row(address).ok_or(End::Lost)?.caller(at, read)?;
+    fn step_by_tables(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), End> {
+        let row = self.row(at.address()).ok_or(End::Lost)?;
+        let below = row.caller(at, read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // The frame below is exact only if a signal has interrupted it.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
@@ -387,6 +376,12 @@ impl Registers {
         self.known = 0;
         self.set(here::SP, sp);
         self.set(here::BP, bp);
+    }
+
+    /// The address by which the rule is found: one of the instruction that runs, or has called (1.).
+    #[inline]
+    fn address(&self) -> usize {
+        self.pc.wrapping_sub(usize::from(!self.is_exact))
     }
 
     #[inline]

@@ -52,7 +52,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{FOR_EVER, LOCK, Limit, Object, SIGNAL, TABLE, locks, wake};
+use super::{FOR_EVER, LOCK, Libcs, Limit, Object, SIGNAL, TABLE, locks, wake};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
 use crate::libc::{count_parked, is_hooked};
@@ -110,7 +110,7 @@ fn wait_or(
     condition: Object<pthread_cond_t>,
     mutex: Object<pthread_mutex_t>,
     limit: Limit,
-    real: &dyn Fn() -> c_int,
+    real: Libcs<'_>,
 ) -> c_int {
     if condition.has(IS_SHARED) || mutex.is_special() {
         return ended(raise(mutex), blocking(real));

@@ -123,6 +123,9 @@ impl<T> Object<T> {
     }
 }
 
+/// Makes libc's call, with the caller's arguments.
+type Libcs<'a> = &'a dyn Fn() -> c_int;
+
 /// Until when a call waits, as its caller says: until this clock shows that time. `None`: for ever.
 #[derive(Clone, Copy)]
 struct Limit(clockid_t, Option<*const timespec>);

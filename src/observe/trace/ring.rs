@@ -199,19 +199,19 @@ fn number_of(ring: Option<&Ring>, thread: ThreadInEvent<'_>) -> u32 {
     number
 }
 
-pub(in crate::observe) fn spawned(by: Actor<'_>, thread: ThreadInEvent<'_>) {
+pub(crate) fn spawned(by: Actor<'_>, thread: ThreadInEvent<'_>) {
     // The word is still that of the thread which had this record before.
     thread.words()[0].store(0, Relaxed);
     caused(by, Kind::Spawned, thread);
 }
 
-pub(in crate::observe) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why: ReadyReason) {
+pub(crate) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why: ReadyReason) {
     let kind = match why {
         ReadyReason::Woke => return caused(by, Kind::Woke, thread),
         ReadyReason::Fired => Kind::Fired,
         ReadyReason::Arrived => Kind::Arrived,
     };
-    of_thread(by.processor.as_ref(), kind, thread, 0);
+    of_thread(by.processor.as_ref().and_then(Ring::of), kind, thread, 0);
 }
 
 /// A thread has woken `thread`, or made it.
@@ -221,43 +221,24 @@ fn caused(by: Actor<'_>, kind: Kind, thread: ThreadInEvent<'_>) {
         Some(caller) => number_of(ring, caller),
         None => record::own_number(),
     };
-    write(
-        ring,
-        kind,
-        number_of(ring, thread),
-        word(Kind::By, caller.into()),
-    );
+    of_thread(ring, kind, thread, word(Kind::By, caller.into()));
 }
 
-fn of_thread(
-    processor: Option<&OwnedProcessor<'_>>,
-    kind: Kind,
-    thread: ThreadInEvent<'_>,
-    more: u64,
-) {
-    let ring = processor.and_then(Ring::of);
+fn of_thread(ring: Option<&Ring>, kind: Kind, thread: ThreadInEvent<'_>, more: u64) {
     write(ring, kind, number_of(ring, thread), more);
 }
 
-pub(in crate::observe) fn picked(
-    processor: &OwnedProcessor<'_>,
-    thread: ThreadInEvent<'_>,
-    from: Pick,
-) {
+pub(crate) fn picked(processor: &OwnedProcessor<'_>, thread: ThreadInEvent<'_>, from: Pick) {
     match from {
         Pick::Found => write(Ring::of(processor), Kind::Found, 0, 0),
-        Pick::Stolen => of_thread(Some(processor), Kind::Stole, thread, 0),
+        Pick::Stolen => of_thread(Ring::of(processor), Kind::Stole, thread, 0),
         Pick::NextSlot | Pick::Queue => {}
     }
 }
 
 /// The quick way is for a yield of a thread that is known, at a moment that needs no time.
-pub(in crate::observe) fn stopped(
-    processor: Option<&OwnedProcessor<'_>>,
-    thread: ThreadInEvent<'_>,
-    action: Action,
-) {
-    let ring = processor.and_then(Ring::of);
+pub(crate) fn stopped(on: Option<&OwnedProcessor<'_>>, thread: ThreadInEvent<'_>, action: Action) {
+    let ring = on.and_then(Ring::of);
     if let (Some(ring), Action::Yield) = (ring, action) {
         let number = introduced(thread.words()[0].load(Relaxed));
         if number != 0 && ring.note(word(Kind::Yielded, number.into())) {
@@ -287,22 +268,19 @@ fn stopped_otherwise(ring: Option<&Ring>, thread: ThreadInEvent<'_>, action: Act
 }
 
 /// The thread that has lost `processor` may go on at any moment: only a thread that is known already is named.
-pub(in crate::observe) fn blocked(processor: &OwnedProcessor<'_>, [numbered, _]: ObserverWords) {
+pub(crate) fn blocked(processor: &OwnedProcessor<'_>, [numbered, _]: ObserverWords) {
     let number = introduced(numbered.load(Relaxed));
     write(Ring::of(processor), Kind::HandedOff, number, 0);
 }
 
-pub(in crate::observe) fn worker_has(
-    processor: &OwnedProcessor<'_>,
-    running: Option<ThreadInEvent<'_>>,
-) {
+pub(crate) fn worker_has(processor: &OwnedProcessor<'_>, running: Option<ThreadInEvent<'_>>) {
     match running {
-        Some(thread) => of_thread(Some(processor), Kind::Resumed, thread, 0),
+        Some(thread) => of_thread(Ring::of(processor), Kind::Resumed, thread, 0),
         None => write(Ring::of(processor), Kind::Given, 0, 0),
     }
 }
 
-pub(in crate::observe) fn worker_idle(processor: &OwnedProcessor<'_>) {
+pub(crate) fn worker_idle(processor: &OwnedProcessor<'_>) {
     write(Ring::of(processor), Kind::Idle, 0, 0);
 }
 
