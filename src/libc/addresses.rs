@@ -315,10 +315,8 @@ impl Addresses {
                 done[0] += 1;
             }
             while !chain.is_long() && done[1] < moved && steps < STEPS {
-                let first = locked
-                    .list
-                    .iter()
-                    .find(|node| waits(node, from, ANY, until));
+                let is_movable = |node: &&Node| waits(node, from, ANY, until);
+                let first = locked.list.iter().find(is_movable);
                 let Some(first) = first.map(|node| ptr::from_ref(node).cast::<Waiting>()) else {
                     break;
                 };

@@ -297,12 +297,8 @@ fn wake_op(address: usize, most: usize, other: usize, most_there: usize, operati
     // The comparison is checked after the change, as the kernel does it.
     let is_met = is_met(before).ok_or(libc::ENOSYS)?;
     let woken = wake(address, ANY, most)?;
-    let there = if is_met {
-        wake(other, ANY, most_there)?
-    } else {
-        0
-    };
-    Ok(woken + there)
+    let there = is_met.then(|| wake(other, ANY, most_there)).transpose()?;
+    Ok(woken + there.unwrap_or(0))
 }
 
 // The newer calls have one number each on all architectures.

@@ -419,9 +419,7 @@ fn after(nanos: u64) -> u64 {
 fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
     match clock {
         libc::CLOCK_MONOTONIC => time,
-        _ => time
-            .saturating_sub(read(clock))
-            .saturating_add(clock::now()),
+        _ => after(time.saturating_sub(read(clock))),
     }
 }
 

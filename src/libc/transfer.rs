@@ -456,11 +456,9 @@ hooked! {
         if fd < 0 || is_nonblocking(fd) {
             return real();
         }
-        let family = match length as usize >= size_of::<sa_family_t>() {
-            true => value_at(address.cast::<sa_family_t>()).map(c_int::from),
-            false => None,
-        };
-        let is_internet = matches!(family, Some(libc::AF_INET | libc::AF_INET6));
+        let has_family = length as usize >= size_of::<sa_family_t>();
+        let family = has_family.then(|| value_at(address.cast::<sa_family_t>())).flatten();
+        let is_internet = matches!(family.map(c_int::from), Some(libc::AF_INET | libc::AF_INET6));
         if !is_stream(fd) || !is_internet || own_time_out(fd, Direction::Write).is_some() {
             return may_block(real);
         }

@@ -52,12 +52,10 @@ pub fn dump() -> Dump {
 pub fn deadlocks() -> Vec<Deadlock> {
     let snapshot = aside(|| Snapshot::take(Depth::Waits));
     let cycles = snapshot.cycles();
+    let id = |place: &u32| id_of(&snapshot.threads[*place as usize]);
     let describe = |cycle: Vec<u32>| Deadlock {
         text: snapshot.describe_cycle(&cycle),
-        threads: cycle
-            .iter()
-            .filter_map(|&place| id_of(&snapshot.threads[place as usize]))
-            .collect(),
+        threads: cycle.iter().filter_map(id).collect(),
     };
     cycles.into_iter().map(describe).collect()
 }
@@ -116,10 +114,8 @@ impl Dump {
     /// ```
     pub fn threads(&self) -> impl Iterator<Item = ThreadReport<'_>> {
         let snapshot = &self.0;
-        snapshot
-            .threads
-            .iter()
-            .map(move |entry| ThreadReport { entry, snapshot })
+        let entries = snapshot.threads.iter();
+        entries.map(move |entry| ThreadReport { entry, snapshot })
     }
 
     /// Writes the dump as text, with the backtraces that `RUST_BACKTRACE` asks for: short ones, unless it is `full`.

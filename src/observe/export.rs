@@ -461,8 +461,7 @@ mod publish {
             let count = bucket.count - known.map_or(0, |earlier| earlier.count);
             (bucket.up_to.as_secs_f64(), count)
         };
-        now.buckets()
-            .map(difference)
-            .filter(|(_, count)| *count != 0)
+        let added = now.buckets().map(difference);
+        added.filter(|(_, count)| *count != 0)
     }
 }

@@ -88,9 +88,8 @@ impl Kept {
             (&raw mut (*memory).processor).write(processor.shared());
             &*memory.cast_const()
         };
-        processor
-            .observed
-            .store(memory.expose_provenance(), Relaxed);
+        let address = memory.expose_provenance();
+        processor.observed.store(address, Relaxed);
         let mut before = LAST.load(Relaxed);
         loop {
             kept.before.store(before, Relaxed);

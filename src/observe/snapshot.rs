@@ -179,7 +179,7 @@ impl Snapshot {
             }
             let Some(seen) = thread.look() else { return };
             let facts = seen.facts();
-            let system_call = self.call(&seen);
+            let system_call = Snapshot::call(&seen);
             let stack = self.stack(&seen);
             // At the last try the thread is shown all the same, as one that runs.
             if tries > 0 && (stack.is_none() || !seen.holds()) {
@@ -225,14 +225,13 @@ impl Snapshot {
     }
 
     /// The system call in which the thread blocks its kernel thread.
-    fn call(&mut self, seen: &ThreadSnapshot) -> Option<String> {
-        let Doing::Running(thread) = seen.doing else {
-            return None;
-        };
-        match kernel_thread::doing(thread) {
-            kernel_thread::TaskState::Call(call) => Some(kernel_thread::call_name(call.number)),
-            _ => None,
+    fn call(seen: &ThreadSnapshot) -> Option<String> {
+        if let Doing::Running(thread) = seen.doing
+            && let kernel_thread::TaskState::Call(call) = kernel_thread::doing(thread)
+        {
+            return Some(kernel_thread::call_name(call.number));
         }
+        None
     }
 
     /// The number of the thread's stack, 0 if stacks are not asked for; `None`: the thread has run meanwhile.

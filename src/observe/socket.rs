@@ -219,15 +219,12 @@ fn give_rights(file: &File) {
 
 /// The process exits.
 extern "C" fn remove() {
-    let Some((path, process, file)) = MADE.get() else {
-        return;
-    };
     // A child that was made without the handlers of `fork` is known by its other process id.
-    if is_forked_child() || std::process::id() != *process {
-        return;
-    }
-    let about = std::fs::symlink_metadata(path);
-    if about.is_ok_and(|about| (about.dev(), about.ino()) == *file) {
+    if let Some((path, process, file)) = MADE.get()
+        && !is_forked_child()
+        && std::process::id() == *process
+        && std::fs::symlink_metadata(path).is_ok_and(|about| (about.dev(), about.ino()) == *file)
+    {
         let _ = std::fs::remove_file(path);
     }
 }
@@ -237,10 +234,9 @@ fn accept(listener: UnixListener, started: u64) {
         match listener.accept() {
             Ok((stream, _)) => admit(stream, started),
             Err(error) => match error.raw_os_error() {
+                // The program has closed it, and the number may be another file's by now.
                 Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL) => {
-                    // The program has closed it, and the number may be another file's by now.
-                    core::mem::forget(listener);
-                    return;
+                    return core::mem::forget(listener);
                 }
                 // There is no descriptor or no memory left: the next try comes later.
                 _ => kernel_thread::rest(100_000_000),
@@ -268,7 +264,6 @@ fn admit(stream: UnixStream, started: u64) {
     SERVED.fetch_add(1, Ordering::Relaxed);
     let serve = move || {
         let mut client = Client {
-            stream: &stream,
             read: BufReader::new(&stream),
             looks: Looks::default(),
             started,
@@ -310,7 +305,6 @@ fn user(stream: &UnixStream) -> Option<libc::uid_t> {
 }
 
 struct Client<'a> {
-    stream: &'a UnixStream,
     read: BufReader<&'a UnixStream>,
     looks: Looks,
     /// When the process began to serve.
@@ -334,7 +328,7 @@ impl Client<'_> {
                 }
                 Err(reason) => versioned("error", reason),
             };
-            send(self.stream, &answer)?;
+            send(self.read.get_ref(), &answer)?;
         }
         Ok(())
     }
@@ -352,14 +346,14 @@ impl Client<'_> {
                 true => Duration::from_micros(fastrand::u64(15_000..25_000)),
                 false => Duration::from_secs(1),
             };
-            self.stream.set_read_timeout(Some(pause))?;
+            self.read.get_ref().set_read_timeout(Some(pause))?;
             let left = LONGEST + 1 - line.len();
             let mut some = self.read.by_ref().take(left as u64);
             match some.read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
                 Ok(_) if line.len() > LONGEST => {
                     let reason = format!("a request has {LONGEST} bytes at most");
-                    send(self.stream, &versioned("error", reason))?;
+                    send(self.read.get_ref(), &versioned("error", reason))?;
                     return Ok(None);
                 }
                 Ok(_) => return Ok(None),
@@ -406,20 +400,18 @@ impl Client<'_> {
             }
         }
         let took = clock::now() - started;
-        let of_each = runtimes
-            .iter()
-            .zip(processors)
-            .map(|(runtime, processors)| {
-                let processors = processors.into_iter().map(|(told, thread)| {
-                    let thread = thread.as_ref().and_then(entry);
-                    let name = thread.and_then(|entry| entry.name.as_deref());
-                    let cpu = thread.and_then(|entry| entry.cpu);
-                    told.maybe("thread", thread.map(|entry| entry.id))
-                        .maybe("cpu_us", cpu.map(|cpu| cpu / 1_000))
-                        .maybe("name", name.map(Quoted))
-                });
-                of_runtime(runtime).with("processors", list(processors))
+        let of_each = runtimes.iter().zip(processors);
+        let of_each = of_each.map(|(runtime, processors)| {
+            let processors = processors.into_iter().map(|(told, thread)| {
+                let thread = thread.as_ref().and_then(entry);
+                let name = thread.and_then(|entry| entry.name.as_deref());
+                let cpu = thread.and_then(|entry| entry.cpu);
+                told.maybe("thread", thread.map(|entry| entry.id))
+                    .maybe("cpu_us", cpu.map(|cpu| cpu / 1_000))
+                    .maybe("name", name.map(Quoted))
             });
+            of_runtime(runtime).with("processors", list(processors))
+        });
         let busiest = busiest.iter().filter_map(|(share, thread)| {
             Some(of_thread(snapshot, entry(thread)?).with("busy", share))
         });
@@ -548,13 +540,10 @@ impl Looks {
                 && !is_in_call(id)
             {
                 let seen = AnyThread::Green(green);
-                let ran = self
-                    .by_thread
-                    .or_insert(seen.identity().addr() as u64, (seen, 0));
+                let (identity, place) = (seen.identity().addr(), from_ref(processor).addr());
+                let ran = self.by_thread.or_insert(identity as u64, (seen, 0));
                 *ran = (seen, ran.1 + 1);
-                *self
-                    .by_processor
-                    .or_insert(from_ref(processor).addr() as u64, 0) += 1;
+                *self.by_processor.or_insert(place as u64, 0) += 1;
             }
         }
     }
@@ -628,6 +617,7 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
     let inside = inside.and_then(|text| text.strip_suffix('}'));
     let inside = inside.ok_or("the request is no JSON object of numbers and strings")?;
     let (mut version, mut ask, mut id, mut show) = (None, "", None, SHOWN);
+    let wrong = "not known, or its value is of another type";
     for member in inside.split(',') {
         let (name, value) = member.split_once(':').unwrap_or((member, ""));
         let (name, value) = (name.trim(), value.trim());
@@ -638,11 +628,7 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
             (r#""ask""#, _) => ask = value,
             (r#""id""#, Some(number)) => id = Some(number),
             (r#""show""#, Some(number)) => show = MOST_SHOWN.min(number),
-            _ => {
-                return Err(format!(
-                    "member {name}: not known, or its value is of another type"
-                ));
-            }
+            _ => return Err(format!("member {name}: {wrong}")),
         }
     }
     match version {
@@ -650,23 +636,21 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
         Some(other) => return Err(format!("version {other}: accepted is {VERSION}")),
         None => return Err(format!("the version is missing: accepted is {VERSION}")),
     }
-    let show = show as usize;
+    let (show, known) = (show as usize, "summary, thread, dump or deadlocks");
     match (ask, id) {
         (r#""summary""#, _) => Ok(Ask::Summary { show }),
         (r#""thread""#, Some(id)) => Ok(Ask::Thread { id }),
         (r#""thread""#, None) => Err("the thread's id is missing".into()),
         (r#""dump""#, _) => Ok(Ask::Dump),
         (r#""deadlocks""#, _) => Ok(Ask::Deadlocks),
-        _ => Err(format!(
-            "ask {ask}: accepted is summary, thread, dump or deadlocks"
-        )),
+        _ => Err(format!("ask {ask}: accepted is {known}")),
     }
 }
 
 /// The beginning of an answer, or a whole one: `key` is "answer" or "error".
 fn versioned(key: &str, text: impl AsRef<str>) -> Object {
     let version = Object::default().with("version", VERSION);
-    version.with(key, Quoted(text))
+    version.with(key, Quoted(text.as_ref()))
 }
 
 fn of_runtime(runtime: &Running) -> Object {
@@ -703,7 +687,7 @@ fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
     let wait = wait.map(|wait| snapshot.describe_wait(wait));
     thread_as_json(entry)
         .with("turns", entry.turns)
-        .maybe("waits_for", wait.map(Quoted))
+        .maybe("waits_for", wait.as_deref().map(Quoted))
 }
 
 /// One thread, with its backtrace.

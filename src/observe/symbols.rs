@@ -94,9 +94,8 @@ impl Symbols {
 
     fn find(&mut self, address: usize, modules: &Modules) -> Vec<Symbol> {
         let (debug_info, folder) = (&mut self.debug_info, self.folder.as_deref());
-        let own = &*self
-            .own
-            .get_or_insert_with(|| own_folder(debug_info, modules));
+        let own = || own_folder(debug_info, modules);
+        let own: &str = self.own.get_or_insert_with(own);
         let mut found = Vec::new();
         for Frame { name, file, line } in debug_info.of(address, modules) {
             let Some(name) = &name else { continue };
@@ -137,10 +136,8 @@ fn shorten(file: &Path, folder: Option<&Path>) -> String {
         return format!("./{}", inside.display());
     }
     let whole = file.to_string_lossy();
-    match whole
-        .strip_prefix("/rustc/")
-        .and_then(|rest| rest.split_once('/'))
-    {
+    let inside = whole.strip_prefix("/rustc/");
+    match inside.and_then(|inside| inside.split_once('/')) {
         Some((hash, rest)) if hash.is_ascii() && hash.len() > HASH => {
             format!("/rustc/{}/{rest}", &hash[..HASH])
         }
@@ -237,11 +234,8 @@ impl Module {
         if unit.functions.is_empty() && unit.rows.is_empty() {
             unit.read(dwarf)?;
         }
-        let Unit {
-            unit,
-            functions,
-            rows,
-        } = &units[index];
+        let Unit { unit, .. } = &units[index];
+        let (functions, rows) = (&units[index].functions, &units[index].rows);
         let has = |row: &&[Row]| (row[0].0..row[1].0).contains(&address) && row[0].1.is_some();
         let mut place = rows.windows(2).find(has).and_then(|row| row[0].1);
         let frame = |name, place: Option<(u64, u32)>| Frame {
@@ -350,9 +344,8 @@ fn name_of(dwarf: &Dwarf, units: &[Unit], mut index: usize, entry: &Entry) -> Op
 /// The path of a file that a unit knows by this number.
 fn path_of(dwarf: &Dwarf, unit: &DwarfUnit, number: u64) -> Option<PathBuf> {
     let header = unit.line_program.as_ref()?.header();
-    let file = header
-        .file(number)
-        .filter(|_| number > 0 || header.version() >= 5)?;
+    let is_used = number > 0 || header.version() >= 5;
+    let file = header.file(number).filter(|_| is_used)?;
     let text = |bytes: Bytes<'static>| OsStr::from_bytes(bytes.slice());
     let mut path = PathBuf::from(unit.comp_dir.map(text).unwrap_or_default());
     if file.directory_index() != 0 {
@@ -395,9 +388,6 @@ const KINDS: [(&str, &str, Kind); 9] = [
     ("std::", "/library/std/src/", Kind::Common),
 ];
 
-/// std's name for the function below which a short backtrace ends.
-const BOTTOM: &str = "__rust_begin_short_backtrace";
-
 /// `own` is this library's folder, as the debug information has it, with a slash; empty if there is none.
 fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
     // A method's path may be `<path::Type as path::Trait>::method`.
@@ -428,7 +418,8 @@ const OWN_FILE: &str = "src/observe/symbols.rs";
 
 /// The frames that a short backtrace shows; all of them if it would show none.
 fn short(frames: &[Symbol]) -> &[Symbol] {
-    let is_bottom = |frame: &Symbol| frame.function.contains(BOTTOM);
+    // std's name for the function below which a short backtrace ends.
+    let is_bottom = |frame: &Symbol| frame.function.contains("__rust_begin_short_backtrace");
     let bottom = frames.iter().position(is_bottom);
     let mut end = bottom.unwrap_or(frames.len());
     while end > 0 && frames[end - 1].kind == Kind::Runtime {

@@ -67,9 +67,8 @@ impl Snapshot {
         let mut groups = groups.entries;
         let mut sizes = groups.iter().map(|(_, group)| group.len() as u64);
         let order = order(&mut sizes).into_iter();
-        order
-            .map(|place| core::mem::take(&mut groups[place].1))
-            .collect()
+        let in_order = order.map(|place| core::mem::take(&mut groups[place].1));
+        in_order.collect()
     }
 
     fn add_group(&self, group: &[&Entry], symbols: &mut Symbols, text: &mut String) {
@@ -86,13 +85,9 @@ impl Snapshot {
         if group.len() > NAMED {
             let times = group.iter().map(|entry| u64::from(entry.since));
             let (shortest, longest) = (times.clone().min(), times.max());
-            *text += &format!(
-                "  and {} more; all are {} for {} to {}\n",
-                group.len() - NAMED,
-                first.state.word(),
-                time(shortest.unwrap_or(0)),
-                time(longest.unwrap_or(0)),
-            );
+            let [from, to] = [shortest, longest].map(|since| time(since.unwrap_or(0)));
+            let (more, state) = (group.len() - NAMED, first.state.word());
+            *text += &format!("  and {more} more; all are {state} for {from} to {to}\n");
         }
         if let Some(place) = first.spawned_at {
             *text += &format!("  spawned at {place}\n");
@@ -233,8 +228,8 @@ pub(super) fn thread_as_json(entry: &Entry) -> Object {
         .with("since_ms", entry.since)
         .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
         .maybe("name", entry.name.as_deref().map(Quoted))
-        .maybe("system_call", entry.system_call.as_ref().map(Quoted))
-        .maybe("spawned_at", place.map(Quoted))
+        .maybe("system_call", entry.system_call.as_deref().map(Quoted))
+        .maybe("spawned_at", place.as_deref().map(Quoted))
 }
 
 impl Snapshot {
@@ -267,14 +262,14 @@ impl Snapshot {
         };
         let mut told = Object::default()
             .with("what", Quoted(wait.kind.name))
-            .maybe("address", address.map(Quoted))
+            .maybe("address", address.as_deref().map(Quoted))
             .maybe(key, whom);
         for &(name, value) in &wait.facts.numbers {
             told = told.with(name, value);
         }
         let file = wait.facts.descriptor.and_then(descriptor_text);
         told.maybe("descriptor", wait.facts.descriptor)
-            .maybe("file", file.map(Quoted))
+            .maybe("file", file.as_deref().map(Quoted))
             .maybe("left_ms", wait.left.map(|left| left / 1_000_000))
     }
 
@@ -283,7 +278,7 @@ impl Snapshot {
         list(frames.iter().map(|frame| {
             Object::default()
                 .with("function", Quoted(&frame.function))
-                .maybe("file", frame.file.as_ref().map(Quoted))
+                .maybe("file", frame.file.as_deref().map(Quoted))
                 .maybe("line", frame.line)
         }))
     }

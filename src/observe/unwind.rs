@@ -58,6 +58,9 @@ use crate::sys::word;
 /// The most frames that are read of a stack.
 pub(crate) const FRAMES: usize = 256;
 
+/// The bytes of a word of memory.
+const WORD: usize = size_of::<usize>();
+
 /// How many rules are kept, a power of two.
 const RULES: usize = 4096;
 
@@ -192,7 +195,6 @@ impl Unwinder {
     /// link register, or on top of the stack; any other keeps a frame pointer. Only an address of code is believed.
     #[cold]
     fn step_by_custom(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), End> {
-        const WORD: usize = size_of::<usize>();
         let (sp, bp) = (at.sp(), at.bp());
         let modules = &self.modules;
         let is_code = |&pc: &usize| modules.has_code(pc);
@@ -230,7 +232,7 @@ impl Unwinder {
     fn row(&mut self, address: usize) -> Option<Row<'_>> {
         let (header, section, bases) = self.modules.tables(address)?;
         let (at, context) = (address as u64, &mut self.context);
-        let header = header.parse(&bases, size_of::<usize>() as u8).ok()?;
+        let header = header.parse(&bases, WORD as u8).ok()?;
         let table = header.table()?;
         let entry = table.fde_for_address(&section, &bases, at, EhFrame::cie_from_offset);
         let entry = entry.ok()?;
@@ -250,7 +252,7 @@ fn step_by_record(at: &mut Registers, read: Read<'_>) -> Result<(), End> {
     let (_, registers_at) = here::SIGNAL.ok_or(End::Lost)?;
     let start = at.sp().wrapping_add(registers_at);
     // All registers in the order of their numbers; the program counter comes last.
-    let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
+    let mut register = |number: usize| read(start.wrapping_add(number * WORD));
     *at = Registers::at(register(here::SP + 1)?, register(here::SP)?);
     for number in 0..here::SP {
         at.set(number, register(number)?);
@@ -359,7 +361,6 @@ impl Registers {
         sp: usize,
         mut read: impl FnMut(usize) -> Option<usize>,
     ) -> Option<Registers> {
-        const WORD: usize = size_of::<usize>();
         let mut saved = |word: usize| read(sp.wrapping_add(word * WORD));
         let (pc, bp) = (saved(here::SAVED_PC)?, saved(here::SAVED_BP)?);
         let mut new = Registers::new(pc, sp.wrapping_add(here::SAVED * WORD), bp);
@@ -689,7 +690,7 @@ impl Modules {
         let bases = BaseAddresses::default().set_eh_frame_hdr(header.0 as u64);
         let bases = bases.set_eh_frame(frames.0 as u64);
         let mut frames = EhFrame::new(&self.copies[frames.1], LittleEndian);
-        frames.set_address_size(size_of::<usize>() as u8);
+        frames.set_address_size(WORD as u8);
         frames.set_vendor(here::VENDOR);
         let header = EhFrameHdr::new(&self.copies[header.1], LittleEndian);
         Some((header, frames, bases))
@@ -731,9 +732,8 @@ fn tables_in<'a>(library: &'a Library<'_>) -> Option<[&'a [u8]; 2]> {
     let of_kind = |kind| library.segments().filter(move |(its, _)| *its == kind);
     let (_, header) = of_kind(libc::PT_GNU_EH_FRAME).next()?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.as_ptr().addr() as u64);
-    let parsed = EhFrameHdr::new(header, LittleEndian)
-        .parse(&bases, size_of::<usize>() as u8)
-        .ok()?;
+    let parsed = EhFrameHdr::new(header, LittleEndian);
+    let parsed = parsed.parse(&bases, WORD as u8).ok()?;
     parsed.table()?;
     let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
     of_kind(libc::PT_LOAD).find_map(|(_, segment)| {

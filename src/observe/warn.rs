@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::dump::State;
 use super::numbers::NumberMap;
-use super::snapshot::{Depth, Entry, Snapshot, Symbols};
+use super::snapshot::{Depth, Entry, Snapshot, Symbols, Wait};
 use super::text::title;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
@@ -107,8 +107,9 @@ fn sample(tallies: &mut NumberMap<Tally>) {
 impl Said {
     /// Warns of what the samples have seen.
     fn judge(&mut self, record: u64, tally: &Tally) {
-        let blocks = tally.blocked >= OFTEN;
-        let hogs = tally.running >= MOSTLY && tally.wanted >= tally.running / 2;
+        let (blocked, running) = (tally.blocked, tally.running);
+        let blocks = blocked >= OFTEN;
+        let hogs = running >= MOSTLY && tally.wanted >= running / 2;
         if !blocks && !hogs {
             return;
         }
@@ -121,17 +122,13 @@ impl Said {
             let call = entry.system_call.as_ref();
             let now = call.map_or("in system calls".into(), |call| format!("now in {call}"));
             let text = format!(
-                "blocks its kernel thread and has not said so: in {} of {SAMPLES} samples, {now}; \
-                 greenthread::blocking says so",
-                tally.blocked,
+                "blocks its kernel thread and has not said so: in {blocked} of {SAMPLES} samples, {now}; \
+                 greenthread::blocking says so"
             );
             (BLOCKS, text)
         } else {
-            let text = format!(
-                "keeps a processor while others wait: it ran in {} of {SAMPLES} samples",
-                tally.running,
-            );
-            (HOGS, text)
+            let why = "keeps a processor while others wait: it ran";
+            (HOGS, format!("{why} in {running} of {SAMPLES} samples"))
         };
         self.say(kind, &snapshot, entry, &text);
     }
@@ -214,8 +211,6 @@ fn leads_into(snapshot: &Snapshot, place: u32, goal: &NumberMap<()>) -> bool {
 
 /// Whether the thread waits to be unparked, for ever, and nobody has a handle to it.
 fn has_no_handle(entry: &Entry) -> bool {
-    entry
-        .wait
-        .as_ref()
-        .is_some_and(|wait| wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0)))
+    let is_lost = |wait: &Wait| wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0));
+    entry.wait.as_deref().is_some_and(is_lost)
 }

@@ -74,13 +74,8 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn head(&mut self) -> Done {
-        let Timeline {
-            clock,
-            tracks,
-            lost,
-            ..
-        } = self.timeline;
-        let length = clock.length;
+        let (length, lost) = (self.timeline.clock.length, self.timeline.lost);
+        let tracks = &self.timeline.tracks;
         write!(
             self.out,
             r#"{{"displayTimeUnit":"ns","otherData":{{"writer":"greenthread","nanoseconds":{length},"lost":{lost}}},"traceEvents":[
