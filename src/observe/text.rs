@@ -43,10 +43,10 @@ impl Snapshot {
         };
         let states = ["running", "blocked", "ready", "new", "parked"];
         let counted = states.map(|word| format!("{} {word}", of(word))).join(", ");
-        format!(
-            "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}\n  \
-             green threads: {counted}\n"
-        )
+        let head = format!(
+            "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}\n"
+        );
+        head + &format!("  green threads: {counted}\n")
     }
 
     /// The threads by what they do, the smallest groups first.
