@@ -192,7 +192,7 @@ hooked! {
         locked(operation | libc::LOCK_NB, operation, real)
     }
 
-    // Its third argument, if there is one, comes as a variadic one does: in a register.
+    // The third argument, if there is one, is passed as a variadic one is: in a register.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int where real(command) {
         locked(without_waiting(command), command, real)
     }
@@ -253,7 +253,7 @@ hooked! {
 }
 
 exported! {
-    // For any child.
+    // This call waits for any child.
     fn wait(status: *mut c_int) -> pid_t {
         // SAFETY: the caller's place.
         unsafe { waitpid(-1, status, 0) }

@@ -197,7 +197,7 @@ pub(super) fn run(
     let call = pin!(Call::new(fd));
     let call = call.as_ref();
     let wanted = wanted.map_or(0, |wanted| wanted.min(MOST_BYTES));
-    // Until when the call waits; known once it would block.
+    // The time until which the call waits. It is asked for when the call would block.
     let known = Cell::new(None);
     let mut done = 0;
     loop {

@@ -310,7 +310,7 @@ fn is_on() -> bool {
         0 => {
             // A value that is not accepted is an error when the first runtime starts.
             let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
-            // A sanitizer that lets the threads be kernel threads is to see all that they do.
+            // A sanitizer under which all threads are kernel threads must see their calls as they are.
             let is_on = is_off != Some(true)
                 && libraries::libcs_names_lead_here()
                 && sanitizer::unsupported().is_none();

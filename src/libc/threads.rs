@@ -373,7 +373,7 @@ exported! {
         }
     }
 
-    // libc's has any number of arguments, and hands on four after the first.
+    // libc's function takes any number of arguments, and hands on four after the first.
     fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
         let number = option as usize;
         // SAFETY: the caller's arguments, of the system call that libc's function makes.
@@ -441,7 +441,7 @@ interposed! {
         pid
     }
 
-    // libc's has three arguments that need not be there; then they are not looked at.
+    // The last three arguments may be missing. Then libc's function does not look at them.
     fn clone(
         start: Start, stack: *mut c_void, flags: c_int, argument: *mut c_void,
         parent: *mut libc::pid_t, thread_pointer: *mut c_void, child: *mut libc::pid_t,

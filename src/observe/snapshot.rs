@@ -181,7 +181,7 @@ impl Snapshot {
             let facts = seen.facts();
             let system_call = Snapshot::call(&seen);
             let stack = self.stack(&seen);
-            // At the last try the thread is shown all the same, as one that runs.
+            // At the last try the thread is shown although it has run meanwhile.
             if tries > 0 && (stack.is_none() || !seen.holds()) {
                 continue;
             }

@@ -329,7 +329,7 @@ impl Copies {
     /// What all rings have recorded. The trace is over.
     pub(super) fn finish(self) -> Vec<Reel> {
         let finish = |copied: Copied| {
-            // The pages are given back. Words that are written meanwhile are lost, or stay.
+            // The system gets the pages back. Words that are written at the same moment are lost or kept; nobody reads them.
             copied.ring.advise(libc::MADV_DONTNEED);
             copied.reel
         };

@@ -256,7 +256,7 @@ impl Timeline {
                     self.push(now, end, thread, on.track, Kind::Off, 0);
                 }
             }
-            // The processor goes to work.
+            // Any other event says that the processor goes to work.
             _ => {
                 if let Some(start) = on.asleep_since.take() {
                     self.push(start, now, 0, on.track, Kind::Idle, 0);
@@ -271,7 +271,7 @@ impl Timeline {
 
     /// Decodes the events that have happened on no processor.
     fn outside(&mut self, events: &[Event]) {
-        // Where the item is that each kernel thread is in, `RunsOn` or `Waited`.
+        // The place of the item in which each kernel thread is now: `RunsOn` or `Waited`.
         let mut doing: NumberMap<Option<usize>> = NumberMap::default();
         for &[first, ticks, more] in events {
             let kind = Kind::of(first);
