@@ -69,7 +69,7 @@ impl Thread {
 #[cfg(any(green, feature = "observe"))]
 pub(crate) fn spawn_helper(
     name: &str,
-    work: Box<dyn FnOnce() + Send>,
+    work: impl FnOnce() + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
-    spawner::spawn_helper(name, spawner::OBSERVER_STACK, work)
+    spawner::spawn_helper(name, spawner::OBSERVER_STACK, Box::new(work))
 }

@@ -1,15 +1,11 @@
 //! Threads that wait at addresses: futexes, and the locks of C.
 //!
 //! An address is a name here; only the caller looks at the memory there. A table of buckets, by the hash of the
-//! address, has a list in each. The threads of one address stand together, in the order in which they came, and the
-//! first of them knows the last: so a bucket is searched from group to group, however many threads wait in each.
+//! address, has a list in each, in which the threads stand in the order in which they came. A search passes over the
+//! threads of other addresses one by one, as in the kernel's table of futexes: there are so many buckets that few
+//! addresses share one.
 //!
-//! ```text
-//!   bucket ─► a ⇄ a ⇄ a ⇄ b ⇄ c ⇄ c      three groups: of a, b and c
-//!             └───────▲   ▲   └───▲      `last`, of the first in each
-//! ```
-//!
-//! A thread may wait at several addresses: it has a place in the group of each, and what takes it out of one ends the
+//! A thread may wait at several addresses: it has a place in the list of each, and what takes it out of one ends the
 //! wait (`claim`). So it comes out of the others itself.
 //!
 //! A thread that waits looks at its condition (the futex's word, a lock) under the bucket's lock. A thread that wakes
@@ -21,10 +17,9 @@
 //!    looks at the condition; queues itself; gives the lock back. The waker: changes the condition; fence; looks at
 //!    the bucket's word. The fences are in one order. If the waiter's is first, the waker sees the word other than 0,
 //!    takes the lock after the waiter, and finds it. If the waker's is first, the waiter sees the changed condition.
-//! 2. A thread is in the group of its address: `address` changes under the locks of both buckets. The thread itself,
+//! 2. A thread is in the bucket of its address: `address` changes under the locks of both buckets. The thread itself,
 //!    which holds neither when its time is up, takes the lock of the bucket where it was and looks again.
-//! 3. The first of a group, and no other, has a `last` that is not null.
-//! 4. One call wakes only threads that were there when it began: later ones have a higher stamp.
+//! 3. One call wakes only threads that were there when it began: later ones have a higher stamp.
 //!
 //! A signal's handler that has interrupted its own thread in here leaves its wake-ups to that thread (`inside`).
 //!
@@ -39,7 +34,7 @@ use crate::atomic::{AtomicUsize, Cell, const_fn, fence};
 use crate::sys::perturb;
 #[cfg(not(greenthread_model))]
 use crate::sys::shared::{Zero, Zeros};
-use crate::wait::queue::{Chain, Claimed, Ended, Locked, Node, Position, Wait, WaitQueue};
+use crate::wait::queue::{Chain, Ended, Locked, Node, Position, Wait, WaitQueue};
 use crate::wait::{WaitKind, WaitReason};
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.
@@ -84,8 +79,6 @@ pub(crate) struct Waiting {
     address: AtomicUsize,
     events: Events,
     stamp: Cell<u64>,
-    /// Of the first of a group: the last one. Else null.
-    last: Cell<*const Waiting>,
 }
 
 /// The threads that wait at an address already, for one that is about to.
@@ -94,12 +87,8 @@ pub(crate) struct Beside<'a>(&'a Locked<'a>, usize);
 impl Beside<'_> {
     /// Whether one of them waits for any of `events`.
     pub(crate) fn has(&self, events: Events) -> bool {
-        let waits = |node: &Node| {
-            // SAFETY: as in `Bucket::first`.
-            let other = unsafe { &*ptr::from_ref(node).cast::<Waiting>() };
-            other.address.load(Relaxed) == self.1 && other.events & events != 0
-        };
-        self.0.list.iter().any(waits)
+        let mut all = self.0.list.iter();
+        all.any(|node| waits(node, self.1, events, u64::MAX))
     }
 }
 
@@ -111,13 +100,21 @@ impl Waiting {
             address: AtomicUsize::new(address),
             events,
             stamp: Cell::new(0),
-            last: Cell::new(ptr::null()),
         }
     }
 
     pub(crate) fn address(&self) -> usize {
         self.address.load(Relaxed)
     }
+}
+
+/// Whether the thread of this node in a bucket's list waits at `address` for one of `events`, and has a stamp up to `until`.
+fn waits(node: &Node, address: usize, events: Events, until: u64) -> bool {
+    // SAFETY: a node in a bucket's list is the first part of a living `Waiting` (`wait::queue`, invariant 2).
+    let waiting = unsafe { &*ptr::from_ref(node).cast::<Waiting>() };
+    waiting.address.load(Relaxed) == address
+        && waiting.events & events != 0
+        && waiting.stamp.get() <= until
 }
 
 /// How a thread waits.
@@ -191,7 +188,7 @@ impl Addresses {
                 unsafe { bucket.push(&mut locked, place, position) };
             }
         }
-        // One place was refused before it was queued. Of several, one may have been taken already.
+        // A single place that was refused is in no list. Of several, a waker may have taken one already.
         if is_refused && (places.len() == 1 || wait.give_up()) {
             if places.len() > 1 {
                 leave();
@@ -208,7 +205,7 @@ impl Addresses {
             Some(Ended::Taken(node)) => places.iter().position(|place| ptr::eq(&place.node, node)),
             _ => None,
         };
-        // A waker has taken out the place that it has taken.
+        // The waker has taken its own place out of the list already; the others are still queued.
         if woken.is_none() || places.len() > 1 {
             leave();
         }
@@ -219,17 +216,18 @@ impl Addresses {
         })
     }
 
-    /// Takes a place out, if it is in a group still.
+    /// Takes a place out, if it is in a list still.
     fn leave(&self, waiting: &Waiting) {
-        // Nobody is: the thread was blocked, and a handler that has interrupted one does not wait.
+        // The thread itself was blocked, and a handler that has interrupted a thread in here does not wait: so this
+        // thread is not inside yet.
         let _inside = Inside::enter();
         loop {
             let address = waiting.address.load(Relaxed);
             let mut locked = self.bucket(address).queue.lock();
-            // Otherwise it was moved meanwhile.
+            // If the address has changed meanwhile, the place is in another bucket, and the loop begins anew.
             if waiting.address.load(Relaxed) == address {
-                // SAFETY: it is in this bucket, or in none.
-                return unsafe { Bucket::remove(&mut locked, waiting) };
+                // SAFETY: the place is in this bucket's list, or in none.
+                return unsafe { locked.list.remove(&waiting.node) };
             }
         }
     }
@@ -285,7 +283,7 @@ impl Addresses {
         mut refuse: Option<&dyn Fn() -> Result<(), c_int>>,
     ) -> Result<[usize; 2], c_int> {
         let Some(_inside) = Inside::enter() else {
-            // All are woken, and may find that they have to wait again.
+            // All threads at the address are woken later. Those that have to wait on queue again.
             refuse.map_or(Ok(()), |refuse| refuse())?;
             inside::wake_later(self, from);
             return Ok([0; 2]);
@@ -296,7 +294,7 @@ impl Addresses {
         loop {
             let mut chain = Chain::new();
             let mut steps = 0;
-            // In the order of their places, so that no two threads wait for each other.
+            // Two locks are taken in the order of their addresses, so that no two threads wait for each other.
             let is_first = ptr::from_ref(source) <= ptr::from_ref(target);
             let other = (!ptr::eq(source, target)).then_some(target);
             let mut early = other.filter(|_| !is_first).map(|b| b.queue.lock());
@@ -308,21 +306,23 @@ impl Addresses {
                 refuse()?;
             }
             let until = *until.get_or_insert_with(|| source.stamp.get());
+            let is_meant = |node: &Node| waits(node, from, events, until);
             while done[0] < most
                 && !chain.is_long()
-                && let Some(claimed) = source.pop(&mut locked, from, events, until)
+                && let Some(claimed) = locked.list.pop_where(is_meant)
             {
                 chain.push(claimed);
                 done[0] += 1;
             }
             while !chain.is_long() && done[1] < moved && steps < STEPS {
-                let first = Bucket::first(&locked, from).filter(|first| first.stamp.get() <= until);
-                let Some(first) = first.map(ptr::from_ref) else {
+                let is_movable = |node: &&Node| waits(node, from, ANY, until);
+                let first = locked.list.iter().find(is_movable);
+                let Some(first) = first.map(|node| ptr::from_ref(node).cast::<Waiting>()) else {
                     break;
                 };
                 // SAFETY: it is in the source's list, so it is alive; both locks are held.
                 unsafe {
-                    Bucket::remove(&mut locked, &*first);
+                    locked.list.remove(&raw const (*first).node);
                     (*first).address.store(to, Relaxed);
                     let locked = early.as_mut().or(late.as_mut()).unwrap_or(&mut locked);
                     target.push(locked, &*first, Position::Back);
@@ -352,105 +352,19 @@ impl Bucket {
         }
     }
 
-    /// The first thread of the group of `address`.
-    fn first<'a>(locked: &'a Locked<'_>, address: usize) -> Option<&'a Waiting> {
-        let head = locked.list.head();
-        let mut node = head;
-        while !node.is_null() {
-            // SAFETY: a node in the list is the first part of a living `Waiting` (`list`, invariant 2).
-            let first = unsafe { &*node.cast::<Waiting>() };
-            if first.address.load(Relaxed) == address {
-                return Some(first);
-            }
-            // SAFETY: as above; the first of a group has a last one (invariant 3).
-            node = unsafe { (*first.last.get()).node.next.get() };
-            if node == head {
-                break;
-            }
-        }
-        None
-    }
-
-    /// Queues a thread in the group of its address.
+    /// Queues a thread.
     ///
     /// # Safety
-    /// It is in no list, and lives until it is out of this one.
+    /// The thread is in no list, and lives until it is out of this one.
     unsafe fn push(&self, locked: &mut Locked<'_>, waiting: &Waiting, position: Position) {
         self.stamp.set(self.stamp.get() + 1);
         waiting.stamp.set(self.stamp.get());
-        let first = Bucket::first(locked, waiting.address()).map(ptr::from_ref);
-        // SAFETY: `waiting` is in no list and stays alive while it is in this one; what is in the list is alive.
+        // SAFETY: the caller promises the same of the thread's node.
         unsafe {
-            let Some(first) = first.map(|first| &*first) else {
-                waiting.last.set(waiting);
-                return locked.list.push_back(&waiting.node);
-            };
             match position {
-                Position::Back => {
-                    let last = first.last.replace(waiting);
-                    locked
-                        .list
-                        .insert_after(&raw const (*last).node, &waiting.node);
-                }
-                Position::Front => {
-                    waiting.last.set(first.last.replace(ptr::null()));
-                    locked.list.insert_before(&first.node, &waiting.node);
-                }
+                Position::Back => locked.list.push_back(&waiting.node),
+                Position::Front => locked.list.push_front(&waiting.node),
             }
-        }
-    }
-
-    /// Claims and takes out the first thread of the group that waits for one of `events`, if it came
-    /// before `until`.
-    fn pop(
-        &self,
-        locked: &mut Locked<'_>,
-        address: usize,
-        events: Events,
-        until: u64,
-    ) -> Option<Claimed> {
-        let first = Bucket::first(locked, address)?;
-        let last = first.last.get();
-        let mut this = ptr::from_ref(first);
-        loop {
-            // SAFETY: it is in the list, so it is alive; the next one is read before it is taken out.
-            unsafe {
-                let next = (*this).node.next.get().cast::<Waiting>();
-                let is_last = this == last;
-                if (*this).events & events != 0 && (*this).stamp.get() <= until {
-                    let claimed = Node::claim(&(*this).node);
-                    Bucket::remove(locked, &*this);
-                    if claimed {
-                        return Some(Claimed::from_raw(&raw const (*this).node));
-                    }
-                }
-                if is_last {
-                    return None;
-                }
-                this = next;
-            }
-        }
-    }
-
-    /// Takes a thread out, if it is in this bucket.
-    ///
-    /// # Safety
-    /// It is in this bucket or in none.
-    unsafe fn remove(locked: &mut Locked<'_>, waiting: &Waiting) {
-        let last = waiting.last.replace(ptr::null());
-        // SAFETY: the neighbours are in the list, so they are alive.
-        unsafe {
-            if last.is_null() {
-                // Not the first: it may be the last.
-                let first = Bucket::first(locked, waiting.address.load(Relaxed));
-                if let Some(first) = first.filter(|first| ptr::eq(first.last.get(), waiting)) {
-                    first.last.set(waiting.node.prev.get().cast());
-                }
-            } else if !ptr::eq(last, waiting) {
-                let next = waiting.node.next.get().cast::<Waiting>();
-                (*next).last.set(last);
-            }
-            locked.list.remove(&waiting.node);
         }
     }
 }

@@ -162,7 +162,7 @@ fn wait_for(child: pid_t, options: c_int, real: impl Fn(c_int) -> pid_t) -> pid_
     let whom = match child {
         1.. => (libc::P_PID, child as id_t),
         -1 => (libc::P_ALL, 0),
-        // 0: the caller's own.
+        // 0 means the caller's own group.
         group => (libc::P_PGID, group.unsigned_abs()),
     };
     let look = || Some(real(options | libc::WNOHANG)).filter(|&answer| answer != 0);
@@ -192,7 +192,7 @@ hooked! {
         locked(operation | libc::LOCK_NB, operation, real)
     }
 
-    // Its third argument, if there is one, comes as a variadic one does: in a register.
+    // The third argument, if there is one, is passed as a variadic one is: in a register.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int where real(command) {
         locked(without_waiting(command), command, real)
     }
@@ -219,7 +219,7 @@ hooked! {
         if options & libc::WNOHANG != 0 || kind == libc::P_PIDFD && is_nonblocking(id as c_int) {
             return real(id, info, options);
         }
-        // As the kernel's call keeps the file, whatever becomes of the number.
+        // The duplicate keeps the file open, as the kernel's call does, whatever becomes of the number.
         let kept = match kind {
             // SAFETY: numbers.
             libc::P_PIDFD => unsafe { libc::fcntl(id as c_int, libc::F_DUPFD_CLOEXEC, 0) },
@@ -233,7 +233,7 @@ hooked! {
                 match real(id, &mut seen, options | libc::WNOHANG) {
                     0 if seen.si_pid() == 0 => return None,
                     0 if info.is_null() => {}
-                    // The kernel, too, has taken what it reports by then.
+                    // As with the kernel's call, the child's change is taken although it cannot be reported.
                     0 if !can_be_written(info, 1) => return Some(fail(libc::EFAULT)),
                     0 => *info = seen,
                     failed => return Some(failed),
@@ -253,7 +253,7 @@ hooked! {
 }
 
 exported! {
-    // For any child.
+    // This call waits for any child.
     fn wait(status: *mut c_int) -> pid_t {
         // SAFETY: the caller's place.
         unsafe { waitpid(-1, status, 0) }
@@ -266,11 +266,11 @@ fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
     // SAFETY: the caller's thread, which nobody has joined yet, so its control block is there.
     let name = || unsafe { thread_id(thread as usize) };
     let id = name().filter(|&id| id != 0)?;
-    // The first thread of a process ends otherwise than the others.
+    // The first thread of a process is left out: its end is not told as that of the others is.
     if id == std::process::id() {
         return None;
     }
-    // If the id is still the thread's, the descriptor is, too.
+    // If the id is still the thread's after the call, the descriptor is the thread's, too.
     let descriptor = calls::pidfd(id, calls::PIDFD_THREAD).ok();
     descriptor.filter(|_| name() == Some(id))
 }
@@ -351,7 +351,7 @@ hooked! {
             }
             return 0;
         }
-        // In the kernel, which reads the time before it writes what is left.
+        // The kernel makes this sleep. It reads the time before it writes what is left, so both may be one place.
         let mut rest = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let left = if left.is_null() { &raw mut rest } else { left };
         let mut time = time;

@@ -197,11 +197,11 @@ pub(super) fn run(
     let call = pin!(Call::new(fd));
     let call = call.as_ref();
     let wanted = wanted.map_or(0, |wanted| wanted.min(MOST_BYTES));
-    // Until when the call waits; known once it would block.
+    // The time until which the call waits. It is asked for when the call would block.
     let known = Cell::new(None);
     let mut done = 0;
     loop {
-        // A part that is made after the end is empty.
+        // If the connection has ended after a part, the next part is empty.
         let is_done = |fd| done != 0 && is_over(fd);
         let attempt = || {
             let fd = call.fd();
@@ -287,7 +287,7 @@ pub(super) fn can_be_written<T>(at: *mut T, count: usize) -> bool {
 
 /// Asks for a word of each page of so many bytes, and for the last one. No address space has `None`.
 fn all_pages(at: usize, length: Option<usize>, ask: fn(usize) -> bool) -> bool {
-    // The smallest that there is.
+    // No system has smaller pages.
     const PAGE: usize = 4096;
     let Some(end) = length.and_then(|length| at.checked_add(length)) else {
         return false;

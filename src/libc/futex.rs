@@ -34,7 +34,8 @@ use libc::{
 use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use super::descriptor::{Record, value_at};
 use super::{
-    after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated, threads,
+    Answer, after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated,
+    threads,
 };
 use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
@@ -51,9 +52,6 @@ static FUTEX: WaitKind = WaitKind::inside("futex").with_numbers(|address, facts|
         facts.number("word", u64::from(word));
     }
 });
-
-/// What a call returns, or `errno`.
-type Answer = Result<usize, c_int>;
 
 exported! {
     // A number that is not listed here goes to the kernel as it is.
@@ -125,10 +123,10 @@ fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Answ
     if by_real_clock && operation != FUTEX_WAIT_BITSET {
         return Err(libc::ENOSYS);
     }
-    // Of threads to wake or to move; the kernel wakes one if it is asked for fewer.
+    // The number of threads to wake or to move. The kernel wakes one if it is asked for fewer.
     let most = |count: usize| (count as c_int).max(1) as usize;
     match operation {
-        // Relative.
+        // The time is counted from now on.
         FUTEX_WAIT => wait_on(address, value as u32, ANY, time(fourth)?.map(after)),
         FUTEX_WAIT_BITSET => {
             let clock = match by_real_clock {
@@ -167,7 +165,7 @@ fn deadline_by(clock: libc::clockid_t, address: usize) -> Result<Option<u64>, c_
 fn check(address: usize) -> Result<(), c_int> {
     match () {
         () if !address.is_multiple_of(4) => Err(libc::EINVAL),
-        // No program has more; what lies above is the kernel's, or nobody's.
+        // No program has memory at so high an address.
         () if address >> 56 != 0 => Err(libc::EFAULT),
         () => Ok(()),
     }
@@ -248,7 +246,7 @@ fn requeue(from: usize, to: usize, woken: c_int, moved: c_int, expected: Option<
     if rest == [0; 2] {
         return Ok(woken + moved);
     }
-    // If the word changes meanwhile, it is as if those in the kernel came later.
+    // If the word changes meanwhile, the kernel's threads are left out, as if they had come later.
     let (operation, third) = match expected {
         Some(expected) => (FUTEX_CMP_REQUEUE, expected),
         None => (FUTEX_REQUEUE, 0),
@@ -296,15 +294,11 @@ fn wake_op(address: usize, most: usize, other: usize, most_there: usize, operati
     }
     let before = word::update(other, |word| change(word).unwrap_or(word));
     let before = before.map_err(|Fault| libc::EFAULT)?;
-    // The kernel, too, has changed the word by then.
+    // The comparison is checked after the change, as the kernel does it.
     let is_met = is_met(before).ok_or(libc::ENOSYS)?;
     let woken = wake(address, ANY, most)?;
-    let there = if is_met {
-        wake(other, ANY, most_there)?
-    } else {
-        0
-    };
-    Ok(woken + there)
+    let there = is_met.then(|| wake(other, ANY, most_there)).transpose()?;
+    Ok(woken + there.unwrap_or(0))
 }
 
 // The newer calls have one number each on all architectures.
@@ -396,7 +390,7 @@ fn is_known(number: c_long) -> bool {
     static ANSWERS: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
     let known = &ANSWERS[(number - WAITV) as usize];
     if known.load(Relaxed) == 0 {
-        // Each of them refuses such flags, which are its second to fourth argument.
+        // Each of the calls has its flags among its second to fourth arguments, and refuses these.
         let wrong = u32::MAX as usize;
         // SAFETY: the kernel refuses the arguments before it looks at memory.
         let answer = unsafe { kernel_call(number, &[0, wrong, wrong, wrong, 0, 0]) };

@@ -310,7 +310,7 @@ fn is_on() -> bool {
         0 => {
             // A value that is not accepted is an error when the first runtime starts.
             let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
-            // A sanitizer that lets the threads be kernel threads is to see all that they do.
+            // A sanitizer under which all threads are kernel threads must see their calls as they are.
             let is_on = is_off != Some(true)
                 && libraries::libcs_names_lead_here()
                 && sanitizer::unsupported().is_none();
@@ -340,8 +340,11 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
+/// What a system call returns, or `errno`.
+type Answer = Result<usize, c_int>;
+
 /// What a function returns that is one system call.
-fn answered(result: Result<usize, c_int>) -> c_int {
+fn answered(result: Answer) -> c_int {
     match result {
         Ok(result) => result as c_int,
         Err(errno) => fail(errno),
@@ -416,9 +419,7 @@ fn after(nanos: u64) -> u64 {
 fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
     match clock {
         libc::CLOCK_MONOTONIC => time,
-        _ => time
-            .saturating_sub(read(clock))
-            .saturating_add(clock::now()),
+        _ => after(time.saturating_sub(read(clock))),
     }
 }
 

@@ -77,16 +77,12 @@ impl Limit<'_> {
 
     /// Makes a call that waits. `look` asks without waiting, and its answer is not 0 if there is something to tell; `wait`
     /// waits in between, as in [`until`]. If it cannot, or the mask is not the thread's, libc's call is made.
-    fn wait<E>(
-        self,
-        mut look: impl FnMut() -> c_int,
-        wait: impl FnMut(u32) -> Result<bool, E>,
-    ) -> c_int {
+    fn wait(self, look: impl Fn() -> c_int, wait: impl FnMut(u32) -> io::Result<bool>) -> c_int {
         let look = || match look() {
             0 if self.left() != Some(0) => None,
             answer => Some(answer),
         };
-        // A set begins with the kernel's mask.
+        // The first words of libc's set are the kernel's mask.
         let mask = self.mask.cast::<signal::Mask>();
         let waits = mask.is_null() || value_at(mask) == Some(signal::mask());
         match waits.then(|| until(look, wait)) {
@@ -106,7 +102,7 @@ fn any(
     const PAUSE: u64 = 2_000_000;
     let mut kept = None;
     move |in_vain| {
-        // An end or an error comes unasked, and `select` may not count it: then it comes at once, always.
+        // The kernel tells of an end or an error unasked, and `select` may not count it. Then each wait would end at once.
         if in_vain > IN_VAIN {
             crate::thread::Thread::sleep_until(deadline.unwrap_or(u64::MAX).min(after(PAUSE)));
         }
@@ -189,12 +185,9 @@ fn interests(sets: &Sets, count: c_int) -> Vec<Interest> {
 fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
     let length = usize::try_from(count).unwrap_or(usize::MAX).div_ceil(BITS);
     let at = at.map(|at| at.cast::<u64>());
+    let is_set = |at: &*mut u64| at.is_null() || can_be_written(*at, length);
     // A set that cannot be written is an error, which libc's function finds.
-    if length > WORDS
-        || !at
-            .iter()
-            .all(|at| at.is_null() || can_be_written(*at, length))
-    {
+    if length > WORDS || !at.iter().all(is_set) {
         return limit.block();
     }
     let mut asked: Sets = [[0; WORDS]; 3];
@@ -210,13 +203,10 @@ fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
     };
     let look = || {
         let mut found = asked;
-        let mut sets = found.each_mut().map(|set| ptr::from_mut(set).cast());
-        (sets.iter_mut().zip(at)).for_each(|(set, at)| {
-            if at.is_null() {
-                *set = null_mut()
-            }
+        let [read, write, except] = core::array::from_fn(|i| match at[i].is_null() {
+            true => null_mut(),
+            false => found[i].as_mut_ptr().cast(),
         });
-        let [read, write, except] = sets;
         // SAFETY: sets of ours. A call that is interrupted leaves them as they are.
         let answer =
             uninterrupted(|| unsafe { select::real(count, read, write, except, &mut timeval(0)) });

@@ -148,7 +148,7 @@ interposed! {
         // SAFETY: the caller's actions are valid or null; the address is that of libc's function, which has this type.
         unsafe {
             let is_own = new.as_ref().is_some_and(|new| is_own(new.sa_sigaction));
-            // The handler for dumps can wait.
+            // A sanitizer may delay the handler for dumps.
             let real = match is_own && number != libc::SIGQUIT {
                 true => &SIGACTION_OF_LIBC,
                 false => &sigaction::REAL,
@@ -219,7 +219,7 @@ interposed! {
         let is_ignored = owner().is_some()
             && can_be_read(new.addr())
             && can_be_read(new.addr().wrapping_add(last));
-        // Null asks for no change.
+        // With null in its place the call changes nothing.
         real(if is_ignored { null() } else { new })
     }
 }

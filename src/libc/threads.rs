@@ -33,7 +33,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, timespec};
 
-use super::{answered, errno, fail, set_errno};
+use super::{Answer, answered, errno, fail, set_errno};
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::{is_forked_child, preemption_off};
 use crate::engine::hooks::{
@@ -56,7 +56,7 @@ fn send(
         _ if LIBCS_OWN.contains(&signal) => real(),
         Who::Libcs => real(),
         Who::Own(_) => to_self(),
-        // It lives. What it may be sent would come to whatever thread its kernel thread runs then.
+        // The thread lives. A signal would come to whatever thread its kernel thread runs at that moment.
         Who::Other(_) if signal == 0 => 0,
         Who::Other(_) if (1..=libc::SIGRTMAX()).contains(&signal) => libc::ENOTSUP,
         Who::Other(_) => libc::EINVAL,
@@ -64,7 +64,7 @@ fn send(
 }
 
 /// The system call's result as the functions of pthreads give it.
-fn answer(result: Result<usize, c_int>) -> c_int {
+fn answer(result: Answer) -> c_int {
     result.err().unwrap_or(0)
 }
 
@@ -83,7 +83,7 @@ unsafe fn change(
     match Who::is(thread) {
         // SAFETY: the arguments are those that the caller vouches for; they are made about the calling thread.
         Who::Own(_) => answer(unsafe { guarded(number, &[CALLING, first, second]) }),
-        // It cannot be kept on its kernel thread from here.
+        // Another thread cannot be kept on its kernel thread from here.
         Who::Other(_) => libc::ENOTSUP,
         Who::Libcs => real(),
     }
@@ -217,11 +217,7 @@ interposed! {
 }
 
 /// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.
-pub(super) fn guard<T, E>(
-    number: c_long,
-    arguments: &[usize],
-    call: impl FnOnce() -> Result<T, E>,
-) -> Result<T, E> {
+pub(super) fn guard(number: c_long, arguments: &[usize], call: impl FnOnce() -> Answer) -> Answer {
     match owner().is_some() && changes(number, arguments) {
         true => for_good(call),
         false => call(),
@@ -232,7 +228,7 @@ pub(super) fn guard<T, E>(
 ///
 /// # Safety
 /// As the system call demands.
-unsafe fn guarded(number: c_long, arguments: &[usize]) -> Result<usize, c_int> {
+unsafe fn guarded(number: c_long, arguments: &[usize]) -> Answer {
     // SAFETY: the caller vouches for the arguments.
     guard(number, arguments, || unsafe {
         kernel_call(number, arguments)
@@ -260,7 +256,7 @@ fn changes(number: c_long, arguments: &[usize]) -> bool {
         libc::SYS_setpriority => argument(0) as u32 == libc::PRIO_PROCESS && is_own(argument(1)),
         libc::SYS_ioprio_set => argument(0) == IOPRIO_WHO_PROCESS && is_own(argument(1)),
         libc::SYS_perf_event_open => argument(1) as i32 == 0,
-        // A header that cannot be read is the kernel's to refuse.
+        // If the header cannot be read, the kernel refuses the call, and nothing changes.
         libc::SYS_capset => {
             word::look(argument(0) + size_of::<u32>()).is_ok_and(|process| is_own(process as usize))
         }
@@ -378,7 +374,7 @@ exported! {
         }
     }
 
-    // libc's has any number of arguments, and hands on four after the first.
+    // libc's function takes any number of arguments, and hands on four after the first.
     fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
         let number = option as usize;
         // SAFETY: the caller's arguments, of the system call that libc's function makes.
@@ -446,13 +442,13 @@ interposed! {
         pid
     }
 
-    // libc's has three arguments that need not be there; then they are not looked at.
+    // The last three arguments may be missing. Then libc's function does not look at them.
     fn clone(
         start: Start, stack: *mut c_void, flags: c_int, argument: *mut c_void,
         parent: *mut libc::pid_t, thread_pointer: *mut c_void, child: *mut libc::pid_t,
     ) -> c_int where real(start, argument) {
         if flags & libc::CLONE_VM == 0 {
-            // The child has a copy of this.
+            // The child reads its own copy of this pair.
             let mut begin = (start, argument);
             return real(begin_copy, (&raw mut begin).cast());
         }

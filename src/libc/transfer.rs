@@ -113,7 +113,7 @@ unsafe fn transfer(
             result => result,
         },
         _ => match ready_then(fd, way, || real(fd)) {
-            // Such a descriptor may refuse the call although it is not ready.
+            // A call that is a mistake fails at once, although the descriptor is not ready: `preadv2` tells a mistake.
             ..0 if is_read && errno() == libc::EAGAIN => {
                 let result = at_once(fd, 0);
                 if result < 0 && !matches!(errno(), libc::EBADF | libc::EINVAL) {
@@ -128,7 +128,7 @@ unsafe fn transfer(
     let wanted = (!is_one_part).then_some(buffers.length);
     let result = run(fd, way, wanted, &attempt, &block);
     let is_other = result == -1 && nature == Nature::Socket && errno() == libc::ENOTSOCK;
-    // The number is another file's now.
+    // The descriptor's number is another file's now.
     match is_other && Nature::ask(fd).is_some_and(|nature| nature != Nature::Socket) {
         // SAFETY: the buffers of this call, which are as valid for the same call on another file.
         true => unsafe { transfer(fd, way, at, count, real) },
@@ -177,13 +177,11 @@ fn is_for_all(fd: c_int, flags: c_int) -> bool {
     flags & NEVER_WAITS == 0 && flags & libc::MSG_WAITALL != 0 && is_stream(fd)
 }
 
-/// Receives `length` bytes; `part` makes libc's call, for what is left behind so many bytes and with these flags.
-fn received(
-    fd: c_int,
-    flags: c_int,
-    length: usize,
-    part: &dyn Fn(c_int, usize, c_int) -> isize,
-) -> isize {
+/// Makes libc's call on this descriptor, for what is left behind so many bytes and with these flags.
+type Part<'a> = &'a dyn Fn(c_int, usize, c_int) -> isize;
+
+/// Receives `length` bytes.
+fn received(fd: c_int, flags: c_int, length: usize, part: Part<'_>) -> isize {
     if flags & NEVER_WAITS != 0 {
         return may_block(|| part(fd, 0, flags));
     }
@@ -216,7 +214,7 @@ hooked! {
 
     fn recvmsg(fd: c_int, to: *mut msghdr, flags: c_int) -> isize where real(fd, to, flags) {
         if !is_for_all(fd, flags) {
-            // The kernel changes lengths in the message only if something came.
+            // The message can be tried again as it is: the kernel changes its lengths only if something has come.
             return received(fd, flags, 0, &|fd, _, flags| real(fd, to, flags));
         }
         let asked = value_at(to).filter(|asked| asked.msg_control.is_null() && can_be_written(to, 1));
@@ -247,13 +245,8 @@ fn part_flags(flags: c_int, done: usize) -> c_int {
     }
 }
 
-/// Sends `length` bytes; `part` makes libc's call, for what is left behind so many bytes and with these flags.
-fn sent(
-    fd: c_int,
-    flags: c_int,
-    length: usize,
-    part: &dyn Fn(c_int, usize, c_int) -> isize,
-) -> isize {
+/// Sends `length` bytes.
+fn sent(fd: c_int, flags: c_int, length: usize, part: Part<'_>) -> isize {
     // The kernel connects the socket in such a call, or counts the calls: they are made as a whole.
     const WHOLE: c_int = libc::MSG_FASTOPEN | libc::MSG_ZEROCOPY;
     if flags & NOW != 0 {
@@ -386,7 +379,7 @@ hooked! {
         if flags & libc::SPLICE_F_NONBLOCK != 0 {
             return real(flags);
         }
-        // Mistakes are not waited for. One of the two is a pipe; pipes have no offset.
+        // A call that is a mistake must fail at once. One of the two ends must be a pipe, and a pipe has no offset.
         let is_pipe = |fd| Nature::of(fd) == Some(Nature::Pipe);
         let has_pipe = is_pipe(from) || is_pipe(to);
         let has_offset = |fd, offset: *mut off64_t| !offset.is_null() && is_pipe(fd);
@@ -398,7 +391,7 @@ hooked! {
         let waits = |fd, way| !is_file(fd) && !is_ready(fd, way);
         let before = errno();
         loop {
-            // Waits for one end after the other.
+            // The thread waits for one end after the other.
             let (fd, way) = match (waits(from, Direction::Read), waits(to, Direction::Write)) {
                 (true, _) => (from, Direction::Read),
                 (_, true) => (to, Direction::Write),
@@ -408,7 +401,7 @@ hooked! {
                     if !would_block || is_nonblocking(from) || is_nonblocking(to) {
                         return result;
                     }
-                    // Both are ready, and there is no space for a part: only the kernel knows.
+                    // Both ends are ready, and yet there is no space for a part: only the kernel can wait for it.
                     return blocking(|| real(flags));
                 }
             };
@@ -437,7 +430,7 @@ fn directly(real: impl FnOnce() -> c_int) -> Option<c_int> {
 fn accepted(fd: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
     let attempt = |fd, _| match is_ready(fd, Direction::Read) {
         true => may_block(|| real(fd)) as isize,
-        // A socket that does not listen is an error at once.
+        // The call fails at once on a socket that does not listen.
         false if option::<c_int>(fd, libc::SO_ACCEPTCONN) != Some(1) => real(fd) as isize,
         false => not_ready(),
     };
@@ -463,11 +456,9 @@ hooked! {
         if fd < 0 || is_nonblocking(fd) {
             return real();
         }
-        let family = match length as usize >= size_of::<sa_family_t>() {
-            true => value_at(address.cast::<sa_family_t>()).map(c_int::from),
-            false => None,
-        };
-        let is_internet = matches!(family, Some(libc::AF_INET | libc::AF_INET6));
+        let has_family = length as usize >= size_of::<sa_family_t>();
+        let family = has_family.then(|| value_at(address.cast::<sa_family_t>())).flatten();
+        let is_internet = matches!(family.map(c_int::from), Some(libc::AF_INET | libc::AF_INET6));
         if !is_stream(fd) || !is_internet || own_time_out(fd, Direction::Write).is_some() {
             return may_block(real);
         }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, Symbols};
 use crate::engine::facade;
 use crate::engine::inspect::notes::{Facts, WaitKind};
 #[cfg(green)]
@@ -52,12 +52,10 @@ pub fn dump() -> Dump {
 pub fn deadlocks() -> Vec<Deadlock> {
     let snapshot = aside(|| Snapshot::take(Depth::Waits));
     let cycles = snapshot.cycles();
+    let id = |place: &u32| id_of(&snapshot.threads[*place as usize]);
     let describe = |cycle: Vec<u32>| Deadlock {
         text: snapshot.describe_cycle(&cycle),
-        threads: cycle
-            .iter()
-            .filter_map(|&place| id_of(&snapshot.threads[place as usize]))
-            .collect(),
+        threads: cycle.iter().filter_map(id).collect(),
     };
     cycles.into_iter().map(describe).collect()
 }
@@ -71,26 +69,23 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
 }
 
 fn run_aside(f: &(dyn Fn() + Sync)) {
-    // A lock of std's threads may be held for ever there.
+    // In a forked child a lock of std's may be held for ever, so no thread can be started there.
     if facade::is_forked_child() {
         return f();
     }
     facade::blocking(|| {
         std::thread::scope(|scope| {
-            let looker = std::thread::Builder::new().name("gt-looker".into());
             let look = || {
-                // Without handlers of the program's, and with faults let through: a snapshot reads words that may not be
-                // there.
+                // The mask keeps the program's handlers away. It does not keep faults away: a snapshot reads words that
+                // may not be there.
                 #[cfg(green)]
                 crate::sys::signal::set_mask(crate::sys::signal::ALL);
                 f()
             };
-            match looker.spawn_scoped(scope, look) {
-                Ok(looker) => looker
-                    .join()
-                    .unwrap_or_else(|_| crate::sys::die("a dump could not be made")),
-                // No kernel thread is to be had.
-                Err(_) => f(),
+            let looker = std::thread::Builder::new().name("gt-looker".into());
+            if looker.spawn_scoped(scope, look).is_err() {
+                // The system refuses another kernel thread.
+                f();
             }
         })
     })
@@ -119,10 +114,8 @@ impl Dump {
     /// ```
     pub fn threads(&self) -> impl Iterator<Item = ThreadReport<'_>> {
         let snapshot = &self.0;
-        snapshot
-            .threads
-            .iter()
-            .map(move |entry| ThreadReport { entry, snapshot })
+        let entries = snapshot.threads.iter();
+        entries.map(move |entry| ThreadReport { entry, snapshot })
     }
 
     /// Writes the dump as text, with the backtraces that `RUST_BACKTRACE` asks for: short ones, unless it is `full`.
@@ -139,19 +132,7 @@ impl Dump {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_text(&self, mut to: impl Write) -> io::Result<()> {
-        to.write_all(&self.written(Snapshot::write_text))
-    }
-
-    fn written(
-        &self,
-        write: impl Fn(&Snapshot, &mut dyn Write) -> io::Result<()> + Sync,
-    ) -> Vec<u8> {
-        aside(|| {
-            let mut out = Vec::new();
-            // A Vec accepts everything.
-            let _ = write(&self.0, &mut out);
-            out
-        })
+        to.write_all(aside(|| self.0.text()).as_bytes())
     }
 
     /// Writes the dump as JSON. The schema is in the repository, `docs/dump.schema.json`.
@@ -169,15 +150,13 @@ impl Dump {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_json(&self, mut to: impl Write) -> io::Result<()> {
-        to.write_all(&self.written(Snapshot::write_json))
+        to.write_all(aside(|| self.0.json()).as_bytes())
     }
 }
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(
-            &self.written(Snapshot::write_text),
-        ))
+        f.write_str(&aside(|| self.0.text()))
     }
 }
 
@@ -319,7 +298,10 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns the thread's backtrace as text, in the form that `RUST_BACKTRACE` asks for.
     pub fn backtrace(&self) -> String {
-        aside(|| self.snapshot.backtrace(self.entry.stack))
+        aside(|| {
+            let mut symbols = Symbols::new();
+            self.snapshot.backtrace(self.entry.stack, &mut symbols)
+        })
     }
 }
 

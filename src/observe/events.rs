@@ -16,7 +16,7 @@ use crate::engine::probe::BlockedSite;
 /// The words of a name that are kept.
 const NAME: usize = 4;
 /// The words of an item: what has happened, the thread's number, where it was spawned, a figure, its name.
-const ITEM: usize = 5 + NAME;
+const ITEM: usize = 4 + NAME;
 
 static QUEUE: Queue<{ 1 << 13 }, ITEM> = Queue::new();
 
@@ -52,18 +52,11 @@ pub(super) fn deadlock(threads: usize) {
     }
 }
 
-fn put(
-    what: u64,
-    thread: u64,
-    name: &str,
-    spawned_at: Option<&'static Location<'static>>,
-    figure: u64,
-) {
-    let place = spawned_at.map_or(0, |at| core::ptr::from_ref(at).expose_provenance());
-    let name = &name.as_bytes()[..name.len().min(NAME * 8)];
+fn put(what: u64, thread: u64, name: &str, place: Option<&'static Location<'static>>, figure: u64) {
+    let place = place.map_or(0, |at| core::ptr::from_ref(at).expose_provenance());
     let mut item = [0; ITEM];
-    item[..5].copy_from_slice(&[what, thread, place as u64, figure, name.len() as u64]);
-    for (word, part) in item[5..].iter_mut().zip(name.chunks(8)) {
+    item[..4].copy_from_slice(&[what, thread, place as u64, figure]);
+    for (word, part) in item[4..].iter_mut().zip(name.as_bytes().chunks(8)) {
         let mut bytes = [0; 8];
         bytes[..part.len()].copy_from_slice(part);
         *word = u64::from_le_bytes(bytes);
@@ -150,10 +143,12 @@ mod publish {
         }
     }
 
-    fn tell([what, thread, place, figure, length, name @ ..]: [u64; ITEM]) {
-        let name: Vec<u8> = name.into_iter().flat_map(u64::to_le_bytes).collect();
+    fn tell([what, thread, place, figure, name @ ..]: [u64; ITEM]) {
+        // A name has no zero in it.
+        let bytes = name.into_iter().flat_map(u64::to_le_bytes);
+        let name: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
         // The end of a long name is cut, perhaps within a character.
-        let name = name[..length as usize].utf8_chunks().next();
+        let name = name.utf8_chunks().next();
         let name = name.map_or("", |name| name.valid());
         let place = core::ptr::with_exposed_provenance::<Location<'static>>(place as usize);
         // SAFETY: `put` has written the word: null, or the address of a static location.

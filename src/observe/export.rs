@@ -3,7 +3,7 @@
 //!
 //! Names and explanations are those of the table [`FIGURES`]: a figure has one name, that of its field in [`Metrics`],
 //! wherever it leaves the program: here, and on the observation socket. A new figure is the counter, a field that the
-//! engine's `metrics_of` fills in, and a row.
+//! engine's `metrics_of` fills in, and a row. Rows of [`Samples`] are for Prometheus alone.
 //!
 //! The label `runtime` is the number of the runtime, in the
 //! order of the starts. A runtime that was shut down is left out.
@@ -41,7 +41,7 @@ use super::observer::{self, MEASURE};
 use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::public::{BlockedPlace, Histogram, Metrics, Mode, ProcessorMetrics};
 
-use self::Value::{Counter, Gauge, Times};
+use self::Value::{Counter, Counters, Gauge, Gauges, Times};
 
 /// Starts measuring times, or stops it, in all runtimes of the process.
 ///
@@ -112,6 +112,10 @@ pub(super) enum Value {
     Gauge(fn(&Metrics) -> u64),
     /// Histograms; several have labels, which say from where a thread came.
     Times(&'static [Part]),
+    /// Several counters, each with labels of its own.
+    Counters(Samples),
+    /// Several gauges, each with labels of its own.
+    Gauges(Samples),
 }
 
 type Part = (&'static str, fn(&Metrics) -> &Histogram);
@@ -141,18 +145,25 @@ pub(super) const FIGURES: &[(&str, &str, Value)] = &[
     ("run_time", "Time that a thread runs at a stretch.", Times(&[("", |m| &m.run_time)])),
     ("blocked_time", "Time that a blocked thread holds a kernel thread after it has lost its processor.",
         Times(&[("", |m| &m.blocked_time)])),
+    ("mode", "1, with the mode of the runtime as a label.", Gauges(mode)),
+    ("queue_len", "Ready threads that wait at a processor.", Gauges(|_, m| of_processors(m, |one| one.queue_len as u64))),
+    ("processor_switches", "Times that the processor left a green thread; those of retired ones are left out.",
+        Counters(|_, m| of_processors(m, |one| one.switches))),
+    (BLOCKED_CALLS, "Times that a thread blocked in a system call has lost its processor.", Counters(of_calls)),
+    ("blocked_places", "The same, by where the threads were spawned: the most frequent places.",
+        Counters(|_, m| of_places(m, |place| place.count))),
+    ("blocked_places_seconds", "For how long such threads held kernel threads, while times were measured.",
+        Counters(|_, m| of_places(m, |place| place.time.as_secs_f64()))),
 ];
 
-const BLOCKED_CALLS: &str = "greenthread_blocked_calls_total";
-const BLOCKED_CALLS_HELP: &str =
-    "Times that a thread blocked in a system call has lost its processor.";
+const BLOCKED_CALLS: &str = "blocked_calls";
 
 /// The name outside of the program, and the kind of a figure there.
 fn family_of(name: &str, value: Value) -> (String, &'static str) {
     let (unit, kind) = match value {
-        Value::Counter(_) => ("_total", "counter"),
-        Value::Gauge(_) => ("", "gauge"),
-        Value::Times(_) => ("_seconds", "histogram"),
+        Counter(_) | Counters(_) => ("_total", "counter"),
+        Gauge(_) | Gauges(_) => ("", "gauge"),
+        Times(_) => ("_seconds", "histogram"),
     };
     (format!("greenthread_{name}{unit}"), kind)
 }
@@ -185,69 +196,42 @@ pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
     let runtimes: Vec<(Running, Metrics)> =
         runtimes.map(|one| (one, metrics_of(one.backend))).collect();
     let mut text = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, samples: Samples<'_>| {
+    for &(name, help, value) in FIGURES {
+        let (name, kind) = family_of(name, value);
         text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for (runtime, metrics) in &runtimes {
-            for (end, labels, value) in samples(runtime, metrics) {
+            let samples = match value {
+                Counter(of) | Gauge(of) => vec![sample("", of(metrics))],
+                Counters(of) | Gauges(of) => of(runtime, metrics),
+                Times(parts) => {
+                    let parts = parts.iter();
+                    let parts = parts.flat_map(|(from, of)| histogram(from, of(metrics)));
+                    parts.collect()
+                }
+            };
+            for (end, labels, value) in samples {
                 let labels = format!("runtime=\"{}\"{labels}", runtime.number);
                 text += &format!("{name}{end}{{{labels}}} {value}\n");
             }
         }
-    };
-    for &(name, help, value) in FIGURES {
-        let (name, kind) = family_of(name, value);
-        family(&name, kind, help, &|_, metrics| match value {
-            Value::Counter(of) | Value::Gauge(of) => vec![sample("", of(metrics))],
-            Value::Times(parts) => {
-                let parts = parts.iter();
-                let parts = parts.flat_map(|(from, of)| histogram(from, of(metrics)));
-                parts.collect()
-            }
-        });
     }
-    let help = "1, with the mode of the runtime as a label.";
-    family("greenthread_mode", "gauge", help, &|runtime, _| {
-        let is_green = runtime.backend.mode() == Mode::Green;
-        let mode = if is_green { "green" } else { "kernel" };
-        vec![sample(format!(",mode=\"{mode}\""), 1)]
-    });
-    let help = "Ready threads that wait at a processor.";
-    family("greenthread_queue_len", "gauge", help, &|_, metrics| {
-        of_processors(metrics, |one| one.queue_len as u64)
-    });
-    let name = "greenthread_processor_switches_total";
-    let help = "Times that the processor left a green thread; those of retired ones are left out.";
-    family(name, "counter", help, &|_, metrics| {
-        of_processors(metrics, |one| one.switches)
-    });
-    let (name, help) = (BLOCKED_CALLS, BLOCKED_CALLS_HELP);
-    family(name, "counter", help, &|_, metrics| {
-        let label = |name| format!(",call=\"{}\"", escaped(name));
-        let calls = metrics.blocked_calls.iter();
-        let calls = calls.map(|call| sample(label(&call.name), call.count));
-        calls.collect()
-    });
-    let name = "greenthread_blocked_places_total";
-    let help = "The same, by where the threads were spawned: the most frequent places.";
-    family(name, "counter", help, &|_, metrics| {
-        of_places(metrics, |place| place.count)
-    });
-    let name = "greenthread_blocked_places_seconds_total";
-    let help = "For how long such threads held kernel threads, while times were measured.";
-    family(name, "counter", help, &|_, metrics| {
-        of_places(metrics, |place| place.time.as_secs_f64())
-    });
-    // One call of `out`, which may be a socket.
+    // All goes out by one call, since `out` may be a socket.
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
 /// A sample: what follows the family's name, labels behind a comma each, and the value.
 type Sample = (&'static str, String, String);
-type Samples<'a> = &'a dyn Fn(&Running, &Metrics) -> Vec<Sample>;
+type Samples = fn(&Running, &Metrics) -> Vec<Sample>;
 
 fn sample(labels: impl Into<String>, value: impl Display) -> Sample {
     ("", labels.into(), value.to_string())
+}
+
+fn mode(runtime: &Running, _: &Metrics) -> Vec<Sample> {
+    let is_green = runtime.backend.mode() == Mode::Green;
+    let mode = if is_green { "green" } else { "kernel" };
+    vec![sample(format!(",mode=\"{mode}\""), 1)]
 }
 
 fn of_processors(metrics: &Metrics, figure: fn(&ProcessorMetrics) -> u64) -> Vec<Sample> {
@@ -255,6 +239,13 @@ fn of_processors(metrics: &Metrics, figure: fn(&ProcessorMetrics) -> u64) -> Vec
     let label = |index| format!(",processor=\"{index}\"");
     all.map(|(index, one)| sample(label(index), figure(one)))
         .collect()
+}
+
+fn of_calls(_: &Running, metrics: &Metrics) -> Vec<Sample> {
+    let label = |name| format!(",call=\"{}\"", escaped(name));
+    let calls = metrics.blocked_calls.iter();
+    let calls = calls.map(|call| sample(label(&call.name), call.count));
+    calls.collect()
 }
 
 fn of_places<T: Display>(metrics: &Metrics, figure: fn(&BlockedPlace) -> T) -> Vec<Sample> {
@@ -270,9 +261,6 @@ fn of_places<T: Display>(metrics: &Metrics, figure: fn(&BlockedPlace) -> T) -> V
     samples
 }
 
-/// The bounds of the buckets, as powers of two of nanoseconds.
-const BOUNDS: std::ops::RangeInclusive<u32> = 10..=34;
-
 /// The samples of a histogram, of threads that came `from` there, if that is known.
 fn histogram(from: &str, histogram: &Histogram) -> Vec<Sample> {
     let from = match from {
@@ -284,7 +272,8 @@ fn histogram(from: &str, histogram: &Histogram) -> Vec<Sample> {
         ("_bucket", labels, count.to_string())
     };
     let mut samples = Vec::new();
-    for exponent in BOUNDS {
+    // The bounds of the buckets, as powers of two of nanoseconds.
+    for exponent in 10..=34 {
         let bound = Duration::from_nanos(1 << exponent);
         let within = histogram.buckets().filter(|bucket| bucket.up_to <= bound);
         let count = within.map(|bucket| bucket.count).sum();
@@ -320,7 +309,7 @@ pub(super) fn begin_schedtrace(interval: Duration) -> io::Result<()> {
 fn write_schedtrace(begin: Instant, interval: Duration) {
     let mut at = begin;
     loop {
-        // If the thread is late, it leaves lines out.
+        // If this thread is late, the lines of the missed moments are left out.
         let now = Instant::now();
         while at <= now {
             at += interval;
@@ -332,7 +321,7 @@ fn write_schedtrace(begin: Instant, interval: Duration) {
         let millis = begin.elapsed().as_millis();
         let all = Backend::all().into_iter();
         let lines = all.map(|runtime| schedtrace_line(millis, runtime));
-        // Nobody may read it.
+        // An error is ignored: perhaps nobody reads the lines.
         let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
     }
 }
@@ -371,7 +360,7 @@ mod publish {
 
     use metrics::Unit;
 
-    use super::{BLOCKED_CALLS, BLOCKED_CALLS_HELP, FIGURES, Value, family_of, metrics_of};
+    use super::{BLOCKED_CALLS, FIGURES, Value, family_of, metrics_of};
     use crate::engine::facade::Backend;
     use crate::engine::public::{Bucket, Histogram, Metrics};
     use crate::observe::lock;
@@ -418,15 +407,18 @@ mod publish {
     }
 
     fn describe() {
-        for &(name, help, value) in FIGURES {
-            let (name, _) = family_of(name, value);
+        for &(figure, help, value) in FIGURES {
+            let (name, _) = family_of(figure, value);
             match value {
                 Value::Counter(_) => metrics::describe_counter!(name, Unit::Count, help),
                 Value::Gauge(_) => metrics::describe_gauge!(name, Unit::Count, help),
                 Value::Times(_) => metrics::describe_histogram!(name, Unit::Seconds, help),
+                Value::Counters(_) if figure == BLOCKED_CALLS => {
+                    metrics::describe_counter!(name, Unit::Count, help);
+                }
+                Value::Counters(_) | Value::Gauges(_) => {}
             }
         }
-        metrics::describe_counter!(BLOCKED_CALLS, Unit::Count, BLOCKED_CALLS_HELP);
     }
 
     fn publish(number: usize, figures: &Metrics, published: &mut Published) {
@@ -450,11 +442,14 @@ mod publish {
                         }
                     }
                 }
+                Value::Counters(_) if figure == BLOCKED_CALLS => {
+                    for call in &figures.blocked_calls {
+                        let labels = [runtime[0].clone(), ("call", call.name.clone())];
+                        metrics::counter!(name.clone(), &labels).absolute(call.count);
+                    }
+                }
+                Value::Counters(_) | Value::Gauges(_) => {}
             }
-        }
-        for call in &figures.blocked_calls {
-            let labels = [runtime[0].clone(), ("call", call.name.clone())];
-            metrics::counter!(BLOCKED_CALLS, &labels).absolute(call.count);
         }
     }
 
@@ -466,8 +461,7 @@ mod publish {
             let count = bucket.count - known.map_or(0, |earlier| earlier.count);
             (bucket.up_to.as_secs_f64(), count)
         };
-        now.buckets()
-            .map(difference)
-            .filter(|(_, count)| *count != 0)
+        let added = now.buckets().map(difference);
+        added.filter(|(_, count)| *count != 0)
     }
 }

@@ -161,7 +161,7 @@ fn parts_of_a_place() -> [usize; 2] {
     // SAFETY: a place consists of a file's name and two numbers, of four bytes each, without gaps; and if
     // there were any, a static has initialized memory in them.
     let halves: [u32; HALVES] = core::array::from_fn(|i| unsafe { first.add(i).read() });
-    // The address of a text begins with its lower half.
+    // The first half of a text's address, as it lies in memory, is the lower one.
     [example.file().as_ptr().addr() as u32, example.line()].map(|part| {
         let found = halves.iter().position(|&half| half == part);
         found.map_or(0, |i| i * HALF + 1)

@@ -4,27 +4,23 @@ use core::fmt::{self, Display, Write as _};
 
 /// A string, with its quotation marks. What HTML would take for the end of a script, or for a
 /// comment, is escaped too.
-pub(super) struct Quoted<T>(pub(super) T);
+pub(super) struct Quoted<'a>(pub(super) &'a str);
 
-impl<T: AsRef<str>> Display for Quoted<T> {
+impl Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        quote(self.0.as_ref(), f)
-    }
-}
-
-fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("\"")?;
-    for c in text.chars() {
-        match c {
-            '"' => f.write_str("\\\"")?,
-            '\\' => f.write_str("\\\\")?,
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1F' | '\x7F' => {
-                write!(f, "\\u{:04x}", c as u32)?;
+        f.write_str("\"")?;
+        for c in self.0.chars() {
+            match c {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1F' | '\x7F' => {
+                    write!(f, "\\u{:04x}", c as u32)?;
+                }
+                c => write!(f, "{c}")?,
             }
-            c => write!(f, "{c}")?,
         }
+        f.write_str("\"")
     }
-    f.write_str("\"")
 }
 
 /// An object. The names of its members need no escapes.

@@ -88,9 +88,8 @@ impl Kept {
             (&raw mut (*memory).processor).write(processor.shared());
             &*memory.cast_const()
         };
-        processor
-            .observed
-            .store(memory.expose_provenance(), Relaxed);
+        let address = memory.expose_provenance();
+        processor.observed.store(address, Relaxed);
         let mut before = LAST.load(Relaxed);
         loop {
             kept.before.store(before, Relaxed);
@@ -227,13 +226,9 @@ pub(super) fn picked(processor: &OwnedProcessor<'_>, thread: ThreadInEvent<'_>, 
     }
 }
 
-pub(super) fn stopped(
-    processor: Option<&OwnedProcessor<'_>>,
-    thread: ThreadInEvent<'_>,
-    action: Action,
-) {
+pub(super) fn stopped(on: Option<&OwnedProcessor<'_>>, thread: ThreadInEvent<'_>, action: Action) {
     let now = ticks();
-    match processor {
+    match on {
         Some(processor) => run_ends(processor, now, now),
         None => came_back(thread.worker(), thread.runtime(), now),
     }

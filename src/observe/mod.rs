@@ -119,13 +119,8 @@ pub use self::export::{is_measuring, measure, write_prometheus};
 pub use self::trace::{Trace, trace};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
-/// Starts a helper that observes.
-fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    use crate::engine::facade::spawn_helper;
-    spawn_helper(name, Box::new(work))
-}
+use crate::engine::facade::spawn_helper as employ;
 
 /// Locks a mutex, although a thread may have panicked that held it: what is locked here is whole between two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -41,73 +41,42 @@ static OBSERVER: Observer = Observer {
     threads: OfThreads {
         spawned: |by, thread| {
             events::of_thread(SPAWNED, thread.identity());
-            if listens(MEASURE) {
-                measure::readied(thread);
-            }
-            if listens(TRACE) {
-                ring::spawned(by, thread);
-            }
+            tell(MEASURE, || measure::readied(thread));
+            tell(TRACE, || ring::spawned(by, thread));
         },
         ended: |thread| events::of_thread(ENDED, thread.identity()),
         readied: |by, thread, why| {
-            if listens(MEASURE) {
-                measure::readied(thread);
-            }
-            if listens(TRACE) {
-                ring::readied(by, thread, why);
-            }
+            tell(MEASURE, || measure::readied(thread));
+            tell(TRACE, || ring::readied(by, thread, why));
         },
         picked: |processor, thread, from| {
-            if listens(TRACE) {
-                ring::picked(&processor, thread, from);
-            }
-            if listens(MEASURE) {
-                measure::picked(&processor, thread, from);
-            }
+            tell(TRACE, || ring::picked(&processor, thread, from));
+            tell(MEASURE, || measure::picked(&processor, thread, from));
         },
         stopped: |processor, thread, action| {
-            if listens(MEASURE) {
-                measure::stopped(processor.as_ref(), thread, action);
-            }
-            if listens(EVENTS)
-                && let Action::Preempt = action
-            {
+            let on = processor.as_ref();
+            tell(MEASURE, || measure::stopped(on, thread, action));
+            if let Action::Preempt = action {
                 events::of_thread(events::PREEMPTED, thread.identity());
             }
-            if listens(TRACE) {
-                ring::stopped(processor.as_ref(), thread, action);
-            }
+            tell(TRACE, || ring::stopped(on, thread, action));
         },
-        blocks: |worker, how| {
-            if listens(MEASURE) {
-                measure::blocks(worker, how);
-            }
-        },
+        blocks: |worker, how| tell(MEASURE, || measure::blocks(worker, how)),
         blocked: |processor, worker, thread, how| {
-            if listens(MEASURE) {
-                measure::blocked(processor.as_ref(), worker);
-            }
+            tell(MEASURE, || measure::blocked(processor.as_ref(), worker));
             let Some(processor) = processor else { return };
             if let Lost::Blocked(Some(place)) = how {
                 events::blocked(place);
             }
-            if listens(TRACE) {
-                ring::blocked(&processor, thread);
-            }
+            tell(TRACE, || ring::blocked(&processor, thread));
         },
         worker_has: |processor, worker, running| {
-            if listens(MEASURE) && running.is_some() {
-                measure::resumed(&processor, worker);
+            if running.is_some() {
+                tell(MEASURE, || measure::resumed(&processor, worker));
             }
-            if listens(TRACE) {
-                ring::worker_has(&processor, running);
-            }
+            tell(TRACE, || ring::worker_has(&processor, running));
         },
-        worker_idle: |processor| {
-            if listens(TRACE) {
-                ring::worker_idle(&processor);
-            }
-        },
+        worker_idle: |processor| tell(TRACE, || ring::worker_idle(&processor)),
     },
     kernel: |identity, what| {
         match what {
@@ -115,9 +84,7 @@ static OBSERVER: Observer = Observer {
             Kernel::Ended => events::of_thread(ENDED, identity),
             _ => {}
         }
-        if listens(TRACE) {
-            record::kernel(identity, what);
-        }
+        tell(TRACE, || record::kernel(identity, what));
     },
 };
 
@@ -125,6 +92,14 @@ static OBSERVER: Observer = Observer {
 #[inline]
 pub(super) fn listens(who: u32) -> bool {
     probe::word() & who != 0
+}
+
+/// Tells these of an event, if they listen.
+#[inline(always)]
+fn tell(who: u32, event: impl FnOnce()) {
+    if listens(who) {
+        event();
+    }
 }
 
 /// From now on these listen.

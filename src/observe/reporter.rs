@@ -38,7 +38,7 @@
 use core::hash::{Hash, Hasher};
 use std::fs::OpenOptions;
 use std::hash::DefaultHasher;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, OnceLock};
 
@@ -82,21 +82,21 @@ pub(super) fn start(plan: &Plan) {
     let before = *lock(&ON_DEADLOCK);
     *lock(&ON_DEADLOCK) = plan.by_builder.or(before).or(plan.by_environment);
     if plan.by_builder.is_some() {
-        // The reporter may sleep for good.
+        // The reporter may be asleep without a time limit.
         quiet::tell_now();
     }
     plan.socket.iter().for_each(|path| socket::start(path));
     static WARNS: Once = Once::new();
     if let Some(leak) = plan.warnings {
-        // Without that kernel thread the program goes on, and is not warned.
+        // If the kernel thread cannot be started, the program goes on without warnings.
         WARNS.call_once(|| _ = employ("gt-warner", move || warn::live(leak)));
     }
     let mut started = lock(&STARTED);
     if *started {
         return;
     }
-    // A handler of the program's own is respected, and so is a signal that it ignores; not one that whoever started it
-    // ignores: a shell does so for all that a script runs in the background.
+    // The signal stays the program's if the program handles or ignores it. If the program was started with the signal
+    // ignored, that does not count: a shell does so for all that a script runs in the background.
     let is_free = signal::is_unhandled(libc::SIGQUIT, !program_ignores(libc::SIGQUIT));
     let listens = plan.on_signal && is_free;
     if !listens && action() == OnDeadlock::Ignore {
@@ -105,7 +105,7 @@ pub(super) fn start(plan: &Plan) {
     *started = employ("gt-reporter", live).is_ok();
     if *started && listens {
         TIMER.get_or_init(|| clock::Timer::of_signal(libc::SIGQUIT));
-        // If it fails, the signal does what it did before.
+        // If the system refuses the handler, the signal does what it did before.
         let _ = signal::handle(libc::SIGQUIT, on_quit);
     }
 }
@@ -117,7 +117,7 @@ unsafe extern "C" fn on_quit(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_vo
     let now = clock::now();
     match SINCE.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => set_timer(PATIENCE),
-        // It is the timer, or somebody who waits.
+        // The signal is the timer's, or that of a user who asks again.
         Err(since) if now.saturating_sub(since) >= PATIENCE => return print(STUCK),
         Err(_) => {}
     }
@@ -216,19 +216,15 @@ fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
     });
     let extension = path.as_ref().and_then(|path| path.extension());
     let is_json = file.is_some() && extension.is_some_and(|extension| extension == "json");
-    let mut to: BufWriter<Box<dyn Write>> = BufWriter::new(match file {
-        Some(file) => Box::new(file),
-        None => Box::new(io::stderr()),
-    });
-    if is_json {
-        snapshot.write_json(&mut to)?;
-        writeln!(to)?;
-        io::stderr().write_all(head.as_bytes())?;
-    } else {
-        to.write_all(head.as_bytes())?;
-        snapshot.write_text(&mut to)?;
+    let (text, said) = match is_json {
+        true => (snapshot.json() + "\n", head),
+        false => (head.to_owned() + &snapshot.text(), ""),
+    };
+    match file {
+        Some(mut file) => file.write_all(text.as_bytes())?,
+        None => io::stderr().write_all(text.as_bytes())?,
     }
-    to.flush()
+    io::stderr().write_all(said.as_bytes())
 }
 
 // ==== deadlocks ====
@@ -267,8 +263,8 @@ impl Snapshot {
         let entry = |&place: &u32| &self.threads[place as usize];
         let followers = cycle.iter().cycle().skip(1);
         let mut steps = cycle.iter().zip(followers);
-        // None has run between the looks of the dump and the last question, so all steps are true at once: a thread
-        // that does not run gives no lock away.
+        // No thread has run between the looks of the dump and the last question, so all steps were true at one moment: a
+        // thread that does not run gives no lock away.
         cycle.iter().all(|place| entry(place).stands())
             && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
             && cycle.iter().all(|place| entry(place).stands())
@@ -281,7 +277,7 @@ fn all_wait(own_thread: i32) -> Option<u64> {
     if may_be_woken() {
         return None;
     }
-    // It differs if any wait does.
+    // The digest differs if any wait differs.
     let (mut digest, mut threads) = (DefaultHasher::new(), 0);
     let mut add = |record: usize, seen: &ThreadSnapshot| {
         (record, seen.turns).hash(&mut digest);
@@ -300,7 +296,7 @@ fn all_wait(own_thread: i32) -> Option<u64> {
                 add(seen.thread.record(), &seen);
             }
             Some(_) => return None,
-            // The thread has ended. Should it be there after all, it is among the tasks, and not known.
+            // The thread has ended. If it is still there, its task below is not known, and so there is no alarm.
             None => {}
         }
     }

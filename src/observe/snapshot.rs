@@ -104,7 +104,7 @@ impl Snapshot {
             unwinder: (depth == Depth::Stacks).then(Unwinder::new),
             last: Vec::with_capacity(FRAMES),
         };
-        // The empty stack, of threads that have none or are not asked for it.
+        // Number 0 is the empty stack: that of threads which have none or are not asked for theirs.
         number_of(&mut snapshot.stacks, &[]);
         'all: loop {
             let _section = ReadSection::begin();
@@ -156,7 +156,7 @@ impl Snapshot {
         if waits.flat_map(|wait| wait.facts.others()).next().is_none() {
             return;
         }
-        // Marks and identities are addresses of different things.
+        // One map serves marks and identities: they are addresses of different things, so no two are equal.
         let mut places = NumberMap::default();
         for (place, thread) in (0..).zip(&self.threads) {
             *places.or_insert(thread.mark as u64, place) = place;
@@ -179,14 +179,14 @@ impl Snapshot {
             }
             let Some(seen) = thread.look() else { return };
             let facts = seen.facts();
-            let system_call = self.call(&seen);
+            let system_call = Snapshot::call(&seen);
             let stack = self.stack(&seen);
-            // At the last try the thread is shown all the same, as one that runs.
+            // At the last try the thread is shown although it has run meanwhile.
             if tries > 0 && (stack.is_none() || !seen.holds()) {
                 continue;
             }
             let own_name = thread.own_name();
-            // Another thread has the record by now.
+            // If the identity has changed, another thread has the record by now.
             if thread.identity() != identity {
                 continue;
             }
@@ -225,7 +225,7 @@ impl Snapshot {
     }
 
     /// The system call in which the thread blocks its kernel thread.
-    fn call(&mut self, seen: &ThreadSnapshot) -> Option<String> {
+    fn call(seen: &ThreadSnapshot) -> Option<String> {
         let Doing::Running(thread) = seen.doing else {
             return None;
         };
@@ -242,7 +242,7 @@ impl Snapshot {
         let frames = &mut self.last;
         frames.clear();
         if let Some(thread) = seen.kernel_thread() {
-            // It may run on meanwhile; then the stack is one of another moment.
+            // The thread may run on meanwhile. Then its stack is shown as it was at another moment than its state.
             let is_green = matches!(seen.thread, AnyThread::Green(_));
             frames_of_running(thread, is_green, unwinder, frames);
         } else {
@@ -278,19 +278,14 @@ fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
     Some(name.trim_end().into())
 }
 
-/// Fills `frames`, which is empty and has space for as many as there can be, with those of the stack that kernel thread
-/// `thread` runs on. It stays empty if they cannot be had.
-fn frames_of_running(
-    thread: i32,
-    is_green: bool,
-    unwinder: &mut Unwinder,
-    frames: &mut Vec<usize>,
-) {
+/// Fills `out`, which is empty and has space for as many frames as there can be, with those of the stack that kernel thread
+/// `thread` runs on. `out` stays empty if they cannot be had.
+fn frames_of_running(thread: i32, is_green: bool, unwinder: &mut Unwinder, out: &mut Vec<usize>) {
     let call = kernel_thread::call_of(thread);
     if call.is_none() && !is_green && kernel_thread::is_blocked(thread) != Some(false) {
         return;
     }
-    let mut read = |registers| _ = unwinder.frames(registers, word::read, frames);
+    let mut read = |registers| _ = unwinder.frames(registers, word::read, out);
     let may_hold = call
         .as_ref()
         .is_none_or(|call| kernel_thread::begins_anew(call.number, &call.arguments));
@@ -301,7 +296,7 @@ fn frames_of_running(
     match call {
         _ if was_held => {}
         Some(call) => read(Registers::new(call.program_counter, call.stack_pointer, 0)),
-        None => frames.clear(),
+        None => out.clear(),
     }
 }
 

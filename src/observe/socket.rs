@@ -30,7 +30,7 @@
 use core::mem::MaybeUninit;
 use core::ptr::from_ref;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -68,6 +68,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SECOND: u64 = 1_000_000_000;
 const SILENCE: u64 = 60 * SECOND;
 const ANSWER_FOR: u64 = 30 * SECOND;
+/// So many bytes of an answer are written at once.
+const PART: usize = 8192;
 /// So long after a summary the looks go on.
 const LOOKS_FOR: u64 = 5 * SECOND;
 /// The fewest looks that a summary has, and the time between those.
@@ -93,7 +95,7 @@ pub(super) fn start(path: &Path) {
         if let Err(error) = serve(path) {
             let path = path.display();
             let text = format!("greenthread: GREENTHREAD_OBSERVE=unix:{path}: {error}\n");
-            // Nobody may read it.
+            // An error is ignored: perhaps nobody reads the line.
             let _ = io::stderr().write_all(text.as_bytes());
         }
     });
@@ -180,7 +182,7 @@ fn free(path: &Path) -> io::Result<()> {
         let message = "there is a file that is no socket";
         return Err(io::Error::new(ErrorKind::AlreadyExists, message));
     }
-    // A socket of another kind hears only whether somebody has the file: it does not wait in a queue.
+    // A socket of another kind is only told whether a process listens there: it does not wait in the listener's queue.
     let answer = UnixDatagram::unbound()?.connect(path);
     let another = "another process listens there";
     match answer.map_err(|error| error.kind()) {
@@ -210,22 +212,19 @@ fn made_at(path: &Path) -> io::Result<(File, Metadata)> {
 /// Gives the owner the rights to the file that some umask has taken. Without them the owner cannot ask, which harms
 /// nobody: an error is none.
 fn give_rights(file: &File) {
-    // By the open file: there may be another one at the path by now.
+    // The rights are set by way of the open file, since another file may be at the path by now.
     let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
     let _ = std::fs::set_permissions(itself, Permissions::from_mode(0o600));
 }
 
 /// The process exits.
 extern "C" fn remove() {
-    let Some((path, process, file)) = MADE.get() else {
-        return;
-    };
-    // A child that was made without the handlers of `fork` has another number.
-    if is_forked_child() || std::process::id() != *process {
-        return;
-    }
-    let about = std::fs::symlink_metadata(path);
-    if about.is_ok_and(|about| (about.dev(), about.ino()) == *file) {
+    // A child that was made without the handlers of `fork` is known by its other process id.
+    if let Some((path, process, file)) = MADE.get()
+        && !is_forked_child()
+        && std::process::id() == *process
+        && std::fs::symlink_metadata(path).is_ok_and(|about| (about.dev(), about.ino()) == *file)
+    {
         let _ = std::fs::remove_file(path);
     }
 }
@@ -235,12 +234,11 @@ fn accept(listener: UnixListener, started: u64) {
         match listener.accept() {
             Ok((stream, _)) => admit(stream, started),
             Err(error) => match error.raw_os_error() {
+                // The program has closed it, and the number may be another file's by now.
                 Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL) => {
-                    // The program has closed it, and the number may be another file's by now.
-                    core::mem::forget(listener);
-                    return;
+                    return core::mem::forget(listener);
                 }
-                // No descriptor is to be had, or no memory.
+                // There is no descriptor or no memory left: the next try comes later.
                 _ => kernel_thread::rest(100_000_000),
             },
         }
@@ -266,14 +264,13 @@ fn admit(stream: UnixStream, started: u64) {
     SERVED.fetch_add(1, Ordering::Relaxed);
     let serve = move || {
         let mut client = Client {
-            stream: &stream,
             read: BufReader::new(&stream),
             looks: Looks::default(),
             started,
             asked: clock::now(),
             summarized: None,
         };
-        // An error is the client's, or the end.
+        // An error ends the connection, and concerns nobody else.
         let _ = client.live();
         drop((stream, only_here));
         SERVED.fetch_sub(1, Ordering::Relaxed);
@@ -283,8 +280,16 @@ fn admit(stream: UnixStream, started: u64) {
     }
 }
 
+/// Writes an answer to a client, but not for ever.
 fn send(mut stream: &UnixStream, answer: &Object) -> io::Result<()> {
-    stream.write_all(format!("{answer}\n").as_bytes())
+    let until = clock::now() + ANSWER_FOR;
+    for part in format!("{answer}\n").as_bytes().chunks(PART) {
+        if clock::now() >= until {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.write_all(part)?;
+    }
+    Ok(())
 }
 
 /// The user that has made the connection.
@@ -300,7 +305,6 @@ fn user(stream: &UnixStream) -> Option<libc::uid_t> {
 }
 
 struct Client<'a> {
-    stream: &'a UnixStream,
     read: BufReader<&'a UnixStream>,
     looks: Looks,
     /// When the process began to serve.
@@ -314,23 +318,17 @@ impl Client<'_> {
     fn live(&mut self) -> io::Result<()> {
         while let Some(line) = self.line()? {
             self.asked = clock::now();
-            let asked = parse(&line);
-            let (stream, until) = (self.stream, self.asked + ANSWER_FOR);
-            let slow: Box<dyn Write + '_> = Box::new(Slow { stream, until });
-            let mut to = BufWriter::new(slow);
-            match asked {
-                Ok(Ask::Summary { show }) => write!(to, "{}", self.summary(show))?,
-                Ok(Ask::Thread { id }) => write!(to, "{}", thread(id))?,
-                Ok(Ask::Deadlocks) => write!(to, "{}", deadlocks())?,
+            let answer = match parse(&line) {
+                Ok(Ask::Summary { show }) => self.summary(show),
+                Ok(Ask::Thread { id }) => thread(id),
+                Ok(Ask::Deadlocks) => deadlocks(),
                 Ok(Ask::Dump) => {
-                    write!(to, r#"{{"version":{VERSION},"answer":"dump","dump":"#)?;
-                    Snapshot::take(Depth::Stacks).write_json(&mut to)?;
-                    write!(to, "}}")?;
+                    let dump = Snapshot::take(Depth::Stacks).json();
+                    versioned("answer", "dump").with("dump", dump)
                 }
-                Err(reason) => write!(to, "{}", versioned("error", reason))?,
-            }
-            writeln!(to)?;
-            to.flush()?;
+                Err(reason) => versioned("error", reason),
+            };
+            send(self.read.get_ref(), &answer)?;
         }
         Ok(())
     }
@@ -348,14 +346,14 @@ impl Client<'_> {
                 true => Duration::from_micros(fastrand::u64(15_000..25_000)),
                 false => Duration::from_secs(1),
             };
-            self.stream.set_read_timeout(Some(pause))?;
+            self.read.get_ref().set_read_timeout(Some(pause))?;
             let left = LONGEST + 1 - line.len();
             let mut some = self.read.by_ref().take(left as u64);
             match some.read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
                 Ok(_) if line.len() > LONGEST => {
                     let reason = format!("a request has {LONGEST} bytes at most");
-                    send(self.stream, &versioned("error", reason))?;
+                    send(self.read.get_ref(), &versioned("error", reason))?;
                     return Ok(None);
                 }
                 Ok(_) => return Ok(None),
@@ -380,7 +378,7 @@ impl Client<'_> {
         let started = clock::now();
         let mut counts = Counts::default();
         let longest = counts.count(show);
-        // What is told of each runtime's processors, and the threads that they run.
+        // These are the answers about each runtime's processors, and the threads that the processors run.
         let at_processors = |runtime| self.looks.at_processors(runtime);
         let processors: Vec<Vec<_>> = runtimes.iter().map(at_processors).collect();
         let busiest = self.looks.take(show);
@@ -402,20 +400,18 @@ impl Client<'_> {
             }
         }
         let took = clock::now() - started;
-        let of_each = runtimes
-            .iter()
-            .zip(processors)
-            .map(|(runtime, processors)| {
-                let processors = processors.into_iter().map(|(told, thread)| {
-                    let thread = thread.as_ref().and_then(entry);
-                    let name = thread.and_then(|entry| entry.name.as_deref());
-                    let cpu = thread.and_then(|entry| entry.cpu);
-                    told.maybe("thread", thread.map(|entry| entry.id))
-                        .maybe("cpu_us", cpu.map(|cpu| cpu / 1_000))
-                        .maybe("name", name.map(Quoted))
-                });
-                of_runtime(runtime).with("processors", list(processors))
+        let of_each = runtimes.iter().zip(processors);
+        let of_each = of_each.map(|(runtime, processors)| {
+            let processors = processors.into_iter().map(|(told, thread)| {
+                let thread = thread.as_ref().and_then(entry);
+                let name = thread.and_then(|entry| entry.name.as_deref());
+                let cpu = thread.and_then(|entry| entry.cpu);
+                told.maybe("thread", thread.map(|entry| entry.id))
+                    .maybe("cpu_us", cpu.map(|cpu| cpu / 1_000))
+                    .maybe("name", name.map(Quoted))
             });
+            of_runtime(runtime).with("processors", list(processors))
+        });
         let busiest = busiest.iter().filter_map(|(share, thread)| {
             Some(of_thread(snapshot, entry(thread)?).with("busy", share))
         });
@@ -539,18 +535,15 @@ impl Looks {
     fn look(&mut self, runtimes: &[Running]) {
         self.count += 1;
         for processor in runtimes.iter().flat_map(processors_of) {
-            // In a call, the thread's processor may not have been taken yet.
+            // A thread in a blocking call uses no processor, even if its processor was not taken yet.
             if let Activity::Running(green, id) = processor.activity()
                 && !is_in_call(id)
             {
                 let seen = AnyThread::Green(green);
-                let ran = self
-                    .by_thread
-                    .or_insert(seen.identity().addr() as u64, (seen, 0));
+                let (identity, place) = (seen.identity().addr(), from_ref(processor).addr());
+                let ran = self.by_thread.or_insert(identity as u64, (seen, 0));
                 *ran = (seen, ran.1 + 1);
-                *self
-                    .by_processor
-                    .or_insert(from_ref(processor).addr() as u64, 0) += 1;
+                *self.by_processor.or_insert(place as u64, 0) += 1;
             }
         }
     }
@@ -567,7 +560,7 @@ impl Looks {
                 Activity::Running(green, _) => ("running", Some(AnyThread::Green(green))),
             };
             let ran = self.by_processor.get(from_ref(processor).addr() as u64);
-            // In thousandths of the looks.
+            // The share is in thousandths of the looks.
             let busy = ran.copied().unwrap_or(0) * 1000 / self.count.max(1);
             let queue = processor.cluster().policy.len(Some(processor.index));
             let told = Object::default()
@@ -609,25 +602,6 @@ impl Looks {
     }
 }
 
-/// Writes to a client, but not for ever.
-struct Slow<'a> {
-    stream: &'a UnixStream,
-    until: u64,
-}
-
-impl Write for Slow<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match clock::now() < self.until {
-            true => self.stream.write(bytes),
-            false => Err(ErrorKind::TimedOut.into()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ask {
     Summary { show: usize },
@@ -643,6 +617,7 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
     let inside = inside.and_then(|text| text.strip_suffix('}'));
     let inside = inside.ok_or("the request is no JSON object of numbers and strings")?;
     let (mut version, mut ask, mut id, mut show) = (None, "", None, SHOWN);
+    let wrong = "not known, or its value is of another type";
     for member in inside.split(',') {
         let (name, value) = member.split_once(':').unwrap_or((member, ""));
         let (name, value) = (name.trim(), value.trim());
@@ -653,11 +628,7 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
             (r#""ask""#, _) => ask = value,
             (r#""id""#, Some(number)) => id = Some(number),
             (r#""show""#, Some(number)) => show = MOST_SHOWN.min(number),
-            _ => {
-                return Err(format!(
-                    "member {name}: not known, or its value is of another type"
-                ));
-            }
+            _ => return Err(format!("member {name}: {wrong}")),
         }
     }
     match version {
@@ -665,23 +636,21 @@ fn parse(line: &[u8]) -> Result<Ask, String> {
         Some(other) => return Err(format!("version {other}: accepted is {VERSION}")),
         None => return Err(format!("the version is missing: accepted is {VERSION}")),
     }
-    let show = show as usize;
+    let (show, known) = (show as usize, "summary, thread, dump or deadlocks");
     match (ask, id) {
         (r#""summary""#, _) => Ok(Ask::Summary { show }),
         (r#""thread""#, Some(id)) => Ok(Ask::Thread { id }),
         (r#""thread""#, None) => Err("the thread's id is missing".into()),
         (r#""dump""#, _) => Ok(Ask::Dump),
         (r#""deadlocks""#, _) => Ok(Ask::Deadlocks),
-        _ => Err(format!(
-            "ask {ask}: accepted is summary, thread, dump or deadlocks"
-        )),
+        _ => Err(format!("ask {ask}: accepted is {known}")),
     }
 }
 
 /// The beginning of an answer, or a whole one: `key` is "answer" or "error".
 fn versioned(key: &str, text: impl AsRef<str>) -> Object {
     let version = Object::default().with("version", VERSION);
-    version.with(key, Quoted(text))
+    version.with(key, Quoted(text.as_ref()))
 }
 
 fn of_runtime(runtime: &Running) -> Object {
@@ -695,9 +664,9 @@ fn of_runtime(runtime: &Running) -> Object {
     let metrics = runtime.backend.metrics();
     for &(name, _, value) in FIGURES {
         let name = match name {
-            // The list of processors stands for their number.
+            // The answer has the list of processors instead of their number.
             "processors" => continue,
-            // The protocol's first version calls this one otherwise.
+            // The protocol's first version has another name for this figure.
             "global_queue_len" => "global_queue",
             name => name,
         };
@@ -718,7 +687,7 @@ fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
     let wait = wait.map(|wait| snapshot.describe_wait(wait));
     thread_as_json(entry)
         .with("turns", entry.turns)
-        .maybe("waits_for", wait.map(Quoted))
+        .maybe("waits_for", wait.as_deref().map(Quoted))
 }
 
 /// One thread, with its backtrace.
@@ -731,7 +700,7 @@ fn thread(id: u64) -> Object {
     };
     let mut snapshot = Snapshot::of(&mut all().filter(is_it), Depth::Stacks);
     snapshot.add_holders();
-    // Another thread may have the record by now.
+    // If the thread has ended, another one may have its record by now.
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {
         return versioned("error", format!("there is no thread {id}"));
     };

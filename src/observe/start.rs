@@ -52,7 +52,7 @@ impl Plan {
             ("abort", OnDeadlock::Abort),
             ("off", OnDeadlock::Ignore),
         ];
-        // What fits into the system's address, and a zero behind it.
+        // The system's address has room for so many bytes and a zero behind them.
         let accepted = "unix: and the path of a socket, of 1 to 107 bytes";
         let socket = |text: &str| {
             let path = text.strip_prefix("unix:")?;

@@ -22,14 +22,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gimli::{AttributeValue, Dwarf, LittleEndian, Range, RangeIter, UnitOffset};
+use gimli::{AttributeValue, LittleEndian, Range, RangeIter, UnitOffset};
 
 use super::numbers::NumberMap;
 use super::unwind::{Bytes, Modules};
 use crate::engine::inspect::system::libraries::Elf;
 use crate::sys::variable;
 
-/// An entry of debug information.
+/// The debug information of a file, a unit of it, and an entry of that.
+type Dwarf = gimli::Dwarf<Bytes<'static>>;
+type DwarfUnit = gimli::Unit<Bytes<'static>>;
 type Entry = gimli::DebuggingInformationEntry<Bytes<'static>>;
 
 /// Whether `RUST_BACKTRACE` asks for all of a stack.
@@ -71,25 +73,20 @@ impl Symbols {
     /// that were inlined into it, the innermost first. Never none.
     pub(crate) fn of(&mut self, address: usize, modules: &Modules) -> &[Symbol] {
         if self.known.get(address as u64).is_none() {
-            // The instruction lies before the address.
+            // The instruction that is meant lies before the address.
             let found = self.find(address.wrapping_sub(1), modules);
             self.known.or_insert(address as u64, found);
         }
         self.known.get(address as u64).map_or(&[], |found| found)
     }
 
-    /// Returns the frames of a whole stack: all of them if it `is_full`, or those of the short form.
-    pub(crate) fn stack(
-        &mut self,
-        addresses: &[usize],
-        is_full: bool,
-        modules: &Modules,
-    ) -> Vec<Symbol> {
-        let mut frames = Vec::with_capacity(addresses.len());
-        for &address in addresses {
+    /// Returns the frames of a whole stack: all of them if `full`, or those of the short form.
+    pub(crate) fn stack(&mut self, stack: &[usize], full: bool, modules: &Modules) -> Vec<Symbol> {
+        let mut frames = Vec::with_capacity(stack.len());
+        for &address in stack {
             frames.extend_from_slice(self.of(address, modules));
         }
-        match is_full {
+        match full {
             true => frames,
             false => short(&frames).to_vec(),
         }
@@ -97,9 +94,8 @@ impl Symbols {
 
     fn find(&mut self, address: usize, modules: &Modules) -> Vec<Symbol> {
         let (debug_info, folder) = (&mut self.debug_info, self.folder.as_deref());
-        let own = &*self
-            .own
-            .get_or_insert_with(|| own_folder(debug_info, modules));
+        let own = || own_folder(debug_info, modules);
+        let own: &str = self.own.get_or_insert_with(own);
         let mut found = Vec::new();
         for Frame { name, file, line } in debug_info.of(address, modules) {
             let Some(name) = &name else { continue };
@@ -140,10 +136,8 @@ fn shorten(file: &Path, folder: Option<&Path>) -> String {
         return format!("./{}", inside.display());
     }
     let whole = file.to_string_lossy();
-    match whole
-        .strip_prefix("/rustc/")
-        .and_then(|rest| rest.split_once('/'))
-    {
+    let inside = whole.strip_prefix("/rustc/");
+    match inside.and_then(|inside| inside.split_once('/')) {
         Some((hash, rest)) if hash.is_ascii() && hash.len() > HASH => {
             format!("/rustc/{}/{rest}", &hash[..HASH])
         }
@@ -179,7 +173,7 @@ impl DebugInfo {
         if frames.is_empty() {
             frames.push(Frame::default());
         }
-        // One of Rust is mangled if it has its path.
+        // A name of Rust's that has the function's path is mangled: it begins with an underscore.
         let outermost = frames.len() - 1;
         let name = &mut frames[outermost].name;
         if !name.as_ref().is_some_and(|name| name.starts_with(b"_"))
@@ -193,7 +187,7 @@ impl DebugInfo {
 
 /// A file. Its fields are dropped in this order: the others refer to `elf`.
 struct Module {
-    dwarf: Dwarf<Bytes<'static>>,
+    dwarf: Dwarf,
     units: Vec<Unit>,
     elf: Elf,
 }
@@ -203,7 +197,7 @@ type Row = (u64, Option<(u64, u32)>);
 
 /// A unit of compilation, and what was read of it when somebody asked for an address in it.
 struct Unit {
-    unit: gimli::Unit<Bytes<'static>>,
+    unit: DwarfUnit,
     functions: Vec<(Range, UnitOffset)>,
     rows: Vec<Row>,
 }
@@ -240,11 +234,8 @@ impl Module {
         if unit.functions.is_empty() && unit.rows.is_empty() {
             unit.read(dwarf)?;
         }
-        let Unit {
-            unit,
-            functions,
-            rows,
-        } = &units[index];
+        let Unit { unit, .. } = &units[index];
+        let (functions, rows) = (&units[index].functions, &units[index].rows);
         let has = |row: &&[Row]| (row[0].0..row[1].0).contains(&address) && row[0].1.is_some();
         let mut place = rows.windows(2).find(has).and_then(|row| row[0].1);
         let frame = |name, place: Option<(u64, u32)>| Frame {
@@ -270,7 +261,7 @@ impl Module {
         let mut frames = Vec::new();
         for entry in calls.iter().rev() {
             frames.push(frame(name_of(dwarf, units, index, entry), place));
-            // The next function has called this one there.
+            // That is the place in the next function where it has called this one.
             let line = entry.attr(gimli::DW_AT_call_line);
             let line = line.and_then(|line| line.udata_value()).unwrap_or(0);
             place = match entry.attr_value(gimli::DW_AT_call_file) {
@@ -284,7 +275,7 @@ impl Module {
 
 impl Unit {
     /// Reads the functions and the lines.
-    fn read(&mut self, dwarf: &Dwarf<Bytes<'static>>) -> gimli::Result<()> {
+    fn read(&mut self, dwarf: &Dwarf) -> gimli::Result<()> {
         let mut entries = self.unit.entries_raw(None)?;
         while !entries.is_empty() {
             let offset = entries.next_offset();
@@ -321,12 +312,7 @@ fn holds(mut ranges: RangeIter<Bytes<'static>>, address: u64) -> gimli::Result<b
 }
 
 /// The name of a function, mangled if it is known so: its own, or that of the function of which it is a copy.
-fn name_of(
-    dwarf: &Dwarf<Bytes<'static>>,
-    units: &[Unit],
-    mut index: usize,
-    entry: &Entry,
-) -> Option<Vec<u8>> {
+fn name_of(dwarf: &Dwarf, units: &[Unit], mut index: usize, entry: &Entry) -> Option<Vec<u8>> {
     let mut entry = entry.clone();
     // A chain of copies is short, unless it is a circle.
     for _ in 0..16 {
@@ -356,15 +342,10 @@ fn name_of(
 }
 
 /// The path of a file that a unit knows by this number.
-fn path_of(
-    dwarf: &Dwarf<Bytes<'static>>,
-    unit: &gimli::Unit<Bytes<'static>>,
-    number: u64,
-) -> Option<PathBuf> {
+fn path_of(dwarf: &Dwarf, unit: &DwarfUnit, number: u64) -> Option<PathBuf> {
     let header = unit.line_program.as_ref()?.header();
-    let file = header
-        .file(number)
-        .filter(|_| number > 0 || header.version() >= 5)?;
+    let is_used = number > 0 || header.version() >= 5;
+    let file = header.file(number).filter(|_| is_used)?;
     let text = |bytes: Bytes<'static>| OsStr::from_bytes(bytes.slice());
     let mut path = PathBuf::from(unit.comp_dir.map(text).unwrap_or_default());
     if file.directory_index() != 0 {
@@ -396,7 +377,7 @@ const KINDS: [(&str, &str, Kind); 9] = [
         "~src/observe/unwind/tests/",
         Kind::Program,
     ),
-    // The program has called libc's function.
+    // The program has called libc's function, and ours stands in its place.
     ("greenthread::libc::", "~src/libc/", Kind::Runtime),
     ("greenthread::engine::", "~src/engine/", Kind::Runtime),
     ("preempt_trampoline", "~arch/", Kind::Runtime),
@@ -407,12 +388,9 @@ const KINDS: [(&str, &str, Kind); 9] = [
     ("std::", "/library/std/src/", Kind::Common),
 ];
 
-/// std's name for the function below which a short backtrace ends.
-const BOTTOM: &str = "__rust_begin_short_backtrace";
-
 /// `own` is this library's folder, as the debug information has it, with a slash; empty if there is none.
 fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
-    // `<path::Type as path::Trait>::method`
+    // A method's path may be `<path::Type as path::Trait>::method`.
     let path = function.trim_start_matches(['<', '&']);
     let file = file.map(Path::to_string_lossy);
     let fits = |(name, place, _): &&(&str, &str, Kind)| match (&file, place.strip_prefix('~')) {
@@ -440,7 +418,8 @@ const OWN_FILE: &str = "src/observe/symbols.rs";
 
 /// The frames that a short backtrace shows; all of them if it would show none.
 fn short(frames: &[Symbol]) -> &[Symbol] {
-    let is_bottom = |frame: &Symbol| frame.function.contains(BOTTOM);
+    // std's name for the function below which a short backtrace ends.
+    let is_bottom = |frame: &Symbol| frame.function.contains("__rust_begin_short_backtrace");
     let bottom = frames.iter().position(is_bottom);
     let mut end = bottom.unwrap_or(frames.len());
     while end > 0 && frames[end - 1].kind == Kind::Runtime {

@@ -5,10 +5,8 @@
 //!
 //! JSON is one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name theirs by number.
 
-use core::fmt::Write as _;
 use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
-use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::dump::{Entry, State, Wait};
@@ -22,34 +20,33 @@ const VERSION: u32 = 1;
 const NAMED: usize = 8;
 
 impl Snapshot {
-    /// Writes the whole dump.
-    pub(crate) fn write_text(&self, to: &mut dyn Write) -> io::Result<()> {
-        self.write_summary(to)?;
+    /// The whole dump.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.summary();
         let mut symbols = Symbols::new();
         for group in self.groups() {
-            writeln!(to)?;
-            self.write_group(&group, &mut symbols, to)?;
+            text.push('\n');
+            self.add_group(&group, &mut symbols, &mut text);
         }
-        Ok(())
+        text
     }
 
-    fn write_summary(&self, to: &mut dyn Write) -> io::Result<()> {
+    fn summary(&self) -> String {
         let green = self.threads.iter().filter(|entry| entry.is_green).count();
         let kernel = self.threads.len() - green;
         let plural = |count| if count == 1 { "" } else { "s" };
         let (one, other) = (plural(green), plural(kernel));
         let (process, at) = (std::process::id(), humantime(self.at));
-        writeln!(
-            to,
-            "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}"
-        )?;
         let of = |word: &str| {
             let is = |entry: &&Entry| entry.is_green && entry.state.word() == word;
             self.threads.iter().filter(is).count()
         };
         let states = ["running", "blocked", "ready", "new", "parked"];
-        let counted = states.map(|word| format!("{} {word}", of(word)));
-        writeln!(to, "  green threads: {}", counted.join(", "))
+        let counted = states.map(|word| format!("{} {word}", of(word))).join(", ");
+        let head = format!(
+            "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}\n"
+        );
+        head + &format!("  green threads: {counted}\n")
     }
 
     /// The threads by what they do, the smallest groups first.
@@ -70,42 +67,32 @@ impl Snapshot {
         let mut groups = groups.entries;
         let mut sizes = groups.iter().map(|(_, group)| group.len() as u64);
         let order = order(&mut sizes).into_iter();
-        order
-            .map(|place| core::mem::take(&mut groups[place].1))
-            .collect()
+        let in_order = order.map(|place| core::mem::take(&mut groups[place].1));
+        in_order.collect()
     }
 
-    fn write_group(
-        &self,
-        group: &[&Entry],
-        symbols: &mut Symbols,
-        to: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn add_group(&self, group: &[&Entry], symbols: &mut Symbols, text: &mut String) {
         let first = group[0];
+        let line = |entry: &Entry| format!("{}: {}\n", title(entry), self.doing(entry));
         if group.len() == 1 {
-            writeln!(to, "{}: {}", title(first), self.doing(first))?;
+            *text += &line(first);
         } else {
-            writeln!(to, "{} threads:", group.len())?;
+            *text += &format!("{} threads:\n", group.len());
             for entry in group.iter().take(NAMED) {
-                writeln!(to, "  {}: {}", title(entry), self.doing(entry))?;
+                *text += &format!("  {}", line(entry));
             }
         }
         if group.len() > NAMED {
             let times = group.iter().map(|entry| u64::from(entry.since));
             let (shortest, longest) = (times.clone().min(), times.max());
-            writeln!(
-                to,
-                "  and {} more; all are {} for {} to {}",
-                group.len() - NAMED,
-                first.state.word(),
-                time(shortest.unwrap_or(0)),
-                time(longest.unwrap_or(0)),
-            )?;
+            let [from, to] = [shortest, longest].map(|since| time(since.unwrap_or(0)));
+            let (more, state) = (group.len() - NAMED, first.state.word());
+            *text += &format!("  and {more} more; all are {state} for {from} to {to}\n");
         }
         if let Some(place) = first.spawned_at {
-            writeln!(to, "  spawned at {place}")?;
+            *text += &format!("  spawned at {place}\n");
         }
-        self.write_stack(first.stack, symbols, to)
+        *text += &self.backtrace(first.stack, symbols);
     }
 
     /// The state of a thread, and its wait.
@@ -119,7 +106,7 @@ impl Snapshot {
             text += &format!(" in the system call {call}");
         }
         if let Some(wait) = &entry.wait {
-            // One that was woken, or that waits on its own kernel thread.
+            // A ready thread was woken. Any other waits: parked, or on its own kernel thread.
             let is_woken = entry.state == State::Ready;
             text += if is_woken {
                 ", woken from its wait for "
@@ -139,7 +126,6 @@ impl Snapshot {
             _ if wait.of != 0 => format!("{} {:#x}", wait.kind.name, wait.of),
             _ => wait.kind.name.to_string(),
         };
-        // A String accepts everything that is written.
         if wait.facts.holder.is_some() {
             text += ", held by ";
             text += whom.as_deref().unwrap_or("a thread that is not known");
@@ -151,10 +137,10 @@ impl Snapshot {
             details.extend(descriptor_text(descriptor));
         }
         if !details.is_empty() {
-            let _ = write!(text, " ({})", details.join(", "));
+            text += &format!(" ({})", details.join(", "));
         }
         if let Some(left) = wait.left {
-            let _ = write!(text, ", for {} at most", time(left / 1_000_000));
+            text += &format!(", for {} at most", time(left / 1_000_000));
         }
         text
     }
@@ -171,28 +157,16 @@ impl Snapshot {
     }
 
     /// A stack as text.
-    pub(crate) fn backtrace(&self, number: u32) -> String {
-        let mut text = Vec::new();
-        // A Vec accepts everything.
-        let _ = self.write_stack(number, &mut Symbols::new(), &mut text);
-        String::from_utf8_lossy(&text).into_owned()
-    }
-
-    fn write_stack(
-        &self,
-        number: u32,
-        symbols: &mut Symbols,
-        to: &mut dyn Write,
-    ) -> io::Result<()> {
-        let frames = self.frames(number, symbols);
-        for (i, frame) in frames.iter().enumerate() {
-            writeln!(to, "  {i:3}: {}", frame.function)?;
+    pub(crate) fn backtrace(&self, number: u32, symbols: &mut Symbols) -> String {
+        let mut text = String::new();
+        for (i, frame) in self.frames(number, symbols).iter().enumerate() {
+            text += &format!("  {i:3}: {}\n", frame.function);
             if let Some(file) = &frame.file {
                 let line = frame.line.unwrap_or(0);
-                writeln!(to, "             at {file}:{line}")?;
+                text += &format!("             at {file}:{line}\n");
             }
         }
-        Ok(())
+        text
     }
 }
 
@@ -201,8 +175,8 @@ fn humantime(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    // Years that begin in March: the day that they may have besides is the last one then. There are 146,097 days in 400
-    // years, and 153 in five months.
+    // Years are counted from March on, so that the day of a leap year is the last day of its year. 400 years have 146,097
+    // days, and five months have 153.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -254,32 +228,29 @@ pub(super) fn thread_as_json(entry: &Entry) -> Object {
         .with("since_ms", entry.since)
         .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
         .maybe("name", entry.name.as_deref().map(Quoted))
-        .maybe("system_call", entry.system_call.as_ref().map(Quoted))
-        .maybe("spawned_at", place.map(Quoted))
+        .maybe("system_call", entry.system_call.as_deref().map(Quoted))
+        .maybe("spawned_at", place.as_deref().map(Quoted))
 }
 
 impl Snapshot {
-    /// Writes the whole dump, in one line without an end.
-    pub(crate) fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+    /// The whole dump, in one line without an end.
+    pub(crate) fn json(&self) -> String {
         let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (process, millis) = (std::process::id(), since.as_millis());
-        write!(
-            to,
-            r#"{{"version":{VERSION},"process":{process},"time_ms":{millis},"threads":["#
-        )?;
-        for (i, entry) in self.threads.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
+        let threads = self.threads.iter().map(|entry| {
             let wait = entry.wait.as_ref().map(|wait| self.wait_as_json(wait));
             let thread = thread_as_json(entry).with("stack", entry.stack);
-            write!(to, "{comma}{}", thread.maybe("waits_for", wait))?;
-        }
-        write!(to, r#"],"stacks":["#)?;
+            thread.maybe("waits_for", wait)
+        });
         let mut symbols = Symbols::new();
-        for number in 0..self.stacks.entries.len() as u32 {
-            let comma = if number == 0 { "" } else { "," };
-            write!(to, "{comma}{}", self.frames_as_json(number, &mut symbols))?;
-        }
-        write!(to, "]}}")
+        let stacks = 0..self.stacks.entries.len() as u32;
+        let stacks = stacks.map(|number| self.frames_as_json(number, &mut symbols));
+        let whole = Object::default()
+            .with("version", VERSION)
+            .with("process", std::process::id())
+            .with("time_ms", since.as_millis())
+            .with("threads", list(threads))
+            .with("stacks", list(stacks));
+        whole.to_string()
     }
 
     fn wait_as_json(&self, wait: &Wait) -> Object {
@@ -291,14 +262,14 @@ impl Snapshot {
         };
         let mut told = Object::default()
             .with("what", Quoted(wait.kind.name))
-            .maybe("address", address.map(Quoted))
+            .maybe("address", address.as_deref().map(Quoted))
             .maybe(key, whom);
         for &(name, value) in &wait.facts.numbers {
             told = told.with(name, value);
         }
         let file = wait.facts.descriptor.and_then(descriptor_text);
         told.maybe("descriptor", wait.facts.descriptor)
-            .maybe("file", file.map(Quoted))
+            .maybe("file", file.as_deref().map(Quoted))
             .maybe("left_ms", wait.left.map(|left| left / 1_000_000))
     }
 
@@ -307,7 +278,7 @@ impl Snapshot {
         list(frames.iter().map(|frame| {
             Object::default()
                 .with("function", Quoted(&frame.function))
-                .maybe("file", frame.file.as_ref().map(Quoted))
+                .maybe("file", frame.file.as_deref().map(Quoted))
                 .maybe("line", frame.line)
         }))
     }

@@ -18,7 +18,7 @@
 //!
 //! A rule of the tables holds for some bytes of code. The rule says how the *canonical frame address* (CFA: the caller's
 //! stack pointer) is computed, and where the caller's registers are saved, mostly at a distance from the CFA.
-//! [`Unwinder::short_rule`] returns the short form that nearly all rules have, to be kept; [`Row::caller`] computes a
+//! [`Row::short`] returns the short form that nearly all rules have, to be kept; [`Row::caller`] computes a
 //! rule of any form, with all registers.
 //!
 //! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
@@ -57,6 +57,9 @@ use crate::sys::word;
 
 /// The most frames that are read of a stack.
 pub(crate) const FRAMES: usize = 256;
+
+/// The bytes of a word of memory.
+const WORD: usize = size_of::<usize>();
 
 /// How many rules are kept, a power of two.
 const RULES: usize = 4096;
@@ -108,8 +111,8 @@ impl Unwinder {
             true => read(address).ok_or(End::Lost),
             false => Err(End::Lost),
         };
-        for with_all in [false, true] {
-            match self.walk(registers, with_all, &mut read, out) {
+        for full in [false, true] {
+            match self.walk(registers, full, &mut read, out) {
                 End::Unknown => {}
                 end => return end,
             }
@@ -117,18 +120,12 @@ impl Unwinder {
         End::Lost
     }
 
-    /// Fills `out`. Returns what has ended the frames.
-    fn walk(
-        &mut self,
-        mut at: Registers,
-        with_all: bool,
-        read: Read<'_>,
-        out: &mut Vec<usize>,
-    ) -> End {
+    /// Fills `out`; if `full`, all registers are followed. Returns what has ended the frames.
+    fn walk(&mut self, mut at: Registers, full: bool, read: Read<'_>, out: &mut Vec<usize>) -> End {
         out.clear();
         while out.len() < FRAMES {
             out.push(at.pc.wrapping_add(usize::from(at.is_exact)));
-            if let Err(end) = self.step(&mut at, with_all, read) {
+            if let Err(end) = self.step(&mut at, full, read) {
                 return end;
             }
             if at.pc == 0 {
@@ -140,14 +137,13 @@ impl Unwinder {
 
     /// Goes to the frame below.
     #[inline]
-    fn step(&mut self, at: &mut Registers, with_all: bool, read: Read<'_>) -> Result<(), End> {
-        let address = at.pc.wrapping_sub(usize::from(!at.is_exact));
-        let (base, [cfa, bp_at, pc_at]) = match self.rule(address) {
+    fn step(&mut self, at: &mut Registers, full: bool, read: Read<'_>) -> Result<(), End> {
+        let (base, [cfa, bp_at, pc_at]) = match self.rule(at.address()) {
             Rule::End => return Err(End::Bottom),
             Rule::Signal => return step_by_record(at, read),
             Rule::Untold => return self.step_by_custom(at, read),
-            Rule::From(base, distances) if !with_all => (at.values[base as usize], distances),
-            _ => return self.step_by_tables(at, address, read),
+            Rule::From(base, distances) if !full => (at.values[base as usize], distances),
+            _ => return self.step_by_tables(at, read),
         };
         let cfa = base.wrapping_add_signed(cfa as isize);
         // A function that has not saved the return address may have no frame yet.
@@ -167,26 +163,27 @@ impl Unwinder {
         Ok(())
     }
 
+    /// The short form of the rule for the instruction at `address`.
     #[inline]
     fn rule(&mut self, address: usize) -> Rule {
         // Fibonacci hashing: the upper bits of the product depend on all of the address.
         let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - RULES.ilog2());
         if self.rules[hash].0 != address {
-            self.rules[hash] = (address, self.short_rule(address));
+            let rule = match self.is_below_a_handler(address) {
+                true => Rule::Signal,
+                false => self.row(address).map_or(Rule::Untold, |row| row.short()),
+            };
+            self.rules[hash] = (address, rule);
         }
         self.rules[hash].1
     }
 
     #[cold]
-    fn step_by_tables(
-        &mut self,
-        at: &mut Registers,
-        address: usize,
-        read: Read<'_>,
-    ) -> Result<(), End> {
-        let below = self.row(address).ok_or(End::Lost)?.caller(at, read)?;
+    fn step_by_tables(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), End> {
+        let row = self.row(at.address()).ok_or(End::Lost)?;
+        let below = row.caller(at, read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
-        // Only a signal's frame is exact.
+        // The frame below is exact only if a signal has interrupted it.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
             return Err(End::Lost);
         }
@@ -198,7 +195,6 @@ impl Unwinder {
     /// link register, or on top of the stack; any other keeps a frame pointer. Only an address of code is believed.
     #[cold]
     fn step_by_custom(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), End> {
-        const WORD: usize = size_of::<usize>();
         let (sp, bp) = (at.sp(), at.bp());
         let modules = &self.modules;
         let is_code = |&pc: &usize| modules.has_code(pc);
@@ -220,14 +216,6 @@ impl Unwinder {
         Ok(())
     }
 
-    /// Returns the short form of the rule for the instruction at `address`.
-    fn short_rule(&mut self, address: usize) -> Rule {
-        if self.is_below_a_handler(address) {
-            return Rule::Signal;
-        }
-        self.row(address).map_or(Rule::Untold, |row| row.short())
-    }
-
     /// Whether a signal's handler returns to the address behind this one.
     fn is_below_a_handler(&self, address: usize) -> bool {
         let Some((code, _)) = here::SIGNAL else {
@@ -244,7 +232,7 @@ impl Unwinder {
     fn row(&mut self, address: usize) -> Option<Row<'_>> {
         let (header, section, bases) = self.modules.tables(address)?;
         let (at, context) = (address as u64, &mut self.context);
-        let header = header.parse(&bases, size_of::<usize>() as u8).ok()?;
+        let header = header.parse(&bases, WORD as u8).ok()?;
         let table = header.table()?;
         let entry = table.fde_for_address(&section, &bases, at, EhFrame::cie_from_offset);
         let entry = entry.ok()?;
@@ -264,7 +252,7 @@ fn step_by_record(at: &mut Registers, read: Read<'_>) -> Result<(), End> {
     let (_, registers_at) = here::SIGNAL.ok_or(End::Lost)?;
     let start = at.sp().wrapping_add(registers_at);
     // All registers in the order of their numbers; the program counter comes last.
-    let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
+    let mut register = |number: usize| read(start.wrapping_add(number * WORD));
     *at = Registers::at(register(here::SP + 1)?, register(here::SP)?);
     for number in 0..here::SP {
         at.set(number, register(number)?);
@@ -373,7 +361,6 @@ impl Registers {
         sp: usize,
         mut read: impl FnMut(usize) -> Option<usize>,
     ) -> Option<Registers> {
-        const WORD: usize = size_of::<usize>();
         let mut saved = |word: usize| read(sp.wrapping_add(word * WORD));
         let (pc, bp) = (saved(here::SAVED_PC)?, saved(here::SAVED_BP)?);
         let mut new = Registers::new(pc, sp.wrapping_add(here::SAVED * WORD), bp);
@@ -390,6 +377,12 @@ impl Registers {
         self.known = 0;
         self.set(here::SP, sp);
         self.set(here::BP, bp);
+    }
+
+    /// The address by which the rule is found: one of the instruction that runs, or has called (1.).
+    #[inline]
+    fn address(&self) -> usize {
+        self.pc.wrapping_sub(usize::from(!self.is_exact))
     }
 
     #[inline]
@@ -502,8 +495,8 @@ impl Row<'_> {
             let register = Register(number as u16);
             let is_told = self.row.register(register).is_some();
             let is_same = here::PRESERVED >> number & 1 != 0 && number != here::SP;
-            // The caller has used the register of the return address for this call. One that is not known need not be
-            // needed.
+            // The caller has used the register of the return address for this call. A register that is not known is left
+            // out: perhaps no frame below needs it.
             if (is_told || is_same)
                 && register != self.return_address
                 && let Ok(value) = self.register(register, cfa, registers, read)
@@ -673,10 +666,8 @@ impl Modules {
     /// The module's name (a file's name without its folders) and the address in its file.
     pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
         let module = self.find(address)?;
-        let name = match self.copies[module.path.clone()]
-            .rsplit(|&byte| byte == b'/')
-            .next()
-        {
+        let mut parts = self.copies[module.path.clone()].rsplit(|&byte| byte == b'/');
+        let name = match parts.next() {
             None | Some([]) => &self.program,
             Some(name) => core::str::from_utf8(name).unwrap_or("?"),
         };
@@ -699,7 +690,7 @@ impl Modules {
         let bases = BaseAddresses::default().set_eh_frame_hdr(header.0 as u64);
         let bases = bases.set_eh_frame(frames.0 as u64);
         let mut frames = EhFrame::new(&self.copies[frames.1], LittleEndian);
-        frames.set_address_size(size_of::<usize>() as u8);
+        frames.set_address_size(WORD as u8);
         frames.set_vendor(here::VENDOR);
         let header = EhFrameHdr::new(&self.copies[header.1], LittleEndian);
         Some((header, frames, bases))
@@ -741,9 +732,8 @@ fn tables_in<'a>(library: &'a Library<'_>) -> Option<[&'a [u8]; 2]> {
     let of_kind = |kind| library.segments().filter(move |(its, _)| *its == kind);
     let (_, header) = of_kind(libc::PT_GNU_EH_FRAME).next()?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.as_ptr().addr() as u64);
-    let parsed = EhFrameHdr::new(header, LittleEndian)
-        .parse(&bases, size_of::<usize>() as u8)
-        .ok()?;
+    let parsed = EhFrameHdr::new(header, LittleEndian);
+    let parsed = parsed.parse(&bases, WORD as u8).ok()?;
     parsed.table()?;
     let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
     of_kind(libc::PT_LOAD).find_map(|(_, segment)| {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::dump::State;
 use super::numbers::NumberMap;
-use super::snapshot::{Depth, Entry, Snapshot};
+use super::snapshot::{Depth, Entry, Snapshot, Symbols, Wait};
 use super::text::title;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
@@ -70,7 +70,8 @@ pub(super) fn live(leak: Duration) {
     loop {
         let mut tallies = NumberMap::default();
         for _ in 0..SAMPLES {
-            // At random moments: time slices end in the same rhythm, and a preemption makes calls, too.
+            // Samples are taken at random moments, as time slices end in a rhythm of their own, and a preemption makes
+            // system calls, too.
             kernel_thread::rest(fastrand::u64(SAMPLE / 2..SAMPLE * 3 / 2));
             sample(&mut tallies);
         }
@@ -105,8 +106,9 @@ fn sample(tallies: &mut NumberMap<Tally>) {
 impl Said {
     /// Warns of what the samples have seen.
     fn judge(&mut self, record: u64, tally: &Tally) {
-        let blocks = tally.blocked >= OFTEN;
-        let hogs = tally.running >= MOSTLY && tally.wanted >= tally.running / 2;
+        let (blocked, running) = (tally.blocked, tally.running);
+        let blocks = blocked >= OFTEN;
+        let hogs = running >= MOSTLY && tally.wanted >= running / 2;
         if !blocks && !hogs {
             return;
         }
@@ -119,17 +121,13 @@ impl Said {
             let call = entry.system_call.as_ref();
             let now = call.map_or("in system calls".into(), |call| format!("now in {call}"));
             let text = format!(
-                "blocks its kernel thread and has not said so: in {} of {SAMPLES} samples, {now}; \
-                 greenthread::blocking says so",
-                tally.blocked,
+                "blocks its kernel thread and has not said so: in {blocked} of {SAMPLES} samples, {now}; \
+                 greenthread::blocking says so"
             );
             (BLOCKS, text)
         } else {
-            let text = format!(
-                "keeps a processor while others wait: it ran in {} of {SAMPLES} samples",
-                tally.running,
-            );
-            (HOGS, text)
+            let why = "keeps a processor while others wait: it ran";
+            (HOGS, format!("{why} in {running} of {SAMPLES} samples"))
         };
         self.say(kind, &snapshot, entry, &text);
     }
@@ -162,7 +160,7 @@ impl Said {
             in_cycle.or_insert(place.into(), ());
         }
         for (place, entry) in (0..).zip(&snapshot.threads) {
-            // Nobody knows who needs the program's own kernel threads.
+            // The program's own kernel threads are left out: how they are woken is not known.
             let is_ours = entry.spawned_at.is_some();
             let is_new = u128::from(entry.since) < leak.as_millis();
             if is_new || !is_ours || entry.state != State::Parked {
@@ -185,7 +183,7 @@ impl Said {
     /// Prints a warning with a backtrace, unless there was one like it a while ago.
     fn say(&mut self, kind: u64, snapshot: &Snapshot, entry: &Entry, text: &str) {
         let place = entry.spawned_at.map(core::ptr::from_ref);
-        // Places have addresses at some distance from each other.
+        // A place is longer than the number of kinds, so the sums of two places never meet.
         let key = place.map_or(0, <*const _>::addr) as u64 + kind;
         let now = Instant::now();
         let last = self.0.or_insert(key, None);
@@ -197,7 +195,7 @@ impl Said {
         if let Some(place) = entry.spawned_at {
             out += &format!("  spawned at {place}\n");
         }
-        out += &snapshot.backtrace(entry.stack);
+        out += &snapshot.backtrace(entry.stack, &mut Symbols::new());
         let _ = io::stderr().write_all(out.as_bytes());
     }
 }
@@ -212,8 +210,6 @@ fn leads_into(snapshot: &Snapshot, place: u32, goal: &NumberMap<()>) -> bool {
 
 /// Whether the thread waits to be unparked, for ever, and nobody has a handle to it.
 fn has_no_handle(entry: &Entry) -> bool {
-    entry
-        .wait
-        .as_ref()
-        .is_some_and(|wait| wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0)))
+    let is_lost = |wait: &Wait| wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0));
+    entry.wait.as_deref().is_some_and(is_lost)
 }

@@ -116,7 +116,7 @@ fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
         libraries::stay_loaded(); // the forwarder does, and the handlers
-        spawn_helper("greenthread-signals", Box::new(forward))?;
+        spawn_helper("greenthread-signals", forward)?;
         state.has_forwarder = true;
     }
     state.watchers.retain_mut(|watcher| watcher(None));

@@ -261,7 +261,12 @@ impl List {
         // is before the first.
         unsafe {
             match self.head.as_ref() {
-                Some(first) => self.insert_after(first.prev.get(), node),
+                Some(first) => {
+                    let last = first.prev.replace(node);
+                    (*last).next.set(node);
+                    (*node).prev.set(last);
+                    (*node).next.set(first);
+                }
                 None => {
                     (*node).next.set(node);
                     (*node).prev.set(node);
@@ -280,33 +285,6 @@ impl List {
         // last.
         unsafe { self.push_back(node) };
         self.head = node;
-    }
-
-    /// Queues a node behind `place`, which is in this list.
-    ///
-    /// # Safety
-    /// As [`List::push_back`].
-    pub(crate) unsafe fn insert_after(&mut self, place: *const Node, node: *const Node) {
-        // SAFETY: the new node lives, as the caller promises, and the others by invariant 2.
-        unsafe {
-            let next = (*place).next.get();
-            (*node).next.set(next);
-            (*node).prev.set(place);
-            (*next).prev.set(node);
-            (*place).next.set(node);
-        }
-    }
-
-    /// Queues a node before `place`, which is in this list.
-    ///
-    /// # Safety
-    /// As [`List::push_back`].
-    pub(crate) unsafe fn insert_before(&mut self, place: *const Node, node: *const Node) {
-        // SAFETY: the node lives, as the caller promises here too, and `place` by invariant 2.
-        unsafe { self.insert_after((*place).prev.get(), node) };
-        if self.head == place {
-            self.head = node;
-        }
     }
 
     /// Takes a node out, if it is in the list.

@@ -52,7 +52,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{FOR_EVER, LOCK, Limit, Object, SIGNAL, TABLE, locks, wake};
+use super::{FOR_EVER, LOCK, Libcs, Limit, Object, SIGNAL, TABLE, locks, wake};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
 use crate::libc::{count_parked, is_hooked};
@@ -110,7 +110,7 @@ fn wait_or(
     condition: Object<pthread_cond_t>,
     mutex: Object<pthread_mutex_t>,
     limit: Limit,
-    real: &dyn Fn() -> c_int,
+    real: Libcs<'_>,
 ) -> c_int {
     if condition.has(IS_SHARED) || mutex.is_special() {
         return ended(raise(mutex), blocking(real));
@@ -216,7 +216,7 @@ fn raise(mutex: Object<pthread_mutex_t>) -> usize {
         WAITS[slot].fetch_add(1, Relaxed);
     }
     if !is_forked_child() {
-        // The thread that is woken stands for the others.
+        // The thread that is woken looks at the counters, and stands for the others.
         TABLE.wake(address, LOCK, 1);
     }
     1 + slots[0] + slots[1] * SLOTS
@@ -269,7 +269,7 @@ impl Stand {
             STANDING[slot(mutex, 0)].store(0, Relaxed);
         }
         if answer != 0 {
-            // Another takes its place.
+            // Another thread may have to stand in its place.
             TABLE.wake(mutex, LOCK, 1);
         }
         answer

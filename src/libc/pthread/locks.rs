@@ -36,7 +36,7 @@ use core::ffi::c_int;
 use libc::{CLOCK_REALTIME, clockid_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec};
 
 use super::condition::must_stand;
-use super::{FOR_EVER, LOCK, Limit, Object, POST, READ, TABLE, WRITE, my_id, wait, wake};
+use super::{FOR_EVER, LOCK, Libcs, Limit, Object, POST, READ, TABLE, WRITE, my_id, wait, wake};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::{addresses::Events, count_parked, errno, fail, in_kernel, is_hooked, set_errno};
 
@@ -94,11 +94,11 @@ impl Object<pthread_mutex_t> {
 }
 
 /// Locks the mutex; the calling thread is hooked. The time is looked at if it has to wait; `real` makes libc's call.
-fn mutex_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
+fn mutex_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: Libcs<'_>) -> c_int {
     if !limit.has_clock() {
         return libc::EINVAL;
     }
-    // Libc's attempt leaves a robust one locked that nobody can recover.
+    // libc's attempt would leave a robust mutex locked that cannot be recovered.
     if mutex.is_special() {
         return blocking(real);
     }
@@ -108,7 +108,7 @@ fn mutex_or(mutex: Object<pthread_mutex_t>, limit: Limit, real: &dyn Fn() -> c_i
     if first != libc::EBUSY {
         return first;
     }
-    // If it is the caller's own, libc's call fails at once.
+    // If the caller owns the mutex, libc's call fails at once.
     if mutex.load(KIND) & TYPE == ERRORCHECK && mutex.is_mine() {
         return blocking(real);
     }
@@ -153,12 +153,7 @@ impl Object<pthread_rwlock_t> {
 }
 
 /// Locks it, to `READ` or to `WRITE`; the calling thread is hooked. `limit` and `real` as in `mutex`.
-fn lock_or(
-    lock: Object<pthread_rwlock_t>,
-    to: Events,
-    limit: Limit,
-    real: &dyn Fn() -> c_int,
-) -> c_int {
+fn lock_or(lock: Object<pthread_rwlock_t>, to: Events, limit: Limit, real: Libcs<'_>) -> c_int {
     if !limit.has_clock() {
         return libc::EINVAL;
     }
@@ -196,12 +191,12 @@ fn lock_or(
 }
 
 /// Locks it for reading.
-fn read_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
+fn read_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: Libcs<'_>) -> c_int {
     lock_or(lock, READ, limit, real)
 }
 
 /// Locks it for writing, on any thread; `limit` and `real` as in `mutex`.
-fn write_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
+fn write_or(lock: Object<pthread_rwlock_t>, limit: Limit, real: Libcs<'_>) -> c_int {
     let answer = match is_hooked() {
         true => lock_or(lock, WRITE, limit, real),
         false => real(),
@@ -252,7 +247,7 @@ interposed! {
 const SEMAPHORE_SHARED: usize = 8;
 
 /// Takes one; the calling thread is hooked. `real` makes libc's call.
-fn take_or(semaphore: Object<sem_t>, limit: Limit, real: &dyn Fn() -> c_int) -> c_int {
+fn take_or(semaphore: Object<sem_t>, limit: Limit, real: Libcs<'_>) -> c_int {
     if !limit.is_valid() {
         return fail(libc::EINVAL);
     }

@@ -123,6 +123,9 @@ impl<T> Object<T> {
     }
 }
 
+/// Makes libc's call, with the caller's arguments.
+type Libcs<'a> = &'a dyn Fn() -> c_int;
+
 /// Until when a call waits, as its caller says: until this clock shows that time. `None`: for ever.
 #[derive(Clone, Copy)]
 struct Limit(clockid_t, Option<*const timespec>);
@@ -178,7 +181,7 @@ fn wait<A>(
         let deadline = limit.deadline();
         match TABLE.wait(&place, How::Park, position, deadline, &mut refuse, &|| ()) {
             Err(()) => return answer,
-            // Another thread was faster: this one stays the first.
+            // If another thread is faster now, this one queues again as the first.
             Ok(Waited::Woken(_)) => position = Position::Front,
             Ok(_) if limit.has_come() => return None,
             Ok(_) => {}
@@ -249,7 +252,7 @@ around! {
                     free => {
                         // Acquire: what a call that has unwound did is seen by the next.
                         if word.compare_exchange(free, calling, Acquire, Relaxed).is_ok() {
-                            // It takes no arguments, and does not look at those that it gets.
+                            // The function takes no arguments, so it does not look at those of this call.
                             return Decision::call(initialise as *const (), control.address());
                         }
                     }
@@ -311,7 +314,7 @@ interposed! {
         let count = u64::from(barrier.load(COUNT));
         inside.fetch_add(1, Relaxed);
         let next = |state: u64| match u64::from(state as u32) + 1 == count {
-            // Nobody has come in the next round.
+            // The last thread begins the next round, in which no thread has come yet.
             true => (state >> 32).wrapping_add(1) << 32,
             false => state + 1,
         };

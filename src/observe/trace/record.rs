@@ -229,10 +229,8 @@ pub(super) fn own_number() -> u32 {
         0 => KERNEL | (NEXT.fetch_add(1, Relaxed) & (KERNEL - 1)),
         number => number,
     };
-    be(
-        number,
-        kernel_thread::own_name(&mut [0; kernel_thread::NAME]),
-    )
+    let mut buffer = [0; kernel_thread::NAME];
+    be(number, kernel_thread::own_name(&mut buffer))
 }
 
 /// The calling kernel thread is known by this number from now on.

@@ -49,8 +49,6 @@ const WORDS: u64 = 1 << 19;
 const SPARSE: u64 = 32;
 /// Quickly: in fewer ticks each. Reading the clock, 20 to 30 ticks, is little beside more.
 const QUICK: u64 = 500;
-/// The bits that a word has for a time.
-const TIME_BITS: u64 = (1 << 56) - 1;
 
 /// A ring. Zero bytes are an empty one.
 pub(in crate::observe) struct Ring {
@@ -140,7 +138,7 @@ impl Ring {
     #[inline]
     fn time(&self) {
         let now = ticks();
-        self.put(word(Kind::Time, now & TIME_BITS));
+        self.put(word(Kind::Time, now));
         let at = self.written.load(Relaxed);
         self.last[0].store(now, Relaxed);
         self.last[1].store(at, Relaxed);
@@ -201,19 +199,19 @@ fn number_of(ring: Option<&Ring>, thread: ThreadInEvent<'_>) -> u32 {
     number
 }
 
-pub(in crate::observe) fn spawned(by: Actor<'_>, thread: ThreadInEvent<'_>) {
-    // Another thread had this record.
+pub(crate) fn spawned(by: Actor<'_>, thread: ThreadInEvent<'_>) {
+    // The word is still that of the thread which had this record before.
     thread.words()[0].store(0, Relaxed);
     caused(by, Kind::Spawned, thread);
 }
 
-pub(in crate::observe) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why: ReadyReason) {
+pub(crate) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why: ReadyReason) {
     let kind = match why {
         ReadyReason::Woke => return caused(by, Kind::Woke, thread),
         ReadyReason::Fired => Kind::Fired,
         ReadyReason::Arrived => Kind::Arrived,
     };
-    of_thread(by.processor.as_ref(), kind, thread, 0);
+    of_thread(by.processor.as_ref().and_then(Ring::of), kind, thread, 0);
 }
 
 /// A thread has woken `thread`, or made it.
@@ -223,43 +221,24 @@ fn caused(by: Actor<'_>, kind: Kind, thread: ThreadInEvent<'_>) {
         Some(caller) => number_of(ring, caller),
         None => record::own_number(),
     };
-    write(
-        ring,
-        kind,
-        number_of(ring, thread),
-        word(Kind::By, caller.into()),
-    );
+    of_thread(ring, kind, thread, word(Kind::By, caller.into()));
 }
 
-fn of_thread(
-    processor: Option<&OwnedProcessor<'_>>,
-    kind: Kind,
-    thread: ThreadInEvent<'_>,
-    more: u64,
-) {
-    let ring = processor.and_then(Ring::of);
+fn of_thread(ring: Option<&Ring>, kind: Kind, thread: ThreadInEvent<'_>, more: u64) {
     write(ring, kind, number_of(ring, thread), more);
 }
 
-pub(in crate::observe) fn picked(
-    processor: &OwnedProcessor<'_>,
-    thread: ThreadInEvent<'_>,
-    from: Pick,
-) {
+pub(crate) fn picked(processor: &OwnedProcessor<'_>, thread: ThreadInEvent<'_>, from: Pick) {
     match from {
         Pick::Found => write(Ring::of(processor), Kind::Found, 0, 0),
-        Pick::Stolen => of_thread(Some(processor), Kind::Stole, thread, 0),
+        Pick::Stolen => of_thread(Ring::of(processor), Kind::Stole, thread, 0),
         Pick::NextSlot | Pick::Queue => {}
     }
 }
 
 /// The quick way is for a yield of a thread that is known, at a moment that needs no time.
-pub(in crate::observe) fn stopped(
-    processor: Option<&OwnedProcessor<'_>>,
-    thread: ThreadInEvent<'_>,
-    action: Action,
-) {
-    let ring = processor.and_then(Ring::of);
+pub(crate) fn stopped(on: Option<&OwnedProcessor<'_>>, thread: ThreadInEvent<'_>, action: Action) {
+    let ring = on.and_then(Ring::of);
     if let (Some(ring), Action::Yield) = (ring, action) {
         let number = introduced(thread.words()[0].load(Relaxed));
         if number != 0 && ring.note(word(Kind::Yielded, number.into())) {
@@ -289,22 +268,19 @@ fn stopped_otherwise(ring: Option<&Ring>, thread: ThreadInEvent<'_>, action: Act
 }
 
 /// The thread that has lost `processor` may go on at any moment: only a thread that is known already is named.
-pub(in crate::observe) fn blocked(processor: &OwnedProcessor<'_>, [numbered, _]: ObserverWords) {
+pub(crate) fn blocked(processor: &OwnedProcessor<'_>, [numbered, _]: ObserverWords) {
     let number = introduced(numbered.load(Relaxed));
     write(Ring::of(processor), Kind::HandedOff, number, 0);
 }
 
-pub(in crate::observe) fn worker_has(
-    processor: &OwnedProcessor<'_>,
-    running: Option<ThreadInEvent<'_>>,
-) {
+pub(crate) fn worker_has(processor: &OwnedProcessor<'_>, running: Option<ThreadInEvent<'_>>) {
     match running {
-        Some(thread) => of_thread(Some(processor), Kind::Resumed, thread, 0),
+        Some(thread) => of_thread(Ring::of(processor), Kind::Resumed, thread, 0),
         None => write(Ring::of(processor), Kind::Given, 0, 0),
     }
 }
 
-pub(in crate::observe) fn worker_idle(processor: &OwnedProcessor<'_>) {
+pub(crate) fn worker_idle(processor: &OwnedProcessor<'_>) {
     write(Ring::of(processor), Kind::Idle, 0, 0);
 }
 
@@ -353,7 +329,7 @@ impl Copies {
     /// What all rings have recorded. The trace is over.
     pub(super) fn finish(self) -> Vec<Reel> {
         let finish = |copied: Copied| {
-            // The pages are given back. Words that are written meanwhile are lost, or stay.
+            // The system gets the pages back. Words that are written at the same moment are lost or kept; nobody reads them.
             copied.ring.advise(libc::MADV_DONTNEED);
             copied.reel
         };
@@ -365,9 +341,8 @@ impl Copied {
     fn new(processor: &'static inspect::Processor, ring: &'static Ring, next: u64) -> Copied {
         // There are pages for the whole ring from now on, so that the writer need not wait for them; it does no harm if
         // there are none. The ring of a runtime that was shut down stays, without pages.
-        const MADV_POPULATE_WRITE: i32 = 23;
         if !processor.is_closed() {
-            ring.advise(MADV_POPULATE_WRITE);
+            ring.advise(libc::MADV_POPULATE_WRITE);
         }
         Copied {
             processor,
@@ -397,7 +372,7 @@ impl Copied {
         if kept < new {
             lost += (new - kept) as u64;
             words.truncate(before + kept);
-            // Whatever ran then is not known to have run on.
+            // The mark tells the reader that nothing is known of the thread that ran then.
             if !self.is_cut {
                 words.push(word(Kind::Lost, lost));
             }
@@ -405,7 +380,7 @@ impl Copied {
         }
         let running = self.processor.running();
         let running = running.map_or(0, |[numbered, _]| introduced(numbered.load(Relaxed)));
-        // Without an event since, the thread has not stopped.
+        // If there is no event behind the copied words, the thread has not stopped.
         let is_known = self.ring.head() == next && !self.is_cut;
         self.reel.running = if is_known { running } else { 0 };
         (kept, lost)

@@ -34,7 +34,7 @@ impl Clock {
     fn at(self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.begin) << 8 >> 8;
         if since > self.ticks {
-            // Before the beginning, by as much as the CPUs' counters differ; or behind the end.
+            // The time is before the beginning, by as much as the CPUs' counters differ, or it is after the end.
             let is_before = since >> 55 != 0;
             return if is_before { 0 } else { self.length };
         }
@@ -234,7 +234,7 @@ impl Timeline {
                 self.push(now, now, by, on.track, kind, thread.into());
             }
             Kind::Fired | Kind::Arrived | Kind::Stole => {
-                // The run loop does these: the next run begins later.
+                // The run loop does these between two runs, so the next run begins after them.
                 on.since = on.since.map(|_| now);
                 self.push(now, now, thread, on.track, kind, 0);
             }
@@ -256,7 +256,7 @@ impl Timeline {
                     self.push(now, end, thread, on.track, Kind::Off, 0);
                 }
             }
-            // The processor goes to work.
+            // Any other event says that the processor goes to work.
             _ => {
                 if let Some(start) = on.asleep_since.take() {
                     self.push(start, now, 0, on.track, Kind::Idle, 0);
@@ -271,7 +271,7 @@ impl Timeline {
 
     /// Decodes the events that have happened on no processor.
     fn outside(&mut self, events: &[Event]) {
-        // Where the item is that each kernel thread is in, `RunsOn` or `Waited`.
+        // The place of the item in which each kernel thread is now: `RunsOn` or `Waited`.
         let mut doing: NumberMap<Option<usize>> = NumberMap::default();
         for &[first, ticks, more] in events {
             let kind = Kind::of(first);
@@ -319,7 +319,7 @@ impl Timeline {
                 let track = self.track(KERNEL_THREADS, KERNEL);
                 self.push(now, now, number, track, kind, 0);
             }
-            // The thread needs its processor no more.
+            // A thread that had lost its processor has stopped, and needs none any more.
             _ => self.push(now, now, number, (0, 0), Kind::Resumed, 0),
         }
     }

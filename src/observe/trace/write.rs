@@ -74,13 +74,8 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn head(&mut self) -> Done {
-        let Timeline {
-            clock,
-            tracks,
-            lost,
-            ..
-        } = self.timeline;
-        let length = clock.length;
+        let (length, lost) = (self.timeline.clock.length, self.timeline.lost);
+        let tracks = &self.timeline.tracks;
         write!(
             self.out,
             r#"{{"displayTimeUnit":"ns","otherData":{{"writer":"greenthread","nanoseconds":{length},"lost":{lost}}},"traceEvents":[
@@ -120,7 +115,7 @@ impl Writer<'_> {
             Kind::Idle => self.slice(item, "asleep", "idle", format_args!("")),
             Kind::Waited => self.slice(item, "waits", "wait", format_args!("")),
             Kind::Off => self.off(item),
-            // It has ended the item before.
+            // This item has only ended the one before it.
             Kind::Resumed => Ok(()),
             kind => self.run(item, kind.stopped().unwrap_or("")),
         }
@@ -174,7 +169,7 @@ impl Writer<'_> {
 
     fn woke(&mut self, item: &Item, what: &str) -> Done {
         if item.track.0 == KERNEL_THREADS {
-            // A flow begins in a slice.
+            // A flow must begin in a slice, so the moment becomes a slice of a nanosecond.
             let end = item.end + 1;
             let moment = Item { end, ..*item };
             let more = format_args!(",\"wakes\":{}", item.other);
