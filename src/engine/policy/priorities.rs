@@ -127,12 +127,6 @@ impl Queues {
         let rank = |(level, stamp)| (level as u64) << SHIFT | stamp & ((1 << SHIFT) - 1);
         self.best().map_or(NONE, rank)
     }
-
-    /// Counts a pick, and returns whether it takes the oldest thread.
-    fn is_for_the_oldest(&mut self) -> bool {
-        self.picks = self.picks.wrapping_add(1);
-        self.picks.is_multiple_of(OLDEST_INTERVAL)
-    }
 }
 
 impl Worker {
@@ -260,7 +254,8 @@ impl Policy for Priorities {
             return None;
         }
         let mut queues = own.queues.lock();
-        if queues.is_for_the_oldest() {
+        queues.picks = queues.picks.wrapping_add(1);
+        if queues.picks.is_multiple_of(OLDEST_INTERVAL) {
             let level = queues.oldest()?;
             return own.take(queues, level).map(Next::from);
         }

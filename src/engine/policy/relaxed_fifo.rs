@@ -38,10 +38,10 @@ use super::contract::Seats;
 use super::shared_queue::Aging;
 use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
+use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::{Fifo, Green, current};
 use crate::engine::sys::shared::{Lock, Table};
-use crate::engine::{arch, sys::clock};
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
@@ -202,10 +202,12 @@ impl Lanes {
         let oldest = list.first().map_or(EMPTY, |green| green.heap.stamp());
         let bits = &self.used.get(index / 64).0;
         let bit = 1 << (index % 64);
-        match (lane.oldest.load(Ordering::Relaxed), oldest) {
-            (EMPTY, EMPTY) => {}
-            (EMPTY, _) => _ = bits.fetch_or(bit, Ordering::Relaxed),
-            (_, EMPTY) => _ = bits.fetch_and(!bit, Ordering::Relaxed),
+        match (
+            lane.oldest.load(Ordering::Relaxed) == EMPTY,
+            oldest == EMPTY,
+        ) {
+            (true, false) => _ = bits.fetch_or(bit, Ordering::Relaxed),
+            (false, true) => _ = bits.fetch_and(!bit, Ordering::Relaxed),
             _ => {}
         }
         lane.oldest.store(oldest, Ordering::Relaxed);
@@ -284,14 +286,11 @@ impl RelaxedFifo {
     }
 
     fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
-        if !self.preempted.is_empty() {
-            if self.fresh.is_empty() {
-                self.aging.reset();
-            } else if self.aging.is_due(clock::now())
-                && let Some(green) = self.preempted.pop(dice)
-            {
-                return Some(green);
-            }
+        if !self.preempted.is_empty()
+            && self.aging.is_turn(self.fresh.is_empty())
+            && let Some(green) = self.preempted.pop(dice)
+        {
+            return Some(green);
         }
         let fresh = self.fresh.pop(dice);
         fresh.or_else(|| self.preempted.pop(dice))

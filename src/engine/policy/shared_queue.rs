@@ -44,9 +44,18 @@ impl Aging {
         Aging(AtomicU64::new(NOT_YET))
     }
 
-    /// Returns whether it is a preempted thread's turn, now that both fresh and preempted threads wait.
+    /// Returns whether it is a preempted thread's turn, now that such threads wait, and fresh ones unless `no_fresh`.
     #[inline]
-    pub(super) fn is_due(&self, now: u64) -> bool {
+    pub(super) fn is_turn(&self, no_fresh: bool) -> bool {
+        if no_fresh {
+            self.reset();
+        }
+        no_fresh || self.is_due(clock::now())
+    }
+
+    /// Returns whether preempted threads were passed over for long enough.
+    #[inline]
+    fn is_due(&self, now: u64) -> bool {
         let since = self.0.load(Relaxed);
         let new = match since {
             NOT_YET => now,
@@ -59,7 +68,7 @@ impl Aging {
 
     /// Notes that no fresh thread waits, so that no preempted one is passed over.
     #[inline]
-    pub(super) fn reset(&self) {
+    fn reset(&self) {
         if self.0.load(Relaxed) != NOT_YET {
             self.0.store(NOT_YET, Relaxed);
         }
@@ -165,13 +174,8 @@ impl SharedQueue {
             return None;
         }
         self.change(|Lists { fresh, preempted }| {
-            if preempted.len() != 0 {
-                if fresh.len() == 0 {
-                    self.aging.reset();
-                }
-                if fresh.len() == 0 || self.aging.is_due(clock::now()) {
-                    return Some((preempted.pop()?, Fifo::new()));
-                }
+            if preempted.len() != 0 && self.aging.is_turn(fresh.len() == 0) {
+                return Some((preempted.pop()?, Fifo::new()));
             }
             let first = fresh.pop()?;
             Some((first, fresh.take_first(share(fresh.len()))))

@@ -108,8 +108,8 @@
 //! | caller | step |
 //! |---|---|
 //! | holder of the seat | *push*: writes slots from `end` on, then raises `end` |
-//! | | *take*: raises `first`, and `kept` with it unless a thief copies; reads the slots |
-//! | thief | *claim*, if no thief copies: raises `first` by half of the threads |
+//! | | *take*: raises `first`, and `kept` with it unless a thief copies; reads the slot |
+//! | thief, or the holder when the queue is full | *claim*, if no thief copies: raises `first` by half of the threads |
 //! | | copies the slots, then *release*: raises `kept` to `first` |
 //!
 //! ## Invariants
@@ -122,7 +122,8 @@
 //!    thread, and reads the slot only then.
 //!    The holder may look at those that still wait ([`LocalQueue::first_two`]), to prefetch what they lead to:
 //!    a thief may take them meanwhile.
-//! 4. One thief copies at a time. Another one finds the queue *busy*, and does not wait.
+//! 4. One thief copies at a time. Another one finds the queue *busy*, and does not wait. (Of these, the holder that moves
+//!    half of the full queue is one.)
 //!
 //! A claim that comes after the word has changed and come back to the same value is as good as any
 //! other: the word says everything about who owns which slots. Only the number of threads that the
@@ -330,15 +331,16 @@ impl WorkStealing {
 
     #[inline]
     fn push(&self, local: &Held<'_, Local>, thread: Ready) {
-        match self.options.last_in_first_out {
-            true => local.stack(thread),
-            false => local
-                .push(thread)
-                .unwrap_or_else(|thread| self.overflow(local, thread)),
+        if self.options.last_in_first_out {
+            local.stack(thread);
+        } else if local.queue.space() != 0 {
+            local.queue.push(thread.into_green());
+        } else {
+            self.overflow(local, thread);
         }
     }
 
-    /// Moves half of the full queue, and `last` behind it, to where there is no bound.
+    /// Moves half of the full queue, and `last` behind it, to where there is no bound. (Only `last`, while a thief copies.)
     #[cold]
     #[inline(never)]
     fn overflow(&self, local: &Held<'_, Local>, last: Ready) {
@@ -491,16 +493,6 @@ impl WorkStealing {
         }
         None
     }
-
-    #[inline]
-    fn ready_next(&self, local: &Held<'_, Local>, thread: Ready) -> ForOthers {
-        let displaced = local.next.fill(thread, clock::now);
-        let is_work = displaced.is_some() || local.next.is_slow();
-        if let Some(displaced) = displaced {
-            self.push(local, displaced);
-        }
-        ForOthers::when(is_work && self.options.stealing)
-    }
 }
 
 impl Policy for WorkStealing {
@@ -530,7 +522,12 @@ impl Policy for WorkStealing {
                 ForOthers::Nothing
             }
             (Some(local), Readied::Spawned | Readied::Woken) if self.options.next_slot => {
-                self.ready_next(&local, thread)
+                let displaced = local.next.fill(thread, clock::now);
+                let is_work = displaced.is_some() || local.next.is_slow();
+                if let Some(displaced) = displaced {
+                    self.push(&local, displaced);
+                }
+                ForOthers::when(is_work && self.options.stealing)
             }
             (Some(local), Readied::Spawned | Readied::Woken) => {
                 self.push(&local, thread);
@@ -589,10 +586,7 @@ impl Policy for WorkStealing {
 
     fn out_of_reach(&self, processor: usize) -> usize {
         match self.options.stealing {
-            true => {
-                let local = self.locals.find(processor);
-                local.map_or(0, Local::round_len)
-            }
+            true => self.locals.find(processor).map_or(0, Local::round_len),
             false => self.len(Some(processor)),
         }
     }
@@ -896,16 +890,6 @@ impl Local {
 }
 
 impl Held<'_, Local> {
-    /// Puts `thread` at the end of the queue; gives it back if there is no space.
-    #[inline]
-    fn push(&self, thread: Ready) -> Result<(), Ready> {
-        if self.queue.space() == 0 {
-            return Err(thread);
-        }
-        self.queue.push(thread.into_green());
-        Ok(())
-    }
-
     /// Puts the threads of `batch` at the end of the queue, as far as there is space.
     fn push_some_of(&self, batch: &mut Fifo) {
         let mut space = self.queue.space();
@@ -1165,9 +1149,9 @@ impl Front {
         }
     }
 
-    /// The holder of the seat takes `count` threads.
-    fn taken(self, count: u32) -> Front {
-        let first = self.first.wrapping_add(count);
+    /// The holder of the seat takes a thread.
+    fn taken(self) -> Front {
+        let first = self.first.wrapping_add(1);
         let kept = if self.is_busy() { self.kept } else { first };
         Front { kept, first }
     }
@@ -1243,7 +1227,7 @@ impl LocalQueue {
     pub(crate) fn pop(&self) -> Option<&'static Green> {
         let end = self.end.load(Ordering::Relaxed);
         let before = self.change(Ordering::Relaxed, |front| {
-            (front.first != end).then(|| front.taken(1))
+            (front.first != end).then(|| front.taken())
         })?;
         self.slot(before.first).get()
     }
@@ -1256,17 +1240,13 @@ impl LocalQueue {
         Some((slot(first)?, slot(first.wrapping_add(1))?))
     }
 
-    /// Takes [`HALF`] of the threads, the first ones, and passes them to `put`.
+    /// Takes half of the threads, the first ones, and passes them to `put`. It takes none while a thief copies: the slots
+    /// of all that is taken meanwhile would stay with the thief.
     pub(crate) fn take_half(&self, put: impl FnMut(&'static Green)) {
-        let end = self.end.load(Ordering::Relaxed);
-        let mut count = 0;
-        let before = self.change(Ordering::Relaxed, |front| {
-            count = front.waiting(end).min(HALF as u32);
-            (count != 0).then(|| front.taken(count))
-        });
-        if let Some(before) = before {
+        if let Some((before, count)) = self.claim(HALF) {
             let numbers = (0..count).map(|i| before.first.wrapping_add(i));
             numbers.filter_map(|n| self.slot(n).get()).for_each(put);
+            self.release(before);
         }
     }
 
