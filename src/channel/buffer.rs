@@ -168,22 +168,14 @@ impl<T> Buffer<T> {
             die("a message is missing in its channel");
         }
         self.len -= 1;
+        // SAFETY: the slot is the first message's (invariant 4), and no message's from here on.
+        let message = unsafe { self.slot(0).message.assume_init_read() };
         // A block is left after the message was read.
         match &mut self.store {
-            Store::Ring(ring) => {
-                // SAFETY: the slot is the first message's (invariant 4), and no message's from here
-                // on.
-                let message = unsafe { ring.place(0).message.assume_init_read() };
-                ring.advance(self.len);
-                message
-            }
-            Store::Blocks(blocks) => {
-                // SAFETY: as above.
-                let message = unsafe { blocks.slot(0).message.assume_init_read() };
-                blocks.advance(self.len, block);
-                message
-            }
+            Store::Ring(ring) => ring.advance(self.len),
+            Store::Blocks(blocks) => blocks.advance(self.len, block),
         }
+        message
     }
 
     /// Returns the slot of the message that has `before` others in front of it.

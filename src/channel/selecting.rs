@@ -159,27 +159,15 @@ impl<T> State<T> {
         woken: &mut Chain,
     ) -> Result<(), (T, Refused)> {
         self.reserved -= 1;
-        match self.room(spare, woken) {
-            Ok(room) => room.fill(message),
-            Err(refused) => {
-                self.reserved += usize::from(refused == Refused::NeedsBlock);
-                return Err((message, refused));
-            }
+        if let Err((message, refused)) = self.send(message, spare, woken) {
+            self.reserved += usize::from(refused == Refused::NeedsBlock);
+            return Err((message, refused));
         }
         // A receiver that waited had a place of its own: then the reserved one is free.
         if !self.senders.is_empty() {
             self.settle(spare, woken);
         }
         Ok(())
-    }
-
-    /// Takes back a [`Right::Counted`] that is not used, and serves the threads that wait.
-    fn take_back(&mut self, side: Side, ticket: usize, spare: &mut Spare<T>, woken: &mut Chain) {
-        match side {
-            Side::Senders => self.reserved -= 1,
-            Side::Receivers => self.break_promise(ticket),
-        }
-        self.settle(spare, woken);
     }
 }
 
@@ -195,7 +183,10 @@ impl<T> Shared<T> {
             }
             None => Attempt::Blocked,
             Some(entry) => {
-                state.queue_select(side, entry, &mut woken);
+                state.queue(side).push(entry);
+                if entry.kind() != Kind::Observer {
+                    state.tell_observers(side, &mut woken);
+                }
                 Attempt::Blocked
             }
         };
@@ -267,7 +258,13 @@ impl<T> Shared<T> {
             Right::Disconnected | Right::Made(_) => {}
             Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                self.lock().take_back(side, ticket, &mut spare, &mut woken);
+                let mut state = self.lock();
+                match side {
+                    Side::Senders => state.reserved -= 1,
+                    Side::Receivers => state.break_promise(ticket),
+                }
+                state.settle(&mut spare, &mut woken);
+                drop(state);
                 woken.wake();
             }
             Right::Plain(peer) => peer.send_away().wake(),
