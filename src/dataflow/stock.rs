@@ -83,8 +83,10 @@ pub(super) fn when<H: Held, W: FnOnce(H) -> Told + Send + 'static>(inputs: H, wo
     let task = Arc::new(Task { inputs, work });
     task.inputs
         .register(&|| -> Arc<dyn Dependent> { task.clone() });
-    if let Some(ready) = task.arrive() {
-        add(ready);
+    if let Some(ready) = task.arrive()
+        && let Err(error) = own().add([ready])
+    {
+        panic!("failed to spawn thread: {error}");
     }
 }
 
@@ -122,16 +124,6 @@ fn own() -> Arc<Stock> {
         own.borrow().clone()
     });
     found.unwrap_or_else(|_| Stock::new())
-}
-
-/// Adds a node that has become ready to the stock of this thread.
-///
-/// # Panics
-/// Panics if a follower is needed and cannot be spawned.
-pub(super) fn add(ready: Ready) {
-    if let Err(error) = own().add([ready]) {
-        panic!("failed to spawn thread: {error}");
-    }
 }
 
 /// Runs a follower from its beginning to its end.

@@ -249,7 +249,14 @@ impl Source {
     pub(crate) fn close(&self) {
         self.registration.close();
         perturb::point("source: closing");
-        end_waits(self);
+        if let Some(record) = self.registration.record() {
+            record.close();
+        }
+        #[cfg(feature = "io-uring")]
+        uring::end_waits(self);
+        // SAFETY: a system call. It wakes the kernel threads that poll the descriptor, those of
+        // unconnected sockets too.
+        unsafe { libc::shutdown(self.as_raw_fd(), libc::SHUT_RDWR) };
     }
 
     /// Repeats `call` until no signal interrupts it, and returns its answer.
@@ -340,18 +347,6 @@ pub(super) fn wait_in_kernel(
     // SAFETY: the call gets one valid record. A failure means: try again.
     unsafe { libc::poll(&mut poll, 1, millis) };
     Ok(())
-}
-
-/// Ends the waits for `source`, which is closed: of threads with any driver.
-fn end_waits(source: &Source) {
-    if let Some(record) = source.registration.record() {
-        record.close();
-    }
-    #[cfg(feature = "io-uring")]
-    uring::end_waits(source);
-    // SAFETY: a system call. It wakes the kernel threads that poll the descriptor, those of
-    // unconnected sockets too.
-    unsafe { libc::shutdown(source.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
 /// The error of a call whose time is up.

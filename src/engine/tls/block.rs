@@ -40,7 +40,7 @@
 //!
 //! The lowest bit of an entry says that the mutex inherits priorities.
 
-use super::layout::{self, BlockWords, Layout, VALUES, Values, WORD, layout};
+use super::layout::{BlockWords, Layout, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{call, sanitizer, word};
@@ -235,7 +235,8 @@ pub(crate) unsafe fn exit() {
         if ending.has_values() {
             ending.forget_values();
         }
-        layout::forget_error();
+        // This forgets the thread's last error of the loader, and frees its text.
+        while !libc::dlerror().is_null() {}
         libc::uselocale(GLOBAL_LOCALE);
         close_resolver();
     }

@@ -680,12 +680,6 @@ impl Drop for PthreadKey {
     }
 }
 
-/// Forgets the thread's last error of the loader, and frees its text.
-pub(super) fn forget_error() {
-    // SAFETY: the text is not used.
-    unsafe { while !libc::dlerror().is_null() {} }
-}
-
 /// Runs `main` to its end on a short-lived pthread, whose stack is all of `stack`; it gets the address of
 /// the pthread's argument. False: no such thread can be made.
 pub(super) fn run_on(stack: &mut Mapping, main: &mut (dyn FnMut(usize) + Send)) -> bool {

@@ -303,6 +303,10 @@ fn find_initial(
     known: &[Range<usize>],
     own: &[Range<usize>],
 ) -> Result<Vec<(usize, usize)>, String> {
+    // A word is small if it is no address, but one or two small numbers: nothing lies in the first MiB, and the upper half
+    // of any address above 4 GiB goes with a lower half that is hardly ever small.
+    const SMALL: usize = 1 << 20;
+    let is_small = |word: usize| word as u32 as usize <= SMALL && word >> 32 <= SMALL;
     let is_described = |at: usize| known.iter().any(|range| range.contains(&at));
     let is_own = |word: usize| own.iter().any(|range| range.contains(&word));
     let unknown = (0..words.len()).map(|i| (i * WORD, words[i]));
@@ -317,13 +321,6 @@ fn find_initial(
         }
     }
     Ok(found)
-}
-
-/// Whether the word is no address, but one or two small numbers: nothing lies in the first MiB, and the upper
-/// half of any address above 4 GiB goes with a lower half that is hardly ever small.
-fn is_small(word: usize) -> bool {
-    const SMALL: usize = 1 << 20;
-    word as u32 as usize <= SMALL && word >> 32 <= SMALL
 }
 
 /// Whether it lies in the program or in a library.
