@@ -381,12 +381,10 @@ pub(super) fn search<'o, 'a>(
         }
         let deadline = *known.get_or_insert_with(|| until.deadline());
         if operations.len() == 0 {
-            // Without a limit it returns at once; `select` panics then.
-            sleep_until(if deadline == clock::NEVER {
-                0
-            } else {
-                deadline
-            });
+            // Without a limit the search returns at once, and `select` panics.
+            if deadline != clock::NEVER {
+                sleep_until(deadline);
+            }
             return None;
         }
         match round(&operations, kind, deadline) {

@@ -273,16 +273,8 @@ impl RelaxedFifo {
             dice: Seats::new(),
             shared_dice: AtomicU64::new(0),
         };
-        policy.set_lanes(1);
+        policy.resize(1);
         policy
-    }
-
-    fn set_lanes(&self, lanes: usize) {
-        let classes = [&self.fresh, &self.preempted];
-        classes.iter().for_each(|class| class.grow_to(lanes));
-        let _off = current::preemption_off();
-        let _resizing = self.resizing.lock();
-        classes.iter().for_each(|class| class.resize(lanes));
     }
 
     fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
@@ -317,12 +309,15 @@ impl Policy for RelaxedFifo {
     fn resize(&self, processors: usize) {
         let dice = |index| AtomicU64::new(mix(index as u64));
         self.dice.grow_to(processors, dice);
-        let lanes = if processors == 1 {
-            1
-        } else {
-            LANES * processors
+        let lanes = match processors {
+            1 => 1,
+            _ => LANES * processors,
         };
-        self.set_lanes(lanes);
+        let classes = [&self.fresh, &self.preempted];
+        classes.iter().for_each(|class| class.grow_to(lanes));
+        let _off = current::preemption_off();
+        let _resizing = self.resizing.lock();
+        classes.iter().for_each(|class| class.resize(lanes));
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

@@ -326,7 +326,7 @@ impl WorkStealing {
         let (first, mut batch) = self.global.take_with_others(share)?;
         perturb::point("work_stealing: taken");
         local.push_some_of(&mut batch);
-        Some(Ready::new(first))
+        Some(first)
     }
 
     #[inline]
@@ -416,9 +416,9 @@ impl WorkStealing {
             return Some(thread.into());
         }
         if local.was_preempted.replace(false)
-            && let Some(green) = self.global.take_if_fresh()
+            && let Some(thread) = self.global.take_if_fresh()
         {
-            return Some(Ready::new(green).into());
+            return Some(thread.into());
         }
         let interval = self.options.global_interval;
         if interval != 0 && local.is_global_turn(interval) {
@@ -428,8 +428,8 @@ impl WorkStealing {
                 true => self.global.take_if_fresh(),
                 false => self.global.take(),
             };
-            if let Some(green) = global {
-                return Some(Ready::new(green).into());
+            if let Some(thread) = global {
+                return Some(thread.into());
             }
         }
         if !local.next.is_empty() {
@@ -454,12 +454,9 @@ impl WorkStealing {
             } else if !local.is_queues_turn() {
                 return local.pop_round().map(Next::from);
             } else if local.stealable() == 0 {
-                let fresh = match interval {
-                    0 => None,
-                    _ => self.global.take_if_fresh(),
-                };
-                let fresh = fresh.map(Ready::new).or_else(|| self.help(local));
-                return fresh.or_else(|| local.pop_round()).map(Next::from);
+                let fresh = (interval != 0).then(|| self.global.take_if_fresh());
+                let thread = fresh.flatten().or_else(|| self.help(local));
+                return thread.or_else(|| local.pop_round()).map(Next::from);
             }
         }
         if let Some(thread) = local.pop() {
@@ -1071,7 +1068,8 @@ impl Held<'_, Local> {
         self.with_round(|round| {
             round.push_first(thread.into_green());
             if self.queue.is_empty() {
-                let mut older = round.split_off(round.len().div_ceil(2));
+                let newer = round.take_first(round.len().div_ceil(2));
+                let mut older = mem::replace(round, newer);
                 self.push_some_of(&mut older);
                 round.append(older);
             }
