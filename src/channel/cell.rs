@@ -234,7 +234,7 @@ impl<T> Plain<T> {
     /// Gives the message to a receiver.
     #[inline(always)]
     pub(super) fn give(self, message: T) -> Claimed {
-        // The place was empty: nothing is dropped under the lock.
+        // The place was empty, so `forget` leaks nothing, and nothing is dropped under the lock.
         mem::forget(self.place().message.replace(Some(message)));
         answer(self.0, DONE)
     }
@@ -266,7 +266,7 @@ impl AnyPlain {
         if name != ptr::from_ref(channel).cast() {
             die("a right to another channel's message");
         }
-        // The thread waits in this channel, which therefore is the channel that had the name then.
+        // The thread still waits, so the channel with this name is the one in which it began to wait.
         Plain(self.0, PhantomData)
     }
 
@@ -381,10 +381,10 @@ pub(super) fn wait_in_queue<T>(
     node.tag.set(Kind::Plain as usize);
     node.outcome.set(TRY_AGAIN);
     node.place.set(ptr::from_ref(&place).cast_mut().cast());
-    // A partner answers in any case, so the wait for it needs no deadline.
+    // A partner answers in any case, so the wait for its answer needs no deadline.
     let deadline = partner.is_none().then_some(deadline);
     if let Some(Chooser(sender)) = partner {
-        // The node comes into no list, so no other thread sends here.
+        // The node comes into no list, so no other thread can find it and send to this one.
         let place_of_sender = &sender.node().place;
         place_of_sender.set((&raw const node).cast_mut().cast());
         woken.push(answer(sender, PAIRED));
@@ -522,7 +522,7 @@ impl Drop for Waiting<'_> {
         if self.queued.get() != 0 {
             die("a select ends while it is in a queue");
         }
-        // The thread that has claimed it may still be about to wake it.
+        // If `give_up` fails, another thread has claimed this wait and is about to wake it.
         if !self.is_over.get() && !self.give_up() {
             let _ = self.wait.wait(None);
         }

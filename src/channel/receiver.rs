@@ -551,7 +551,7 @@ static TIMER: WaitKind = WaitKind::inside("time");
 /// Blocks the thread until `when`, or for ever if that is `None`.
 pub(super) fn sleep_until(when: u64) {
     if when > clock::now() {
-        // No other thread knows the wait, so it ends by time-out.
+        // No other thread knows this wait, so only the time-out ends it.
         let _timed_out = Wait::new(WaitReason::only(&TIMER)).wait(Some(when));
     }
 }

@@ -163,7 +163,7 @@ impl<T> State<T> {
             self.reserved += usize::from(refused == Refused::NeedsBlock);
             return Err((message, refused));
         }
-        // A receiver that waited had a place of its own: then the reserved one is free.
+        // If a receiver waited, the message went to that receiver, and the reserved place is free for a sender.
         if !self.senders.is_empty() {
             self.settle(spare, woken);
         }
@@ -482,7 +482,7 @@ fn round<'o, 'a>(
 ) -> Round<'o, 'a> {
     let is_over = deadline == 0 || deadline <= clock::now();
     if is_over && operations.len() == 1 {
-        // Step 1 was that moment.
+        // The only operation was tried in step 1, and no second one has to be tried in the same moment.
         return Round::Over;
     }
     Waiting::scope(kind, |waiting| {
@@ -513,7 +513,7 @@ fn round<'o, 'a>(
         } else if blocked && !is_over {
             Some(waiting.wait(Some(earliest).filter(|&end| end != clock::NEVER)))
         } else {
-            // If the claim is not ours, the wake-up is on its way.
+            // Here another thread has the claim and is about to wake this one.
             (blocked || taken).then(|| waiting.wait(None))
         };
         perturb::point("select: leaving");

@@ -85,7 +85,7 @@ pub(super) struct State<T> {
 }
 
 impl<T> State<T> {
-    // Where these lie, for reports.
+    // The offsets of two fields, for reports.
     pub(super) const LENGTH: usize = offset_of!(State<T>, buffer) + Buffer::<T>::LENGTH;
     pub(super) const CAPACITY: usize = offset_of!(State<T>, capacity);
 }
@@ -291,8 +291,8 @@ impl<T> State<T> {
                 };
                 woken.push(match sender {
                     Peer::Plain(sender) => {
-                        // Senders wait at rings or at capacity 0 only, and a ring with a place has
-                        // room.
+                        // Senders wait only where the capacity is bounded, and a ring with a place has room for a
+                        // message.
                         let (message, sender) = sender.take();
                         self.buffer.push(message);
                         sender

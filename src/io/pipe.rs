@@ -67,7 +67,7 @@ impl End {
     }
 
     pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        // For no bytes the kernel does not wait; `poll(2)` would.
+        // For a read of no bytes the kernel does not wait, but `poll(2)` would.
         let mut known = buffers.iter().take(MOST_BUFFERS);
         if !Thread::is_green() || known.all(|buffer| buffer.is_empty()) {
             return calls::read(self.as_fd(), buffers);
@@ -121,7 +121,7 @@ impl End {
                 }
                 self.takes_nowait.store(false, Ordering::Relaxed);
             }
-            // After an error, the call itself reports the error.
+            // The descriptor counts as ready after an error, too, which the call then reports.
             match is_ready(self.as_fd().as_raw_fd(), direction as i16) {
                 true => may_block(|| call(false)),
                 false => Err(io::ErrorKind::WouldBlock.into()),
@@ -129,7 +129,7 @@ impl End {
         };
         self.source
             .run(direction, Limit::Forever, || match attempt() {
-                // The user has set non-blocking mode, and gets the error.
+                // The user has set non-blocking mode, so the error goes to the user.
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock
                         && calls::is_nonblocking(self.as_fd().as_raw_fd()) =>

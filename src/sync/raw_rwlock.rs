@@ -292,7 +292,7 @@ impl RawRwLock {
         }
         let since = now();
         let mut position = Position::Back;
-        // `WOKEN` while it means this thread. (Only a writer is woken to try again.)
+        // This is `WOKEN` while the flag stands for this thread. (Only a writer is woken to try again.)
         let mut woken = 0;
         loop {
             match self.wait(to_write, since, position, deadline, &mut woken) {
@@ -346,7 +346,7 @@ impl RawRwLock {
         };
         let waited = (self.queue).wait(reason, position, tag(to_write, since), deadline, waits);
         if waited == Waited::TimedOut {
-            // Threads that had to let this one go first need not any more.
+            // Threads behind this one, which could not overtake it, may be able to take the lock now.
             self.pass_on();
         }
         waited
@@ -424,8 +424,8 @@ impl RawRwLock {
                     entering.push(first);
                     locked = self.queue.wake_long(locked, &mut entering);
                 }
-                // It has just given up. Nothing was done under this hold, so Relaxed will do; the
-                // next round lets in the threads that this hold kept out.
+                // The first thread has just given up. Nothing was done under this hold, so Relaxed will do. The next
+                // round lets in the threads that this hold kept out.
                 None => {
                     self.state.fetch_sub(hold, Relaxed);
                 }

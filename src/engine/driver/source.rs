@@ -129,7 +129,7 @@ impl Source {
             found = Some(call()?);
             Ok(0)
         };
-        // One loop for the calls of all types.
+        // The call is a trait object, so that there is one loop for the calls of all types.
         let call: &mut dyn FnMut() -> io::Result<usize> = &mut call;
         self.attempt(direction, limit, call, 0)?;
         Ok(found.expect("the call has succeeded"))
@@ -236,7 +236,7 @@ impl Source {
         if error.kind() != ErrorKind::BrokenPipe {
             return error;
         }
-        // The call fails if the descriptor is not a socket.
+        // Asking fails if the descriptor is not a socket.
         #[cfg(feature = "net")]
         if let Ok(Some(why)) = socket2::SockRef::from(self).take_error() {
             return why;

@@ -183,8 +183,8 @@ impl Policy for LeastLoaded {
         while !push(to) {
             to = self.least_loaded(); // the processor has left meanwhile
         }
-        // A processor whose thread gives way takes one in exchange: others have no more than
-        // before.
+        // A processor whose thread gives way takes another thread in exchange, so the other processors have no more work
+        // than before.
         ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 

@@ -151,7 +151,7 @@ impl Worker {
         if !is_in_use() {
             return false;
         }
-        // Under the lock, so that a level's stamps are in order.
+        // The stamp is taken under the lock, so that the stamps of a level are in order.
         green.heap.set_stamp(arch::ticks());
         queues.levels[level].push(green);
         self.publish(&queues);
@@ -231,7 +231,7 @@ impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let own = seat.filter(|seat| {
             let own = self.workers.of(seat);
-            // A preempted thread that is alone may as well stay.
+            // A preempted thread stays if no other thread waits where it ran.
             how != Readied::Preempted || own.len() == 0
         });
         let mut to = own.map_or_else(|| self.shorter(), Seat::index);
@@ -243,8 +243,8 @@ impl Policy for Priorities {
         while !push(to) {
             to = self.shorter(); // the processor has left meanwhile
         }
-        // A processor whose thread gives way takes one in exchange: others have no more than
-        // before.
+        // A processor whose thread gives way takes another thread in exchange, so the other processors have no more work
+        // than before.
         ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
@@ -277,7 +277,7 @@ impl Policy for Priorities {
         let victims = victims.filter_map(|index| self.workers.find(index));
         // An empty queue's rank has the level of the least urgent threads.
         let victims = victims.filter(|victim| victim.rank() != NONE);
-        // Among equal levels the first victim, which is the nearest.
+        // Among equal levels this finds the first victim, which is the nearest.
         let best = victims.min_by_key(|victim| victim.rank() >> SHIFT);
         best?.take_best()
     }

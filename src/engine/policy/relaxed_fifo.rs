@@ -139,12 +139,12 @@ impl Lanes {
                 true => lane.list.try_lock(),
                 false => Some(lane.list.lock()),
             };
-            // Asked under the lock: see `resize`.
+            // The number is read under the lock (invariant 2).
             let is_in_use = || index < self.in_use.load(Ordering::Relaxed);
             if let Some(mut list) = list
                 && is_in_use()
             {
-                // Under the lock, so that a lane's stamps are in order.
+                // The stamp is taken under the lock, so that the stamps of a lane are in order.
                 green.heap.set_stamp(arch::ticks());
                 list.push(green);
                 return self.publish(index, &list);
@@ -161,7 +161,7 @@ impl Lanes {
             found = self.take(if others < mine { other } else { one });
         }
         while found.is_none() {
-            // `None` if others were faster.
+            // The lane may be empty by now, if other processors were faster.
             found = self.take(self.oldest_used(roll(dice))?);
         }
         found
@@ -297,8 +297,8 @@ impl Policy for RelaxedFifo {
             _ => &self.fresh,
         };
         lanes.push(thread.into_green(), dice);
-        // A processor whose thread gives way takes one in exchange: others have no more than
-        // before.
+        // A processor whose thread gives way takes another thread in exchange, so the other processors have no more work
+        // than before.
         ForOthers::when(!(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted)))
     }
 

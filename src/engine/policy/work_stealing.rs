@@ -320,7 +320,7 @@ impl WorkStealing {
 
     fn take_global(&self, local: &Held<'_, Local>) -> Option<Ready> {
         let processors = self.locals.in_use();
-        // There may be none, though the queue is empty: see `LocalQueue::space`.
+        // Even an empty queue may have no space, while a thief copies: see `LocalQueue::space`.
         let most = local.queue.space().min(HALF);
         let share = |left: usize| (left / processors).min(most);
         let (first, mut batch) = self.global.take_with_others(share)?;
@@ -383,7 +383,7 @@ impl WorkStealing {
         if !self.options.stealing || !turns.is_multiple_of(HELP_INTERVAL) {
             return None;
         }
-        // Always the same processor, whose lines are in the cache.
+        // The neighbour is always the same processor, so that its cache lines stay near.
         let neighbour = (local.index + 1) % self.locals.in_use();
         self.locals.find(neighbour)?.next.relieve()
     }
@@ -423,8 +423,8 @@ impl WorkStealing {
         let interval = self.options.global_interval;
         if interval != 0 && local.is_global_turn(interval) {
             let global = match local.has_only_next() {
-                // A preempted thread would keep it waiting for a whole time slice. The monitor ends
-                // its own.
+                // Before a preempted thread, the thread in the slot would wait for a whole time slice. So preempted
+                // threads get their turn only when the monitor ends the slice that the slot's threads share.
                 true => self.global.take_if_fresh(),
                 false => self.global.take(),
             };
@@ -435,7 +435,7 @@ impl WorkStealing {
         if !local.next.is_empty() {
             let used = local.next_in_a_row.get();
             perturb::point("work_stealing: next slot");
-            // A thief may have been faster.
+            // The slot may be empty by now, if a thief was faster.
             if let Some(thread) = local.next.take(clock::now) {
                 if used < NEXT_IN_A_ROW || used < local.most_in_a_row() {
                     local.next_in_a_row.set(used.saturating_add(1));
@@ -463,7 +463,7 @@ impl WorkStealing {
             return Some(thread.into());
         }
         let global = self.take_global(local);
-        // The queue may have had no space for the round: see `LocalQueue::space`.
+        // The round may still hold threads: the queue may have had no space for them (`LocalQueue::space`).
         global.or_else(|| local.pop_round()).map(Next::from)
     }
 
@@ -512,7 +512,7 @@ impl Policy for WorkStealing {
                 local.with_round(|round| round.push(thread.into_green()));
                 ForOthers::Nothing
             }
-            // The thread goes behind all that waited while it ran: from the global queue it could
+            // In the round the thread comes behind all threads that waited while it ran. From the global queue it could
             // come back before them.
             (Some(local), Readied::Preempted) if local.preempted_joins_round() => {
                 local.with_round(|round| round.push(thread.into_green()));
@@ -568,8 +568,8 @@ impl Policy for WorkStealing {
     }
 
     fn resize(&self, processors: usize) {
-        // A processor may have asked for a thread, gone to sleep, and gone out of use before it got one: no thief looks
-        // there any more.
+        // A processor may have asked for a thread, gone to sleep, and gone out of use before the thread came to its
+        // overflow, where no thief looks any more.
         let empty = |unused: &Local, _: &Local| self.global.append(unused.overflow.take_all());
         self.locals.resize(processors, Local::new, empty);
     }
@@ -652,7 +652,7 @@ impl NextSlot {
     /// Takes the thread, unless another caller was faster.
     #[inline]
     fn steal(&self) -> Option<Ready> {
-        // Not after the exchange: the slot may have been filled again by then.
+        // The timing ends before the exchange, for the slot may have been filled again right after it.
         self.end_timing();
         perturb::point("next_slot: stealing");
         self.exchange(None)
@@ -921,7 +921,7 @@ impl Held<'_, Local> {
         let first = chain.pop();
         self.push_some_of(&mut chain);
         if chain.len() != 0 {
-            // A thief still copies what it has taken out of the queue.
+            // The queue had too little space, because a thief still copies.
             self.overflow.push(chain);
         }
         first.map(Ready::new)
@@ -1164,7 +1164,8 @@ impl Front {
 
     /// The thief has copied the threads.
     fn released(self, claim: Front) -> Front {
-        // The holder of the seat may have taken more; those are not kept for the thief.
+        // The holder of the seat may have taken more threads meanwhile. The thief does not copy these, so their slots are
+        // free, too.
         debug_assert_eq!(self.kept, claim.kept);
         Front {
             kept: self.first,

@@ -116,7 +116,7 @@ impl Wait {
             match self.waiter.wait(self.reason, deadline) {
                 Outcome::Notified => return Ended::Taken(self.claim.load(Relaxed).cast()),
                 Outcome::Expired if self.give_up() => return Ended::TimedOut,
-                // Claimed: the wake-up is on its way.
+                // Another thread has the claim and is about to wake this one, so the wait goes on without a deadline.
                 Outcome::Expired => deadline = None,
             }
         }
@@ -131,7 +131,7 @@ impl Wait {
                     return Some(Ended::Taken(self.claim.load(Relaxed).cast()));
                 }
                 ended if self.give_up() => return ended.map(|_| Ended::TimedOut),
-                // Claimed, as above.
+                // Another thread has the claim, as in `wait`.
                 _ => deadline = None,
             }
         }
