@@ -324,30 +324,17 @@ impl<T> Of<T> {
     const RECEIVE: WaitKind = WaitKind::inside("message from channel").with_numbers(look::<T>);
 }
 
-/// A thread waits on its `side` of the channel.
-#[inline(always)]
-pub(super) fn wait_reason<T>(channel: &Shared<T>, side: Side) -> WaitReason {
-    let kind = match side {
-        Side::Senders => &Of::<T>::SEND,
-        Side::Receivers => &Of::<T>::RECEIVE,
-    };
-    WaitReason::new(kind, channel)
-}
-
 fn look<T>(channel: usize, facts: &mut Facts) {
     let state = channel + Shared::<T>::STATE;
-    if let Some(length) = word::read(state + State::<T>::LENGTH) {
-        facts.number("length", length as u64);
-    }
+    facts.word("length", state + State::<T>::LENGTH);
     match word::read(state + State::<T>::CAPACITY) {
         None | Some(usize::MAX) => {}
         Some(capacity) => facts.number("capacity", capacity as u64),
     }
-    for (name, place) in counts::<T>(channel) {
-        if let Some(count) = word::read(place) {
-            facts.number(name, count as u64);
-        }
-    }
+    let counted = channel.wrapping_sub(offset_of!(Counted<T>, shared));
+    let handles = counted.wrapping_add(offset_of!(Counted<T>, handles));
+    facts.word("senders", handles.wrapping_add(size_of::<AtomicUsize>()));
+    facts.word("receivers", handles);
 }
 
 // ==== a plain wait ====
@@ -372,7 +359,11 @@ pub(super) fn wait_in_queue<T>(
     mut woken: Chain,
     deadline: u64,
 ) -> (Ended, Option<T>) {
-    let wait = Wait::new(wait_reason(channel, side));
+    let kind = match side {
+        Side::Senders => &Of::<T>::SEND,
+        Side::Receivers => &Of::<T>::RECEIVE,
+    };
+    let wait = Wait::new(WaitReason::new(kind, channel));
     let place = Place {
         channel: ptr::from_ref(channel).cast(),
         message: Cell::new(message),
@@ -587,14 +578,6 @@ pub(super) fn halves<T>(shared: Shared<T>) -> (Half<T, true>, Half<T, false>) {
         one_side_gone: AtomicBool::new(false),
     })));
     (Half(counted), Half(counted))
-}
-
-/// For reports: where the numbers of handles of the channel at this address are counted.
-pub(super) fn counts<T>(shared: usize) -> [(&'static str, usize); 2] {
-    let counted = shared.wrapping_sub(offset_of!(Counted<T>, shared));
-    let receivers = counted.wrapping_add(offset_of!(Counted<T>, handles));
-    let senders = receivers.wrapping_add(size_of::<AtomicUsize>());
-    [("senders", senders), ("receivers", receivers)]
 }
 
 impl<T, const SENDS: bool> Half<T, SENDS> {

@@ -143,10 +143,7 @@ impl Readiness {
         // Release: partner: Acquire in `begin`.
         let note = || self.queue.change(state, state.with(MAYBE), Release);
         if state.has_waiters() || note().is_err() {
-            let mut ready = Fifo::new();
-            let _off = current::preemption_off();
-            self.announce(false, &mut ready);
-            make_ready(ready);
+            making_ready(|ready| self.announce(false, ready));
         }
     }
 
@@ -196,11 +193,15 @@ impl Readiness {
     }
 }
 
-/// Makes all these threads ready.
-pub(crate) fn make_ready(mut ready: Fifo) {
+/// Makes all threads ready that `change` puts into its list.
+pub(crate) fn making_ready<R>(change: impl FnOnce(&mut Fifo) -> R) -> R {
+    let mut ready = Fifo::new();
+    let _off = current::preemption_off();
+    let result = change(&mut ready);
     while let Some(green) = ready.pop() {
         sched::ready(green);
     }
+    result
 }
 
 // ==== the record of a descriptor ====
@@ -260,11 +261,10 @@ impl Record {
 
     /// Ends all waits, now and later.
     pub(super) fn close(&self) {
-        let mut ready = Fifo::new();
-        let _off = current::preemption_off();
-        self.read.close(&mut ready);
-        self.write.close(&mut ready);
-        make_ready(ready);
+        making_ready(|ready| {
+            self.read.close(ready);
+            self.write.close(ready);
+        });
     }
 }
 

@@ -49,7 +49,7 @@ use core::{cell::Cell, marker::PhantomPinned, pin::Pin, ptr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::{io, sync::OnceLock};
 
-use super::epoll::{INSTANCE, make_ready};
+use super::epoll::{INSTANCE, making_ready};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::atomic::{AtomicBool, AtomicI32};
 use crate::engine::sched::events::{self, BATCH};
@@ -190,14 +190,12 @@ impl Watched {
 
     /// Changes the lists. Threads that `change` puts into its list are ready afterwards.
     fn change<T>(&self, change: impl FnOnce(&mut Lists, &mut Fifo) -> T) -> T {
-        let mut ready = Fifo::new();
-        let _off = current::preemption_off();
-        let mut lists = self.lists.lock();
-        let answer = change(&mut lists, &mut ready);
-        self.note(&lists);
-        drop(lists);
-        make_ready(ready);
-        answer
+        making_ready(|ready| {
+            let mut lists = self.lists.lock();
+            let answer = change(&mut lists, ready);
+            self.note(&lists);
+            answer
+        })
     }
 
     /// Notes whether a thread or a call is in the lists, which have changed.
