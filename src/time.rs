@@ -214,7 +214,7 @@ impl Interval {
 fn latest(first: Instant, period: Duration, now: Instant) -> Instant {
     let missed = now.saturating_duration_since(first).as_nanos() / period.as_nanos();
     let missed = period.as_nanos() * missed;
-    // It is less than `now - first`, which is a `Duration`.
+    // The sum is at most `now - first`, so it fits into a `Duration`.
     let (seconds, nanos) = (missed / 1_000_000_000, missed % 1_000_000_000);
     first + Duration::new(seconds as u64, nanos as u32)
 }

@@ -168,22 +168,14 @@ impl<T> Buffer<T> {
             die("a message is missing in its channel");
         }
         self.len -= 1;
-        // A block is left after the message was read.
+        // SAFETY: the slot is the first message's (invariant 4), and no message's from here on.
+        let message = unsafe { self.slot(0).message.assume_init_read() };
+        // The block is given up only now that the message was read.
         match &mut self.store {
-            Store::Ring(ring) => {
-                // SAFETY: the slot is the first message's (invariant 4), and no message's from here
-                // on.
-                let message = unsafe { ring.place(0).message.assume_init_read() };
-                ring.advance(self.len);
-                message
-            }
-            Store::Blocks(blocks) => {
-                // SAFETY: as above.
-                let message = unsafe { blocks.slot(0).message.assume_init_read() };
-                blocks.advance(self.len, block);
-                message
-            }
+            Store::Ring(ring) => ring.advance(self.len),
+            Store::Blocks(blocks) => blocks.advance(self.len, block),
         }
+        message
     }
 
     /// Returns the slot of the message that has `before` others in front of it.
@@ -319,7 +311,7 @@ impl<T> Blocks<T> {
     fn advance(&mut self, left: usize, block: &mut Option<Box<Block<T>>>) {
         self.first += 1;
         if left == 0 {
-            // The block was the tail block (invariant 3).
+            // No message is left, so the head block is the tail block, too (invariant 3), and is used from its start.
             self.first = 0;
             self.last = 0;
         } else if self.first == SLOTS {

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`Queue`] | one of a channel's two queues, under its lock | be added to, claimed from, left |
 //! | [`Peer`] | a thread that waited there and was claimed | be told how it ended, once |
-//! | [`wait_in_queue`], [`wait_for`] | a plain wait, from its beginning to its end | not be left early |
+//! | [`wait_in_queue`] | a plain wait, from its beginning to its end | not be left early |
 //! | [`Waiting`], [`Spot`] | a select's wait and its place in one queue | stand in several |
 //! | [`Half`] | a sender's reference to its channel, or a receiver's | be cloned, and disconnect |
 //!
@@ -122,11 +122,23 @@ impl<T> Queue<T> {
         self.list.is_empty()
     }
 
-    /// Returns the first thread that is no observer.
+    /// Claims the first thread that is no observer, unless `check` refuses a thread that waits so. `None`: there is none.
     #[inline(always)]
-    pub(super) fn first_taker(&mut self) -> Option<Found<'_, T>> {
-        let node: *const Node = self.list.iter().find(|node| is_taker(node))?;
-        Some(Found { queue: self, node })
+    pub(super) fn pop_checked<E>(
+        &mut self,
+        mut check: impl FnMut(Kind) -> Result<(), E>,
+    ) -> Result<Option<Peer<T>>, E> {
+        loop {
+            let Some(node) = self.list.iter().find(|node| is_taker(node)) else {
+                return Ok(None);
+            };
+            check(Kind::of(node))?;
+            let node = ptr::from_ref(node);
+            // SAFETY: the node was found in this list.
+            if let Some(claimed) = unsafe { self.list.take(node) } {
+                return Ok(Some(Peer::new(claimed)));
+            }
+        }
     }
 
     /// Claims the first thread that is no observer.
@@ -183,27 +195,6 @@ impl<T> Queue<T> {
     }
 }
 
-/// A thread found in a queue.
-pub(super) struct Found<'a, T> {
-    queue: &'a mut Queue<T>,
-    node: *const Node,
-}
-
-impl<T> Found<'_, T> {
-    #[inline(always)]
-    pub(super) fn kind(&self) -> Kind {
-        // SAFETY: the node is in the queue, and so alive (invariant 1).
-        Kind::of(unsafe { &*self.node })
-    }
-
-    /// Claims the thread. Returns `None` if its wait is over already; it is then out of the queue.
-    #[inline(always)]
-    pub(super) fn take(self) -> Option<Peer<T>> {
-        // SAFETY: the node was found in this queue.
-        unsafe { self.queue.list.take(self.node) }.map(Peer::new)
-    }
-}
-
 /// One of a channel's two queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -243,7 +234,7 @@ impl<T> Plain<T> {
     /// Gives the message to a receiver.
     #[inline(always)]
     pub(super) fn give(self, message: T) -> Claimed {
-        // The place was empty: nothing is dropped under the lock.
+        // The place was empty, so `forget` leaks nothing, and nothing is dropped under the lock.
         mem::forget(self.place().message.replace(Some(message)));
         answer(self.0, DONE)
     }
@@ -275,7 +266,7 @@ impl AnyPlain {
         if name != ptr::from_ref(channel).cast() {
             die("a right to another channel's message");
         }
-        // The thread waits in this channel, which therefore is the channel that had the name then.
+        // The thread still waits, so the channel with this name is the one in which it began to wait.
         Plain(self.0, PhantomData)
     }
 
@@ -333,30 +324,17 @@ impl<T> Of<T> {
     const RECEIVE: WaitKind = WaitKind::inside("message from channel").with_numbers(look::<T>);
 }
 
-/// A thread waits on its `side` of the channel.
-#[inline(always)]
-pub(super) fn wait_reason<T>(channel: &Shared<T>, side: Side) -> WaitReason {
-    let kind = match side {
-        Side::Senders => &Of::<T>::SEND,
-        Side::Receivers => &Of::<T>::RECEIVE,
-    };
-    WaitReason::new(kind, channel)
-}
-
 fn look<T>(channel: usize, facts: &mut Facts) {
     let state = channel + Shared::<T>::STATE;
-    if let Some(length) = word::read(state + State::<T>::LENGTH) {
-        facts.number("length", length as u64);
-    }
+    facts.word("length", state + State::<T>::LENGTH);
     match word::read(state + State::<T>::CAPACITY) {
         None | Some(usize::MAX) => {}
         Some(capacity) => facts.number("capacity", capacity as u64),
     }
-    for (name, place) in counts::<T>(channel) {
-        if let Some(count) = word::read(place) {
-            facts.number(name, count as u64);
-        }
-    }
+    let counted = channel.wrapping_sub(offset_of!(Counted<T>, shared));
+    let handles = counted.wrapping_add(offset_of!(Counted<T>, handles));
+    facts.word("senders", handles.wrapping_add(size_of::<AtomicUsize>()));
+    facts.word("receivers", handles);
 }
 
 // ==== a plain wait ====
@@ -370,30 +348,48 @@ pub(super) enum Ended {
 }
 
 /// Queues the calling thread with a message to be taken, or with an empty place for one, and waits
-/// until a thread has moved the message.
+/// until a thread has moved the message. Or waits for a message from `partner`, a select that is told to give one.
 #[inline(always)]
 pub(super) fn wait_in_queue<T>(
     channel: &Shared<T>,
     mut state: Locked<'_, T>,
     side: Side,
     message: Option<T>,
+    partner: Option<Chooser>,
     mut woken: Chain,
     deadline: u64,
 ) -> (Ended, Option<T>) {
-    let wait = Wait::new(wait_reason(channel, side));
+    let kind = match side {
+        Side::Senders => &Of::<T>::SEND,
+        Side::Receivers => &Of::<T>::RECEIVE,
+    };
+    let wait = Wait::new(WaitReason::new(kind, channel));
     let place = Place {
         channel: ptr::from_ref(channel).cast(),
         message: Cell::new(message),
     };
-    let node = plain_node(&wait, &place);
-    // SAFETY: the node is new. It leaves the queue before this function ends, whose calls do not
-    // unwind: the thread that wakes this one takes it out, or it is removed below.
-    unsafe { state.queue(side).list.push_back(&node) };
-    state.tell_observers(side, &mut woken);
+    let node = Node::new(&wait);
+    node.tag.set(Kind::Plain as usize);
+    node.outcome.set(TRY_AGAIN);
+    node.place.set(ptr::from_ref(&place).cast_mut().cast());
+    // A partner answers in any case, so the wait for its answer needs no deadline.
+    let deadline = partner.is_none().then_some(deadline);
+    if let Some(Chooser(sender)) = partner {
+        // The node comes into no list, so no other thread can find it and send to this one.
+        let place_of_sender = &sender.node().place;
+        place_of_sender.set((&raw const node).cast_mut().cast());
+        woken.push(answer(sender, PAIRED));
+    } else {
+        // SAFETY: the node is new. It leaves the queue before this function ends, whose calls do not
+        // unwind: the thread that wakes this one takes it out, or it is removed below.
+        unsafe { state.queue(side).list.push_back(&node) };
+        state.tell_observers(side, &mut woken);
+    }
     drop(state);
     woken.wake();
-    let ended = match wait.wait(Some(deadline)) {
-        queue::Ended::Taken(_) => ended(&node),
+    let ended = match wait.wait(deadline) {
+        queue::Ended::Taken(_) if node.outcome.get() == DONE => Ended::Done,
+        queue::Ended::Taken(_) => Ended::TryAgain,
         queue::Ended::TimedOut => {
             let mut state = channel.lock();
             // SAFETY: the node was queued there and nowhere else.
@@ -402,45 +398,6 @@ pub(super) fn wait_in_queue<T>(
         }
     };
     (ended, place.message.into_inner())
-}
-
-/// Waits for a message from `sender`, a select that is told to give one.
-pub(super) fn wait_for<T>(
-    channel: &Shared<T>,
-    state: Locked<'_, T>,
-    Chooser(sender): Chooser,
-    mut woken: Chain,
-) -> (Ended, Option<T>) {
-    let wait = Wait::new(wait_reason(channel, Side::Receivers));
-    let place = Place {
-        channel: ptr::from_ref(channel).cast(),
-        message: Cell::new(None),
-    };
-    // The node is in no list, so no other thread sends here.
-    let node = plain_node(&wait, &place);
-    let place_of_sender = &sender.node().place;
-    place_of_sender.set((&raw const node).cast_mut().cast());
-    woken.push(answer(sender, PAIRED));
-    drop(state);
-    woken.wake();
-    // The wait needs no deadline: it is claimed.
-    let _taken = wait.wait(None);
-    (ended(&node), place.message.into_inner())
-}
-
-fn plain_node<T>(wait: &Wait, place: &Place<T>) -> Node {
-    let node = Node::new(wait);
-    node.tag.set(Kind::Plain as usize);
-    node.outcome.set(TRY_AGAIN);
-    node.place.set(ptr::from_ref(place).cast_mut().cast());
-    node
-}
-
-fn ended(node: &Node) -> Ended {
-    match node.outcome.get() {
-        DONE => Ended::Done,
-        _ => Ended::TryAgain,
-    }
 }
 
 // ==== a select's wait ====
@@ -556,7 +513,7 @@ impl Drop for Waiting<'_> {
         if self.queued.get() != 0 {
             die("a select ends while it is in a queue");
         }
-        // The thread that has claimed it may still be about to wake it.
+        // If `give_up` fails, another thread has claimed this wait and is about to wake it.
         if !self.is_over.get() && !self.give_up() {
             let _ = self.wait.wait(None);
         }
@@ -600,8 +557,8 @@ unsafe impl Sync for AnyHandle<'_> {}
 
 struct Counted<T> {
     shared: Shared<T>,
-    senders: AtomicUsize,
-    receivers: AtomicUsize,
+    /// The numbers of receivers and of senders.
+    handles: [AtomicUsize; 2],
     one_side_gone: AtomicBool,
 }
 
@@ -617,21 +574,10 @@ unsafe impl<T: Send, const SENDS: bool> Sync for Half<T, SENDS> {}
 pub(super) fn halves<T>(shared: Shared<T>) -> (Half<T, true>, Half<T, false>) {
     let counted = NonNull::from(Box::leak(Box::new(Counted {
         shared,
-        senders: AtomicUsize::new(1),
-        receivers: AtomicUsize::new(1),
+        handles: [AtomicUsize::new(1), AtomicUsize::new(1)],
         one_side_gone: AtomicBool::new(false),
     })));
     (Half(counted), Half(counted))
-}
-
-/// For reports: where the numbers of handles of the channel at this address are counted.
-pub(super) fn counts<T>(shared: usize) -> [(&'static str, usize); 2] {
-    let counted = shared.wrapping_sub(offset_of!(Counted<T>, shared));
-    let place = |offset| counted.wrapping_add(offset);
-    [
-        ("senders", place(offset_of!(Counted<T>, senders))),
-        ("receivers", place(offset_of!(Counted<T>, receivers))),
-    ]
 }
 
 impl<T, const SENDS: bool> Half<T, SENDS> {
@@ -642,10 +588,7 @@ impl<T, const SENDS: bool> Half<T, SENDS> {
     }
 
     fn count(&self) -> &AtomicUsize {
-        match SENDS {
-            true => &self.counted().senders,
-            false => &self.counted().receivers,
-        }
+        &self.counted().handles[usize::from(SENDS)]
     }
 
     /// Returns whether both halves are of one channel.

@@ -87,7 +87,7 @@ impl<T> Receiver<T> {
             Flavor::Shared(shared) => shared.receive(until),
             Flavor::Timer(timer) => {
                 let due = timer.take(until.instant()).ok_or(Failed::TimedOut);
-                due.map(|when| timer.message(when))
+                due.map(timer.message)
             }
             Flavor::Never => {
                 sleep_until(until.deadline());
@@ -317,7 +317,7 @@ impl<T> Receiver<T> {
             (Flavor::Shared(shared), right) => {
                 shared.complete_receive(right).map_err(|_| RecvError)
             }
-            (Flavor::Timer(timer), Right::Made(when)) => Ok(timer.message(when)),
+            (Flavor::Timer(timer), Right::Made(when)) => Ok((timer.message)(when)),
             _ => Err(RecvError),
         }
     }
@@ -511,10 +511,6 @@ impl Timer<Instant> {
 }
 
 impl<T> Timer<T> {
-    pub(super) fn message(&self, when: Instant) -> T {
-        (self.message)(when)
-    }
-
     fn due(&self, next: u64) -> Option<Instant> {
         (next != NEVER).then(|| self.start.checked_add(Duration::from_nanos(next)))?
     }
@@ -555,7 +551,7 @@ static TIMER: WaitKind = WaitKind::inside("time");
 /// Blocks the thread until `when`, or for ever if that is `None`.
 pub(super) fn sleep_until(when: u64) {
     if when > clock::now() {
-        // No other thread knows the wait, so it ends by time-out.
+        // No other thread knows this wait, so only the time-out ends it.
         let _timed_out = Wait::new(WaitReason::only(&TIMER)).wait(Some(when));
     }
 }

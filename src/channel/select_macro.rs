@@ -279,10 +279,7 @@ macro_rules! __select {
     (@error) => {
         ::core::compile_error!("`select!` without arms would never end")
     };
-    (@error default() => $body:expr, $($rest:tt)*) => {
-        ::core::compile_error!("only one `default` arm is allowed in `select!`")
-    };
-    (@error default($timeout:expr $(,)?) => $body:expr, $($rest:tt)*) => {
+    (@error default($($timeout:expr $(,)?)?) => $body:expr, $($rest:tt)*) => {
         ::core::compile_error!("only one `default` arm is allowed in `select!`")
     };
     (@error default $(($($arguments:tt)*))? -> $($rest:tt)*) => {

@@ -159,27 +159,15 @@ impl<T> State<T> {
         woken: &mut Chain,
     ) -> Result<(), (T, Refused)> {
         self.reserved -= 1;
-        match self.room(spare, woken) {
-            Ok(room) => room.fill(message),
-            Err(refused) => {
-                self.reserved += usize::from(refused == Refused::NeedsBlock);
-                return Err((message, refused));
-            }
+        if let Err((message, refused)) = self.send(message, spare, woken) {
+            self.reserved += usize::from(refused == Refused::NeedsBlock);
+            return Err((message, refused));
         }
-        // A receiver that waited had a place of its own: then the reserved one is free.
+        // If a receiver waited, the message went to that receiver, and the reserved place is free for a sender.
         if !self.senders.is_empty() {
             self.settle(spare, woken);
         }
         Ok(())
-    }
-
-    /// Takes back a [`Right::Counted`] that is not used, and serves the threads that wait.
-    fn take_back(&mut self, side: Side, ticket: usize, spare: &mut Spare<T>, woken: &mut Chain) {
-        match side {
-            Side::Senders => self.reserved -= 1,
-            Side::Receivers => self.break_promise(ticket),
-        }
-        self.settle(spare, woken);
     }
 }
 
@@ -195,7 +183,10 @@ impl<T> Shared<T> {
             }
             None => Attempt::Blocked,
             Some(entry) => {
-                state.queue_select(side, entry, &mut woken);
+                state.queue(side).push(entry);
+                if entry.kind() != Kind::Observer {
+                    state.tell_observers(side, &mut woken);
+                }
                 Attempt::Blocked
             }
         };
@@ -267,7 +258,13 @@ impl<T> Shared<T> {
             Right::Disconnected | Right::Made(_) => {}
             Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                self.lock().take_back(side, ticket, &mut spare, &mut woken);
+                let mut state = self.lock();
+                match side {
+                    Side::Senders => state.reserved -= 1,
+                    Side::Receivers => state.break_promise(ticket),
+                }
+                state.settle(&mut spare, &mut woken);
+                drop(state);
                 woken.wake();
             }
             Right::Plain(peer) => peer.send_away().wake(),
@@ -384,12 +381,10 @@ pub(super) fn search<'o, 'a>(
         }
         let deadline = *known.get_or_insert_with(|| until.deadline());
         if operations.len() == 0 {
-            // Without a limit it returns at once; `select` panics then.
-            sleep_until(if deadline == clock::NEVER {
-                0
-            } else {
-                deadline
-            });
+            // Without a limit the search returns at once, and `select` panics.
+            if deadline != clock::NEVER {
+                sleep_until(deadline);
+            }
             return None;
         }
         match round(&operations, kind, deadline) {
@@ -487,7 +482,7 @@ fn round<'o, 'a>(
 ) -> Round<'o, 'a> {
     let is_over = deadline == 0 || deadline <= clock::now();
     if is_over && operations.len() == 1 {
-        // Step 1 was that moment.
+        // The only operation was tried in step 1, and no second one has to be tried in the same moment.
         return Round::Over;
     }
     Waiting::scope(kind, |waiting| {
@@ -518,7 +513,7 @@ fn round<'o, 'a>(
         } else if blocked && !is_over {
             Some(waiting.wait(Some(earliest).filter(|&end| end != clock::NEVER)))
         } else {
-            // If the claim is not ours, the wake-up is on its way.
+            // Here another thread has the claim and is about to wake this one.
             (blocked || taken).then(|| waiting.wait(None))
         };
         perturb::point("select: leaving");

@@ -45,7 +45,7 @@
 //!
 //! No wake-up is lost. A thread queues under the lock under which it has just looked, finding (2)
 //! nothing for it. All later events come under the same lock: a message, a place, a right given
-//! back and a disconnection all end in serving the queue (`room`, `take`, `settle`,
+//! back and a disconnection all end in serving the queue (`send`, `take`, `settle`,
 //! `disconnect_*`) as far as it goes, so (2) and (3) hold again. A thread that is taken from a
 //! queue is claimed. The claimer tells it the outcome and wakes it after the lock. If a claim is
 //! lost, another channel has served the thread, or its time is up, and this channel gives it
@@ -62,7 +62,7 @@ use core::mem::offset_of;
 use std::time::{Duration, Instant};
 
 use super::buffer::{Block, Buffer};
-use super::cell::{Chooser, Ended, Entry, Kind, Peer, Plain, Queue, Side, wait_for, wait_in_queue};
+use super::cell::{Chooser, Ended, Kind, Peer, Queue, Side, wait_in_queue};
 use crate::engine::facade::{self, PreemptionOff};
 use crate::sys::clock;
 use crate::sys::shared::{Guard, Lock};
@@ -85,16 +85,9 @@ pub(super) struct State<T> {
 }
 
 impl<T> State<T> {
-    // Where these lie, for reports.
+    // The offsets of two fields, for reports.
     pub(super) const LENGTH: usize = offset_of!(State<T>, buffer) + Buffer::<T>::LENGTH;
     pub(super) const CAPACITY: usize = offset_of!(State<T>, capacity);
-}
-
-/// The place for a message that is sent now.
-pub(super) enum Room<'a, T> {
-    Buffer(&'a mut Buffer<T>),
-    Plain(Plain<T>, &'a mut Chain),
-    Select(Chooser, &'a mut State<T>, &'a mut Chain),
 }
 
 /// The reason why there is no room for a message.
@@ -104,19 +97,6 @@ pub(super) enum Refused {
     Disconnected,
     /// Nothing was done, because the buffer needs a block first.
     NeedsBlock,
-}
-
-impl<T> Room<'_, T> {
-    #[inline(always)]
-    pub(super) fn fill(self, message: T) {
-        match self {
-            Room::Buffer(buffer) => buffer.push(message),
-            Room::Plain(receiver, woken) => woken.push(receiver.give(message)),
-            Room::Select(receiver, state, woken) => {
-                woken.push(state.promise_to(receiver, message));
-            }
-        }
-    }
 }
 
 /// The outcome of trying to receive.
@@ -171,33 +151,41 @@ impl<T> State<T> {
         (self.buffer.len - self.promised).min(self.capacity)
     }
 
-    /// Returns the room for a message that is sent now, which the caller must fill.
+    /// Sends a message if that needs no waiting. Otherwise the message comes back.
     #[inline(always)]
-    pub(super) fn room<'a>(
-        &'a mut self,
+    pub(super) fn send(
+        &mut self,
+        message: T,
         spare: &mut Spare<T>,
-        woken: &'a mut Chain,
-    ) -> Result<Room<'a, T>, Refused> {
+        woken: &mut Chain,
+    ) -> Result<(), (T, Refused)> {
         if self.receivers_gone {
-            return Err(Refused::Disconnected);
+            return Err((message, Refused::Disconnected));
         }
         if !self.receivers.is_empty() {
-            match self.find_receiver(spare)? {
-                Some(Peer::Plain(receiver)) => return Ok(Room::Plain(receiver, woken)),
-                Some(Peer::Select(receiver)) => return Ok(Room::Select(receiver, self, woken)),
+            match self.find_receiver(spare) {
+                Err(refused) => return Err((message, refused)),
+                Ok(Some(Peer::Plain(receiver))) => {
+                    woken.push(receiver.give(message));
+                    return Ok(());
+                }
+                Ok(Some(Peer::Select(receiver))) => {
+                    woken.push(self.promise_to(receiver, message));
+                    return Ok(());
+                }
                 // Only observers have waited, who are woken if the message can be buffered.
-                None if !self.has_place() => {}
-                None if !self.buffer.make_room(spare) => {}
-                None => self.receivers.pop_observers(woken),
+                Ok(None) if !self.has_place() || !self.buffer.make_room(spare) => {}
+                Ok(None) => self.receivers.pop_observers(woken),
             }
         }
         if !self.has_place() {
-            return Err(Refused::Full);
+            return Err((message, Refused::Full));
         }
         if !self.buffer.make_room(spare) {
-            return Err(Refused::NeedsBlock);
+            return Err((message, Refused::NeedsBlock));
         }
-        Ok(Room::Buffer(&mut self.buffer))
+        self.buffer.push(message);
+        Ok(())
     }
 
     /// Claims a receiver. If its message must go by way of the buffer, there is room for the
@@ -205,21 +193,12 @@ impl<T> State<T> {
     #[inline]
     fn find_receiver(&mut self, spare: &mut Spare<T>) -> Result<Option<Peer<T>>, Refused> {
         let has_place = self.capacity == 0 || self.has_place();
-        while let Some(receiver) = self.receivers.first_taker() {
-            if receiver.kind() == Kind::Select {
-                // It will be served from the buffer.
-                if !has_place {
-                    return Err(Refused::Full);
-                }
-                if !self.buffer.make_room(spare) {
-                    return Err(Refused::NeedsBlock);
-                }
-            }
-            if let Some(receiver) = receiver.take() {
-                return Ok(Some(receiver));
-            }
-        }
-        Ok(None)
+        self.receivers.pop_checked(|kind| match kind {
+            // A select will be served from the buffer.
+            Kind::Select if !has_place => Err(Refused::Full),
+            Kind::Select if !self.buffer.make_room(spare) => Err(Refused::NeedsBlock),
+            _ => Ok(()),
+        })
     }
 
     /// Buffers a message, for which there is room, and promises it to a receiver in a select.
@@ -312,8 +291,8 @@ impl<T> State<T> {
                 };
                 woken.push(match sender {
                     Peer::Plain(sender) => {
-                        // Senders wait at rings or at capacity 0 only, and a ring with a place has
-                        // room.
+                        // Senders wait only where the capacity is bounded, and a ring with a place has room for a
+                        // message.
                         let (message, sender) = sender.take();
                         self.buffer.push(message);
                         sender
@@ -341,14 +320,6 @@ impl<T> State<T> {
         match side {
             Side::Senders => &mut self.senders,
             Side::Receivers => &mut self.receivers,
-        }
-    }
-
-    /// Queues a select, or an observer, that has found nothing.
-    pub(super) fn queue_select(&mut self, side: Side, entry: &Entry<'_, '_>, woken: &mut Chain) {
-        self.queue(side).push(entry);
-        if entry.kind() != Kind::Observer {
-            self.tell_observers(side, woken);
         }
     }
 
@@ -455,9 +426,8 @@ impl<T> Shared<T> {
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
         let (mut spare, mut woken) = (None, Chain::new());
         let mut state = self.lock();
-        match state.room(&mut spare, &mut woken) {
-            Ok(room) => room.fill(message),
-            Err(refused) => return self.send_slowly(state, woken, refused, message, until),
+        if let Err((message, refused)) = state.send(message, &mut spare, &mut woken) {
+            return self.send_slowly(state, woken, refused, message, until);
         }
         drop(state);
         woken.wake();
@@ -480,8 +450,7 @@ impl<T> Shared<T> {
             if refused == Refused::Full && !matches!(until, Until::Now) {
                 let side = Side::Senders;
                 let to_send = Some(message);
-                let waited = wait_in_queue(self, state, side, to_send, woken, deadline);
-                message = match waited {
+                message = match wait_in_queue(self, state, side, to_send, None, woken, deadline) {
                     (Ended::TryAgain, Some(message)) => message,
                     (Ended::TimedOut, Some(message)) => return Err((message, Failed::TimedOut)),
                     (_, None) | (Ended::Done, _) => return Ok(()),
@@ -497,9 +466,8 @@ impl<T> Shared<T> {
             }
             woken = Chain::new();
             state = self.lock();
-            refused = match state.room(&mut spare, &mut woken) {
-                Ok(room) => {
-                    room.fill(message);
+            (message, refused) = match state.send(message, &mut spare, &mut woken) {
+                Ok(()) => {
                     drop(state);
                     woken.wake();
                     return Ok(());
@@ -543,11 +511,9 @@ impl<T> Shared<T> {
         let deadline = until.deadline();
         let mut spare: Spare<T> = None;
         loop {
-            let (ended, message) = match take {
-                Take::Empty if !matches!(until, Until::Now) => {
-                    wait_in_queue(self, state, Side::Receivers, None, woken, deadline)
-                }
-                Take::Paired(sender) => wait_for(self, state, sender, woken),
+            let partner = match take {
+                Take::Empty if !matches!(until, Until::Now) => None,
+                Take::Paired(sender) => Some(sender),
                 Take::Empty | Take::Received(_) | Take::Disconnected => {
                     drop(state);
                     woken.wake();
@@ -558,7 +524,8 @@ impl<T> Shared<T> {
                     };
                 }
             };
-            match (ended, message) {
+            let side = Side::Receivers;
+            match wait_in_queue(self, state, side, None, partner, woken, deadline) {
                 (_, Some(message)) => return Ok(message),
                 (Ended::TimedOut, None) => return Err(Failed::TimedOut),
                 (Ended::TryAgain | Ended::Done, None) => {}

@@ -408,7 +408,7 @@ impl<Input, Yield> Yielder<Input, Yield> {
             match order {
                 Order::Resume(input) => return input,
                 Order::Unwind if !thread::panicking() => resume_unwind(Box::new(Dropped)),
-                // A second panic would abort.
+                // The coroutine unwinds already, and a second panic would abort the process.
                 Order::Unwind => order = self.0.suspend(News::Stuck),
             }
         }

@@ -102,7 +102,7 @@ where
     let slot = Arc::new(Slot::new());
     let value = Value(slot.clone());
     stock::when(inputs.hold(), move |inputs: I::Held| {
-        // The node's inputs are dropped inside, before any thread sees that it is resolved.
+        // The inputs are dropped inside the closure, before any thread sees that the node is resolved.
         let run = move || {
             let inputs = inputs;
             inputs.values().map(f)

@@ -83,8 +83,10 @@ pub(super) fn when<H: Held, W: FnOnce(H) -> Told + Send + 'static>(inputs: H, wo
     let task = Arc::new(Task { inputs, work });
     task.inputs
         .register(&|| -> Arc<dyn Dependent> { task.clone() });
-    if let Some(ready) = task.arrive() {
-        add(ready);
+    if let Some(ready) = task.arrive()
+        && let Err(error) = own().add([ready])
+    {
+        panic!("failed to spawn thread: {error}");
     }
 }
 
@@ -116,22 +118,12 @@ thread_local! {
 fn own() -> Arc<Stock> {
     let found = OWN.try_with(|own| {
         if own.borrow().in_child != is_forked_child() {
-            // The nodes in the parent's stock run in the parent.
+            // In a forked child the old stock is the parent's, and its nodes run in the parent.
             mem::forget(own.replace(Stock::new()));
         }
         own.borrow().clone()
     });
     found.unwrap_or_else(|_| Stock::new())
-}
-
-/// Adds a node that has become ready to the stock of this thread.
-///
-/// # Panics
-/// Panics if a follower is needed and cannot be spawned.
-pub(super) fn add(ready: Ready) {
-    if let Err(error) = own().add([ready]) {
-        panic!("failed to spawn thread: {error}");
-    }
 }
 
 /// Runs a follower from its beginning to its end.
@@ -188,7 +180,7 @@ impl Stock {
         let half = content.ready.len().div_ceil(2);
         let rest = content.ready.split_off(half);
         let mut taken = mem::replace(&mut content.ready, rest);
-        // If no thread can be spawned, this one comes back for the rest.
+        // If no thread can be spawned, this thread takes the rest itself when it has run what it took.
         let _ = leader.leave(content);
         let oldest = taken.pop_front();
         let _ = self.add(taken);
@@ -202,13 +194,13 @@ impl Stock {
             let told = ready().into_iter();
             let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();
-            // A few at a time: others begin with the first while the last are told.
+            // Nodes are added a few at a time, so that other threads begin with the first while the last are told.
             loop {
                 let few: Vec<Ready> = readied.by_ref().take(FEW).collect();
                 if few.is_empty() {
                     break;
                 }
-                // If no thread can be spawned, this one runs them itself, later.
+                // If no thread can be spawned, this thread runs them itself, later.
                 let _ = self.add(few);
             }
             if let Turn::Kernel(_) = turn {

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 
 use crate::engine::facade::{Nature, may_block};
 use crate::io::macros::{building, descriptor, read_through, writes};
+use crate::io::pipe::write_as_far_as_it_goes;
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///
@@ -169,42 +170,18 @@ writes!(File);
 
 impl Contents {
     fn write(&self, buffer: &[u8]) -> io::Result<usize> {
-        may_block(|| {
-            let done = (&self.std).write(buffer)?;
-            Ok(done + rest(&self.std, &buffer[done..]))
-        })
+        self.write_vectored(&[IoSlice::new(buffer)])
     }
 
+    /// A preemption signal that was under way when the call began may have cut a pipe's write short, where the kernel
+    /// otherwise writes all or says why not.
     fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        may_block(|| {
-            let mut skip = (&self.std).write_vectored(buffers)?;
-            let mut done = skip;
-            for buffer in buffers {
-                let left = &buffer[skip.min(buffer.len())..];
-                skip -= buffer.len() - left.len();
-                let more = rest(&self.std, left);
-                done += more;
-                if more < left.len() {
-                    break;
-                }
-            }
-            Ok(done)
-        })
+        let write = |buffers: &[IoSlice<'_>]| match buffers {
+            [buffer] => (&self.std).write(buffer),
+            buffers => (&self.std).write_vectored(buffers),
+        };
+        may_block(|| write_as_far_as_it_goes(buffers, write))
     }
-}
-
-/// Goes on with a write that has brought some bytes, as far as it can, and returns how many more they are now. A
-/// preemption signal that was under way when the call began may have cut a pipe's short, where the kernel otherwise
-/// writes all or says why not.
-fn rest(mut file: &fs::File, mut buffer: &[u8]) -> usize {
-    let all = buffer.len();
-    while !buffer.is_empty() {
-        match file.write(buffer) {
-            Ok(count) if count != 0 => buffer = &buffer[count..],
-            _ => break,
-        }
-    }
-    all - buffer.len()
 }
 
 impl Seek for &File {

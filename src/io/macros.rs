@@ -7,35 +7,21 @@ macro_rules! read_through {
     };
     ($Type:ty, $this:ident => $reader:expr, $within:expr) => {
         impl std::io::Read for $Type {
-            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-                let $this = self;
-                $within(|| $reader.read(buffer))
-            }
-
-            fn read_vectored(
-                &mut self,
-                buffers: &mut [std::io::IoSliceMut<'_>],
-            ) -> std::io::Result<usize> {
-                let $this = self;
-                $within(|| $reader.read_vectored(buffers))
-            }
-
-            fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
-                let $this = self;
-                $within(|| $reader.read_to_end(buffer))
-            }
-
-            fn read_to_string(&mut self, buffer: &mut String) -> std::io::Result<usize> {
-                let $this = self;
-                $within(|| $reader.read_to_string(buffer))
-            }
-
-            fn read_exact(&mut self, buffer: &mut [u8]) -> std::io::Result<()> {
-                let $this = self;
-                $within(|| $reader.read_exact(buffer))
+            $crate::io::macros::read_through! { @ $this => $reader, $within;
+                read(&mut [u8]) -> usize;
+                read_vectored(&mut [std::io::IoSliceMut<'_>]) -> usize;
+                read_to_end(&mut Vec<u8>) -> usize;
+                read_to_string(&mut String) -> usize;
+                read_exact(&mut [u8]) -> ();
             }
         }
     };
+    (@ $this:ident => $reader:expr, $within:expr; $($name:ident($Buffer:ty) -> $Result:ty;)*) => {$(
+        fn $name(&mut self, buffer: $Buffer) -> std::io::Result<$Result> {
+            let $this = self;
+            $within(|| $reader.$name(buffer))
+        }
+    )*};
 }
 
 /// What `read_through` has the calls within if nothing else is said.

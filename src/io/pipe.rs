@@ -67,7 +67,7 @@ impl End {
     }
 
     pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        // For no bytes the kernel does not wait; `poll(2)` would.
+        // For a read of no bytes the kernel does not wait, but `poll(2)` would.
         let mut known = buffers.iter().take(MOST_BUFFERS);
         if !Thread::is_green() || known.all(|buffer| buffer.is_empty()) {
             return calls::read(self.as_fd(), buffers);
@@ -83,34 +83,21 @@ impl End {
             return calls::write(self.as_fd(), buffers);
         }
         let buffers = &buffers[..buffers.len().min(MOST_BUFFERS)];
-        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
-        if wanted == 0 {
+        if length(buffers) == 0 {
             return calls::write(self.as_fd(), buffers); // as in `read`
         }
-        let mut done = self.write_some(buffers, wanted)?;
-        if done < wanted {
-            let mut copy = buffers.to_vec();
-            let mut rest = &mut copy[..];
-            IoSlice::advance_slices(&mut rest, done);
-            while done < wanted
-                && let Ok(more @ 1..) = self.write_some(rest, wanted - done)
-            {
-                done += more;
-                IoSlice::advance_slices(&mut rest, more);
-            }
-        }
-        Ok(done)
+        write_as_far_as_it_goes(buffers, |buffers| self.write_some(buffers))
     }
 
-    /// Writes a part of `buffers`, whose length is `wanted`; all of them if that is a page at most. (With less than
-    /// a page at once, the last page of a pipe would seem to be full when it is not.)
-    fn write_some(&self, buffers: &[IoSlice<'_>], wanted: usize) -> io::Result<usize> {
+    /// Writes a part of `buffers`; all of them if that is a page at most. (With less than a page at once, the last page
+    /// of a pipe would seem to be full when it is not.)
+    fn write_some(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         self.run(Direction::Write, |now| {
             if now {
                 return calls::write_now(self.as_fd(), buffers);
             }
             match buffers.iter().find(|buffer| !buffer.is_empty()) {
-                Some(first) if wanted > page_size() => {
+                Some(first) if length(buffers) > page_size() => {
                     let part = &first[..first.len().min(page_size())];
                     calls::write(self.as_fd(), &[IoSlice::new(part)])
                 }
@@ -134,7 +121,7 @@ impl End {
                 }
                 self.takes_nowait.store(false, Ordering::Relaxed);
             }
-            // After an error, the call itself reports the error.
+            // The descriptor counts as ready after an error, too, which the call then reports.
             match is_ready(self.as_fd().as_raw_fd(), direction as i16) {
                 true => may_block(|| call(false)),
                 false => Err(io::ErrorKind::WouldBlock.into()),
@@ -142,7 +129,7 @@ impl End {
         };
         self.source
             .run(direction, Limit::Forever, || match attempt() {
-                // The user has set non-blocking mode, and gets the error.
+                // The user has set non-blocking mode, so the error goes to the user.
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock
                         && calls::is_nonblocking(self.as_fd().as_raw_fd()) =>
@@ -157,6 +144,32 @@ impl End {
 
 /// Returns whether the kernel does not know the call or the flag, or not for this kind of file, or a filter refuses
 /// the call.
+/// The number of bytes in `buffers`.
+fn length(buffers: &[IoSlice<'_>]) -> usize {
+    buffers.iter().map(|buffer| buffer.len()).sum()
+}
+
+/// Writes `buffers` by as many calls as it takes. An error of a later call ends it, and is left to the user's next call.
+pub(crate) fn write_as_far_as_it_goes(
+    buffers: &[IoSlice<'_>],
+    write: impl Fn(&[IoSlice<'_>]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let wanted = length(buffers);
+    let mut done = write(buffers)?;
+    if done < wanted {
+        let mut copy = buffers.to_vec();
+        let mut rest = &mut copy[..];
+        IoSlice::advance_slices(&mut rest, done);
+        while done < wanted
+            && let Ok(more @ 1..) = write(rest)
+        {
+            done += more;
+            IoSlice::advance_slices(&mut rest, more);
+        }
+    }
+    Ok(done)
+}
+
 fn says_unknown(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

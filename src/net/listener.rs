@@ -33,7 +33,7 @@ impl Socket {
             }
             let accepting = self.settings.accepting.lock();
             let _no_other = accepting.unwrap_or_else(PoisonError::into_inner);
-            // With a connection, or an error, a call returns at once.
+            // If a connection waits, or an error, the call returns at once.
             match is_ready(self.as_fd().as_raw_fd(), libc::POLLIN) {
                 true => crate::thread::blocking(accept),
                 false => Err(io::ErrorKind::WouldBlock.into()),

@@ -245,7 +245,7 @@ impl Socket {
     /// Shuts down one or both directions.
     pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Write {
-            // First, so that the threads that this wakes find it set.
+            // The flag is set first, so that the threads that the call wakes find it set.
             self.settings.ended.store(true, Relaxed);
         }
         let answer = SockRef::from(self).shutdown(how);
@@ -375,7 +375,7 @@ impl Socket {
         let socket = socket2::Socket::new_raw(Domain::for_address(*address), kind, None)?;
         let socket = Socket::of_fresh(Source::of_tcp_stream(socket.into()));
         let address = SockAddr::from(*address);
-        // Calls made while the connection is being made tell its state.
+        // While the connection is being made, further calls report its state.
         let connect = || match SockRef::from(&socket).connect(&address) {
             Err(error) => match error.raw_os_error() {
                 Some(libc::EINPROGRESS | libc::EALREADY) => Err(io::ErrorKind::WouldBlock.into()),

@@ -231,11 +231,11 @@ impl Child {
     /// ```
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
-        // One type of pipe, so that one function reads both.
+        // Both pipes get the same type, so that one function reads either.
         let stderr = self.stderr.take().map(|pipe| ChildStdout(pipe.0));
         let (stdout, stderr) = match (self.stdout.take(), stderr) {
             (Some(stdout), Some(stderr)) => scope(|s| {
-                // The process may fill either pipe and wait.
+                // Both pipes are read at once, since the process may fill either and wait.
                 let errors = Builder::new().spawn_scoped(s, || all(Some(stderr)))?;
                 let stdout = all(Some(stdout));
                 let stderr = errors.join().expect("reading does not panic");

@@ -231,7 +231,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn spawn(&mut self) -> io::Result<Child> {
-        // Until the new process has become the program, a kernel thread waits for it.
+        // The call blocks its kernel thread until the new process has become the program.
         blocking(|| self.std.spawn()).map(Child::from)
     }
 

@@ -115,12 +115,12 @@ fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
     }
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     if !state.has_forwarder {
-        libraries::stay_loaded(); // the forwarder does, and the handlers
+        libraries::stay_loaded(); // this library's code runs in the forwarder and in the handlers from now on
         spawn_helper("greenthread-signals", forward)?;
         state.has_forwarder = true;
     }
     state.watchers.retain_mut(|watcher| watcher(None));
-    // Before the handlers: no signal finds ours without this watcher.
+    // The watcher is added before the handlers, so that it gets each signal that they catch.
     state.watchers.push(watcher);
     for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
         let unblocked = FORBIDDEN.iter().map(|(signal, _)| *signal);
@@ -130,7 +130,7 @@ fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
         }
         CAUGHT.fetch_or(bit(signal), Ordering::Relaxed);
     }
-    kernel::wake_receiver(); // it unblocks them
+    kernel::wake_receiver(); // the receiver unblocks the signals
     Ok(())
 }
 

@@ -10,7 +10,6 @@
 use core::mem::offset_of;
 
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::sys::word;
 use crate::wait::queue::{Position, WaitQueue};
 use crate::wait::{WaitKind, WaitReason};
 
@@ -63,14 +62,8 @@ pub struct BarrierWaitResult {
 
 /// For reports.
 static BARRIER: WaitKind = WaitKind::inside("barrier").with_numbers(|address, facts| {
-    let word = |offset| word::read(address + offset);
-    if let (Some(arrived), Some(size)) = (
-        word(offset_of!(Barrier, arrived)),
-        word(offset_of!(Barrier, size)),
-    ) {
-        facts.number("arrived", arrived as u64);
-        facts.number("of", size as u64);
-    }
+    facts.word("arrived", address + offset_of!(Barrier, arrived));
+    facts.word("of", address + offset_of!(Barrier, size));
 });
 
 impl Barrier {

@@ -161,7 +161,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        // The call has no deadline, so it locks.
+        // Without a deadline the call returns only when it has the lock.
         self.raw.lock(None);
         self.held()
     }

@@ -118,7 +118,7 @@ impl RawMutex {
         let mut backoff = Backoff::AS_IT_MAY_WAIT;
         let mut since = None;
         let mut position = Position::Back;
-        // As long as it was woken and has not queued again, `WOKEN` means this thread.
+        // `WOKEN` from the moment in which this thread is woken until it queues again: the flag stands for this thread then.
         let mut woken = 0;
         let mut starving = 0;
         loop {
@@ -162,7 +162,8 @@ impl RawMutex {
     /// The caller must hold it.
     #[inline]
     pub(crate) fn unlock(&self) {
-        // A report must not take this thread for the holder when the next one has not signed yet.
+        // The field is cleared first: the next holder writes it only after it has locked, and until then a report must not
+        // take this thread for the holder.
         self.holder.store(0, Relaxed);
         // Release: pairs with the Acquire in `try_lock` and `lock_contended`.
         let before = self.queue.clear_known(HELD, Release);
@@ -180,7 +181,7 @@ impl RawMutex {
         let state = locked.state(Acquire);
         let starving = state.has(STARVING);
         if state.has(HELD) || !starving && state.has(WOKEN) {
-            // A thread that has taken it since, or was woken since, goes on from here.
+            // Another thread holds the mutex by now, or was woken to take it, and will wake the next one.
             return;
         }
         let first = locked.pop(if starving { HANDED } else { TRY_AGAIN });

@@ -181,32 +181,14 @@ fn readers(address: usize, facts: &mut Facts) {
     }
 }
 
-/// The kind of hold that a thread waits for, and since when: a tag in the queue.
-#[derive(Clone, Copy)]
-struct Wish {
-    to_write: bool,
-    since: u32,
+/// The tag of a thread in the queue: whether it waits to write, and since when.
+fn tag(to_write: bool, since: u32) -> usize {
+    (since as usize) << 1 | usize::from(to_write)
 }
 
-impl Wish {
-    /// For reports.
-    fn kind(self) -> &'static WaitKind {
-        match self.to_write {
-            true => &WRITE,
-            false => &READ,
-        }
-    }
-
-    fn tag(self) -> usize {
-        (self.since as usize) << 1 | usize::from(self.to_write)
-    }
-
-    fn from_tag(tag: usize) -> Wish {
-        Wish {
-            to_write: tag & 1 != 0,
-            since: (tag >> 1) as u32,
-        }
-    }
+/// Returns what the [tag](tag) says.
+fn wish(tag: usize) -> (bool, u32) {
+    (tag & 1 != 0, (tag >> 1) as u32)
 }
 
 impl RawRwLock {
@@ -309,12 +291,11 @@ impl RawRwLock {
             }
         }
         let since = now();
-        let wish = Wish { to_write, since };
         let mut position = Position::Back;
-        // `WOKEN` while it means this thread. (Only a writer is woken to try again.)
+        // This is `WOKEN` while the flag stands for this thread. (Only a writer is woken to try again.)
         let mut woken = 0;
         loop {
-            match self.wait(position, wish, deadline, &mut woken) {
+            match self.wait(to_write, since, position, deadline, &mut woken) {
                 Waited::Woken(HANDED) => return true,
                 Waited::Woken(_) => {
                     position = Position::Front;
@@ -337,22 +318,23 @@ impl RawRwLock {
     /// Queues the caller, unless it may take the lock, and blocks it.
     fn wait(
         &self,
+        to_write: bool,
+        since: u32,
         position: Position,
-        wish: Wish,
         deadline: Option<u64>,
         woken: &mut u64,
     ) -> Waited {
-        let reason = WaitReason::new(wish.kind(), self);
+        let reason = WaitReason::new(if to_write { &WRITE } else { &READ }, self);
         let waits = |flags| {
             let queued = self.update(Relaxed, |state| {
-                let may_take = match wish.to_write {
+                let may_take = match to_write {
                     false => state.may_read(),
                     true => state.may_write() || *woken != 0 && state.is_free(),
                 };
                 let queued = State(state.0 & !*woken | QUEUED);
                 let is_first = position == Position::Front || !state.has(QUEUED);
                 let queued = match is_first {
-                    true => queued.queued(wish.since),
+                    true => queued.queued(since),
                     false => queued,
                 };
                 (!may_take).then_some(queued.0)
@@ -362,9 +344,9 @@ impl RawRwLock {
                 flags
             })
         };
-        let waited = (self.queue).wait(reason, position, wish.tag(), deadline, waits);
+        let waited = (self.queue).wait(reason, position, tag(to_write, since), deadline, waits);
         if waited == Waited::TimedOut {
-            // Threads that had to let this one go first need not any more.
+            // Threads behind this one, which could not overtake it, may be able to take the lock now.
             self.pass_on();
         }
         waited
@@ -415,17 +397,15 @@ impl RawRwLock {
         let mut locked = self.queue.lock();
         loop {
             let state = self.state();
-            let first = locked.first_tag().map(Wish::from_tag);
+            let first = locked.first_tag().map(wish);
             let free = state.is_free() && !state.has(WOKEN);
             let (hold, outcome) = match first {
-                Some(first) if !first.to_write && (free || state.has(READERS)) => (READER, HANDED),
-                Some(first) if first.to_write && free && is_late(first.since, now()) => {
-                    (WRITER, HANDED)
-                }
-                Some(first) if first.to_write && free => (WOKEN, TRY_AGAIN),
+                Some((false, _)) if free || state.has(READERS) => (READER, HANDED),
+                Some((true, since)) if free && is_late(since, now()) => (WRITER, HANDED),
+                Some((true, _)) if free => (WOKEN, TRY_AGAIN),
                 _ => {
                     let to = match first {
-                        Some(first) => state.queued(first.since),
+                        Some((_, since)) => state.queued(since),
                         None => State(state.0 & !QUEUED),
                     };
                     if self.change(state, to, Relaxed).is_ok() {
@@ -439,18 +419,13 @@ impl RawRwLock {
                 continue;
             }
             let to_write = hold != READER;
-            match locked.pop_if(outcome, |tag| Wish::from_tag(tag).to_write == to_write) {
+            match locked.pop_if(outcome, |tag| wish(tag).0 == to_write) {
                 Some(first) => {
                     entering.push(first);
-                    if entering.is_long() {
-                        drop(locked);
-                        entering.wake();
-                        entering = Chain::new();
-                        locked = self.queue.lock();
-                    }
+                    locked = self.queue.wake_long(locked, &mut entering);
                 }
-                // It has just given up. Nothing was done under this hold, so Relaxed will do; the
-                // next round lets in the threads that this hold kept out.
+                // The first thread has just given up. Nothing was done under this hold, so Relaxed will do. The next
+                // round lets in the threads that this hold kept out.
                 None => {
                     self.state.fetch_sub(hold, Relaxed);
                 }

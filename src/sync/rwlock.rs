@@ -189,7 +189,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        // The call has no deadline, so it locks.
+        // Without a deadline the call returns only when it has the lock.
         self.raw.read(None);
         self.checked(self.reading())
     }
@@ -304,7 +304,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        // The call has no deadline, so it locks.
+        // Without a deadline the call returns only when it has the lock.
         self.raw.write(None);
         self.checked(self.writing())
     }

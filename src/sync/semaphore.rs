@@ -585,12 +585,7 @@ impl Semaphore {
                 let taken = first.node().tag.get() * PERMIT;
                 self.state.fetch_sub(taken, Acquire);
                 served.push(first);
-                if served.is_long() {
-                    drop(locked);
-                    served.wake();
-                    served = Chain::new();
-                    locked = self.queue.lock();
-                }
+                locked = self.queue.wake_long(locked, &mut served);
                 continue;
             }
             let to = match locked.first_tag() {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::atomic::AtomicUsize;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use crate::sys::{clock, word};
+use crate::sys::clock;
 use crate::wait::queue::{Position, WaitQueue, Waited};
 use crate::wait::{WaitKind, WaitReason};
 
@@ -54,9 +54,7 @@ struct Inner {
 
 /// For reports.
 static WAIT_GROUP: WaitKind = WaitKind::inside("wait group").with_numbers(|address, facts| {
-    if let Some(count) = word::read(address + offset_of!(Inner, count)) {
-        facts.number("handles", count as u64);
-    }
+    facts.word("handles", address + offset_of!(Inner, count));
 });
 
 impl Inner {

@@ -136,17 +136,14 @@ impl Readiness {
     pub(crate) fn answered(&self, emptied: bool) {
         perturb::point("readiness: answered");
         let state = self.queue.state(Relaxed);
-        // A later announcement sets `MAYBE` too.
+        // If an announcement changes the word in between, it has set `MAYBE` too.
         if emptied && !state.has(DOUBT) {
             return;
         }
         // Release: partner: Acquire in `begin`.
         let note = || self.queue.change(state, state.with(MAYBE), Release);
         if state.has_waiters() || note().is_err() {
-            let mut ready = Fifo::new();
-            let _off = current::preemption_off();
-            self.announce(false, &mut ready);
-            make_ready(ready);
+            making_ready(|ready| self.announce(false, ready));
         }
     }
 
@@ -196,11 +193,15 @@ impl Readiness {
     }
 }
 
-/// Makes all these threads ready.
-pub(crate) fn make_ready(mut ready: Fifo) {
+/// Makes all threads ready that `change` puts into its list.
+pub(crate) fn making_ready<R>(change: impl FnOnce(&mut Fifo) -> R) -> R {
+    let mut ready = Fifo::new();
+    let _off = current::preemption_off();
+    let result = change(&mut ready);
     while let Some(green) = ready.pop() {
         sched::ready(green);
     }
+    result
 }
 
 // ==== the record of a descriptor ====
@@ -260,11 +261,10 @@ impl Record {
 
     /// Ends all waits, now and later.
     pub(super) fn close(&self) {
-        let mut ready = Fifo::new();
-        let _off = current::preemption_off();
-        self.read.close(&mut ready);
-        self.write.close(&mut ready);
-        make_ready(ready);
+        making_ready(|ready| {
+            self.read.close(ready);
+            self.write.close(ready);
+        });
     }
 }
 
@@ -299,7 +299,7 @@ impl Registration {
 
     /// What a thread asks before each call: the record, if there is one.
     pub(crate) fn look(&self) -> io::Result<Option<&'static Record>> {
-        // In this order: see the header.
+        // The record is read before the flag: the header says why.
         let record = self.record();
         self.check_open()?;
         Ok(record)
@@ -358,8 +358,8 @@ impl Instance {
     /// Makes the epoll descriptor that `add` needs.
     pub(super) fn start(&self) -> io::Result<&epoll::Epoll> {
         if self.0.get().is_none() {
-            // The descriptor is made outside the cell, which cannot report errors: if another
-            // thread makes one too, one of the two is dropped.
+            // The instance is made outside the cell, because the cell cannot report errors. If another thread makes an
+            // instance too, one of the two is dropped.
             let _ = self.0.set(epoll::Epoll::new()?);
         }
         Ok(self.0.wait())
@@ -395,8 +395,8 @@ impl Collect for Instance {
         let Some(epoll) = self.0.get() else {
             return ready;
         };
-        // With thousands of descriptors all this memory is cold: prefetched together, it arrives
-        // together.
+        // With thousands of descriptors all this memory is cold. The loads of one pass run side by side if they are
+        // prefetched together.
         let events = epoll.wait(&mut places, nanos);
         perturb::point("epoll: collected");
         for event in events {

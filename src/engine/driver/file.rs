@@ -80,13 +80,13 @@ impl Nature {
                     Ok(0) => return Ok(done),
                     Ok(n) => done += n,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // The file system does not support the flag, or the plain call reports the error.
+                    // Either the file system does not support the flag, or the plain call will report the same error.
                     Err(_) => {
                         kind = Nature::PLAIN;
                         self.0.store(kind, Ordering::Relaxed);
                     }
                 }
-                // A read that the page cache cuts short ends at the end of a page.
+                // A read that the page cache has cut short ends at the end of a page; any other ends with the file.
                 let is_end = !(offset + done as u64).is_multiple_of(mm::page() as u64);
                 if done == buffer.len() || done != 0 && is_end {
                     return Ok(done);

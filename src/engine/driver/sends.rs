@@ -225,8 +225,7 @@ impl Batch {
                 Err(libc::EBADF | libc::EOPNOTSUPP) if is_late => {
                     sys::die("a ring is gone: who closed its descriptor?")
                 }
-                // Somebody forbids io_uring now. The operations that were taken complete by
-                // themselves.
+                // A filter forbids io_uring since. The operations that the kernel has taken complete by themselves.
                 _ if is_late => sys::kernel_thread::give_way(),
                 _ => refused = queued,
             }

@@ -129,7 +129,7 @@ impl Source {
             found = Some(call()?);
             Ok(0)
         };
-        // One loop for the calls of all types.
+        // The call is a trait object, so that there is one loop for the calls of all types.
         let call: &mut dyn FnMut() -> io::Result<usize> = &mut call;
         self.attempt(direction, limit, call, 0)?;
         Ok(found.expect("the call has succeeded"))
@@ -236,7 +236,7 @@ impl Source {
         if error.kind() != ErrorKind::BrokenPipe {
             return error;
         }
-        // The call fails if the descriptor is not a socket.
+        // Asking fails if the descriptor is not a socket.
         #[cfg(feature = "net")]
         if let Ok(Some(why)) = socket2::SockRef::from(self).take_error() {
             return why;
@@ -249,7 +249,14 @@ impl Source {
     pub(crate) fn close(&self) {
         self.registration.close();
         perturb::point("source: closing");
-        end_waits(self);
+        if let Some(record) = self.registration.record() {
+            record.close();
+        }
+        #[cfg(feature = "io-uring")]
+        uring::end_waits(self);
+        // SAFETY: a system call. It wakes the kernel threads that poll the descriptor, those of
+        // unconnected sockets too.
+        unsafe { libc::shutdown(self.as_raw_fd(), libc::SHUT_RDWR) };
     }
 
     /// Repeats `call` until no signal interrupts it, and returns its answer.
@@ -340,18 +347,6 @@ pub(super) fn wait_in_kernel(
     // SAFETY: the call gets one valid record. A failure means: try again.
     unsafe { libc::poll(&mut poll, 1, millis) };
     Ok(())
-}
-
-/// Ends the waits for `source`, which is closed: of threads with any driver.
-fn end_waits(source: &Source) {
-    if let Some(record) = source.registration.record() {
-        record.close();
-    }
-    #[cfg(feature = "io-uring")]
-    uring::end_waits(source);
-    // SAFETY: a system call. It wakes the kernel threads that poll the descriptor, those of
-    // unconnected sockets too.
-    unsafe { libc::shutdown(source.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
 /// The error of a call whose time is up.

@@ -49,7 +49,7 @@ use core::{cell::Cell, marker::PhantomPinned, pin::Pin, ptr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::{io, sync::OnceLock};
 
-use super::epoll::{INSTANCE, make_ready};
+use super::epoll::{INSTANCE, making_ready};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::atomic::{AtomicBool, AtomicI32};
 use crate::engine::sched::events::{self, BATCH};
@@ -183,21 +183,19 @@ impl Watched {
         if let Some(watched) = WATCHED.find(index) {
             return Ok(watched);
         }
-        // Numbers come one after the other: this is not done again soon.
+        // The kernel gives out small numbers, one after the other, so the table seldom grows.
         WATCHED.grow_to((index + 1).next_power_of_two(), Watched::new);
         WATCHED.find(index).ok_or_else(|| refused(libc::EMFILE))
     }
 
     /// Changes the lists. Threads that `change` puts into its list are ready afterwards.
     fn change<T>(&self, change: impl FnOnce(&mut Lists, &mut Fifo) -> T) -> T {
-        let mut ready = Fifo::new();
-        let _off = current::preemption_off();
-        let mut lists = self.lists.lock();
-        let answer = change(&mut lists, &mut ready);
-        self.note(&lists);
-        drop(lists);
-        make_ready(ready);
-        answer
+        making_ready(|ready| {
+            let mut lists = self.lists.lock();
+            let answer = change(&mut lists, ready);
+            self.note(&lists);
+            answer
+        })
     }
 
     /// Notes whether a thread or a call is in the lists, which have changed.
@@ -218,7 +216,8 @@ impl Watched {
                 false => lists.waiting.push_back(node),
             }
         }
-        // Before it is armed: who closes it after that finds the thread, and it cannot be armed later.
+        // The flag is set before the descriptor is armed. A thread that closes the descriptor after that finds this thread in
+        // the list; one that closed it before makes the arming fail.
         self.note(lists);
         let armed = self.arm(lists.events(0));
         if armed.is_err() {
@@ -231,7 +230,7 @@ impl Watched {
     /// Asks for one event of `events`.
     fn arm(&self, events: i32) -> io::Result<()> {
         perturb::point("watch: arming");
-        // There is one before any thread is in a list.
+        // The nested instance exists before any thread is in a list.
         let nested = NESTED.get().ok_or_else(|| refused(libc::EBADF))?;
         nested.arm(self.fd, events, self.fd as u64)
     }
@@ -240,7 +239,7 @@ impl Watched {
     /// will do so. If the descriptor is gone, wakes them: they will see it.
     fn arm_for_others(&self, lists: &mut Lists, except: i32, ready: &mut Fifo) {
         let events = lists.events(except);
-        // A poller may want nothing but what comes unasked.
+        // A poller may wait for nothing but errors and hang-ups, which the kernel reports unasked.
         let is_wanted = events != 0 || lists.waiting.iter().any(|node| !takes(node));
         if is_wanted && self.arm(events).is_err() {
             lists.wake_all(ready);
@@ -281,7 +280,7 @@ fn nested() -> io::Result<&'static Epoll> {
     let new = Epoll::without_bell()?;
     INSTANCE.add_watched(new.as_raw_fd())?;
     OWNER.get_or_init(std::process::id);
-    // If another thread has made one too, this one is closed, and so no longer registered.
+    // If another thread has made an instance too, this one is dropped, which closes and so unregisters it.
     let _ = NESTED.set(new);
     Ok(NESTED.wait())
 }
@@ -316,7 +315,8 @@ pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io:
             // SAFETY: it is in no list, and taken out below, before this returns.
             let armed = watched.change(|lists, _| unsafe { watched.queue(lists, node, false) });
             match armed {
-                // A file that is always ready; or events 0. It was looked at, and its events did not come.
+                // The descriptor is of a file that is always ready, or no events are wanted. The caller has looked at it
+                // already, and its events had not come.
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
                 armed => armed?,
             }
@@ -346,7 +346,7 @@ fn wait_in(
     let queued = queue();
     perturb::point("watch: queued");
     let deadline = deadline.filter(|_| queued.is_ok());
-    // If a waker has the claim, its wake-up is on its way.
+    // If a waker has the claim, the waker is about to wake this thread, and the wait below returns.
     let gives_up = queued.is_err() && wait.give_up();
     let has_come = !gives_up && matches!(wait.wait(deadline), Ended::Taken(_));
     leave();
@@ -439,7 +439,7 @@ impl Call {
         loop {
             let watched = Watched::of(self.settled())?;
             let answer = watched.change(|lists, ready| {
-                // Otherwise it was moved meanwhile.
+                // If the numbers differ, another thread has moved the call meanwhile.
                 let is_here = self.fd.load(Relaxed) == watched.fd;
                 let change = change.take_if(|_| is_here)?;
                 Some(change(watched, lists, ready))
@@ -465,7 +465,7 @@ impl Drop for Call {
             let is_last = self.moved.load(Relaxed) && !lists.calls.iter().any(is_user);
             (watched, is_last)
         });
-        // There is a record since it is in `calls`.
+        // The change cannot fail: the call is in `calls`, so its descriptor has a record.
         let Ok((watched, is_last)) = left else { return };
         watched.forget_kept();
         if is_last {
@@ -492,13 +492,13 @@ impl Watched {
     /// The same in a signal handler: the duplicate is kept for them.
     fn keep(&self) {
         let kept = sys::duplicate(self.fd, ABOVE_STANDARD).unwrap_or(NONE);
-        // Relaxed: who opens another file under this number does so after this, by the kernel's lock of the table of
-        // descriptors.
+        // Relaxed: a thread that opens another file under this number does so later. The kernel's lock of the table of
+        // descriptors orders the two.
         let is_first = self.kept.compare_exchange(NONE, kept, Relaxed, Relaxed);
         if is_first.is_err() && kept != NONE {
             sys::close(kept);
         }
-        // Nobody could later. (All threads will look again.)
+        // Once the descriptor is closed, its number can no longer be disarmed. (All its threads will look again.)
         disarm(self.fd);
     }
 
@@ -536,7 +536,7 @@ impl Watched {
             let is_used = match theirs {
                 Some((to, theirs)) => lists.move_calls(to, theirs, ready),
                 None => {
-                    // If the number was a duplicate of ours, it is the program that closes it, and no call does.
+                    // If the number was a duplicate that a call had to close, the program closes it now, and no call does.
                     let calls = lists.calls.iter().map(Call::of);
                     calls.for_each(|call| call.moved.store(false, Relaxed));
                     false
@@ -549,7 +549,7 @@ impl Watched {
             disarm(self.fd);
             is_used
         };
-        // In the order of their numbers, so that no two threads wait for each other.
+        // The locks are taken in the order of the numbers, so that no two threads wait for each other.
         let is_used = match duplicate.and_then(|fd| Watched::of(fd).ok()) {
             None => self.change(|lists, ready| give(lists, None, ready)),
             Some(to) if to.fd < self.fd => to.change(|theirs, ready| {
@@ -642,7 +642,7 @@ pub(crate) fn look_again(fd: RawFd) {
 /// Lets the threads look again that handlers have left to the monitor.
 fn do_chore() {
     let all = (0..WATCHED.len()).filter_map(|fd| WATCHED.find(fd));
-    // Relaxed, above too: `signals` orders them.
+    // Relaxed: `signals` orders the handler's accesses before these.
     for watched in all.filter(|watched| watched.is_to_look_again.swap(false, Relaxed)) {
         watched.wake_all();
         watched.forget_kept();

@@ -252,6 +252,13 @@ impl Facts {
     pub(crate) fn number(&mut self, name: &'static str, value: u64) {
         self.numbers.push((name, value));
     }
+
+    /// Notes the number in the word at `place`, if the word can be read.
+    pub(crate) fn word(&mut self, name: &'static str, place: usize) {
+        if let Some(value) = word::read(place) {
+            self.number(name, value as u64);
+        }
+    }
 }
 
 // ==== read sections ====

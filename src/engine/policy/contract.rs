@@ -1226,19 +1226,13 @@ impl Fifo {
         self.append(others);
     }
 
-    /// Takes out the last threads, all but `count`.
-    pub(crate) fn split_off(&mut self, count: usize) -> Fifo {
-        let mut others = core::mem::take(self);
-        for green in (0..count).map_while(|_| others.pop()) {
-            self.push(green);
-        }
-        others
-    }
-
     /// Takes out the first threads, `count` at most.
     pub(crate) fn take_first(&mut self, count: usize) -> Fifo {
-        let others = self.split_off(count);
-        core::mem::replace(self, others)
+        let mut first = Fifo::new();
+        for green in (0..count).map_while(|_| self.pop()) {
+            first.push(green);
+        }
+        first
     }
 
     #[inline]

@@ -79,10 +79,6 @@ impl Worker {
         }
         next
     }
-
-    fn take(&self) -> Option<Ready> {
-        self.queue.take().map(Ready::new)
-    }
 }
 
 /// Returns the indices of the `round`th batch of `batch` workers.
@@ -187,8 +183,8 @@ impl Policy for LeastLoaded {
         while !push(to) {
             to = self.least_loaded(); // the processor has left meanwhile
         }
-        // A processor whose thread gives way takes one in exchange: others have no more than
-        // before.
+        // A processor whose thread gives way takes another thread in exchange, so the other processors have no more work
+        // than before.
         ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
@@ -200,15 +196,16 @@ impl Policy for LeastLoaded {
         let is_others = picks.is_multiple_of(interval) && !own.queue.is_empty();
         let other = || {
             let worker = picks / interval % self.workers.in_use();
-            self.workers.find(worker)?.take()
+            self.workers.find(worker)?.queue.take()
         };
         let thread = is_others.then(other).flatten();
-        own.runs(thread.or_else(|| own.take())).map(Next::from)
+        own.runs(thread.or_else(|| own.queue.take()))
+            .map(Next::from)
     }
 
     fn steal(&self, seat: &Seat, mut victims: Victims<'_>) -> Option<Ready> {
         let own = self.workers.of(seat);
-        own.runs(victims.find_map(|victim| self.workers.find(victim)?.take()))
+        own.runs(victims.find_map(|victim| self.workers.find(victim)?.queue.take()))
     }
 
     fn leave(&self, seat: &Seat) {

@@ -127,12 +127,6 @@ impl Queues {
         let rank = |(level, stamp)| (level as u64) << SHIFT | stamp & ((1 << SHIFT) - 1);
         self.best().map_or(NONE, rank)
     }
-
-    /// Counts a pick, and returns whether it takes the oldest thread.
-    fn is_for_the_oldest(&mut self) -> bool {
-        self.picks = self.picks.wrapping_add(1);
-        self.picks.is_multiple_of(OLDEST_INTERVAL)
-    }
 }
 
 impl Worker {
@@ -157,7 +151,7 @@ impl Worker {
         if !is_in_use() {
             return false;
         }
-        // Under the lock, so that a level's stamps are in order.
+        // The stamp is taken under the lock, so that the stamps of a level are in order.
         green.heap.set_stamp(arch::ticks());
         queues.levels[level].push(green);
         self.publish(&queues);
@@ -237,7 +231,7 @@ impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let own = seat.filter(|seat| {
             let own = self.workers.of(seat);
-            // A preempted thread that is alone may as well stay.
+            // A preempted thread stays if no other thread waits where it ran.
             how != Readied::Preempted || own.len() == 0
         });
         let mut to = own.map_or_else(|| self.shorter(), Seat::index);
@@ -249,8 +243,8 @@ impl Policy for Priorities {
         while !push(to) {
             to = self.shorter(); // the processor has left meanwhile
         }
-        // A processor whose thread gives way takes one in exchange: others have no more than
-        // before.
+        // A processor whose thread gives way takes another thread in exchange, so the other processors have no more work
+        // than before.
         ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
@@ -260,7 +254,8 @@ impl Policy for Priorities {
             return None;
         }
         let mut queues = own.queues.lock();
-        if queues.is_for_the_oldest() {
+        queues.picks = queues.picks.wrapping_add(1);
+        if queues.picks.is_multiple_of(OLDEST_INTERVAL) {
             let level = queues.oldest()?;
             return own.take(queues, level).map(Next::from);
         }
@@ -282,7 +277,7 @@ impl Policy for Priorities {
         let victims = victims.filter_map(|index| self.workers.find(index));
         // An empty queue's rank has the level of the least urgent threads.
         let victims = victims.filter(|victim| victim.rank() != NONE);
-        // Among equal levels the first victim, which is the nearest.
+        // Among equal levels this finds the first victim, which is the nearest.
         let best = victims.min_by_key(|victim| victim.rank() >> SHIFT);
         best?.take_best()
     }

@@ -38,10 +38,10 @@ use super::contract::Seats;
 use super::shared_queue::Aging;
 use super::tuning::LANES;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
+use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::{Fifo, Green, current};
 use crate::engine::sys::shared::{Lock, Table};
-use crate::engine::{arch, sys::clock};
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
@@ -139,12 +139,12 @@ impl Lanes {
                 true => lane.list.try_lock(),
                 false => Some(lane.list.lock()),
             };
-            // Asked under the lock: see `resize`.
+            // The number is read under the lock (invariant 2).
             let is_in_use = || index < self.in_use.load(Ordering::Relaxed);
             if let Some(mut list) = list
                 && is_in_use()
             {
-                // Under the lock, so that a lane's stamps are in order.
+                // The stamp is taken under the lock, so that the stamps of a lane are in order.
                 green.heap.set_stamp(arch::ticks());
                 list.push(green);
                 return self.publish(index, &list);
@@ -161,7 +161,7 @@ impl Lanes {
             found = self.take(if others < mine { other } else { one });
         }
         while found.is_none() {
-            // `None` if others were faster.
+            // The lane may be empty by now, if other processors were faster.
             found = self.take(self.oldest_used(roll(dice))?);
         }
         found
@@ -202,10 +202,12 @@ impl Lanes {
         let oldest = list.first().map_or(EMPTY, |green| green.heap.stamp());
         let bits = &self.used.get(index / 64).0;
         let bit = 1 << (index % 64);
-        match (lane.oldest.load(Ordering::Relaxed), oldest) {
-            (EMPTY, EMPTY) => {}
-            (EMPTY, _) => _ = bits.fetch_or(bit, Ordering::Relaxed),
-            (_, EMPTY) => _ = bits.fetch_and(!bit, Ordering::Relaxed),
+        match (
+            lane.oldest.load(Ordering::Relaxed) == EMPTY,
+            oldest == EMPTY,
+        ) {
+            (true, false) => _ = bits.fetch_or(bit, Ordering::Relaxed),
+            (false, true) => _ = bits.fetch_and(!bit, Ordering::Relaxed),
             _ => {}
         }
         lane.oldest.store(oldest, Ordering::Relaxed);
@@ -271,27 +273,16 @@ impl RelaxedFifo {
             dice: Seats::new(),
             shared_dice: AtomicU64::new(0),
         };
-        policy.set_lanes(1);
+        policy.resize(1);
         policy
     }
 
-    fn set_lanes(&self, lanes: usize) {
-        let classes = [&self.fresh, &self.preempted];
-        classes.iter().for_each(|class| class.grow_to(lanes));
-        let _off = current::preemption_off();
-        let _resizing = self.resizing.lock();
-        classes.iter().for_each(|class| class.resize(lanes));
-    }
-
     fn pop(&self, dice: &AtomicU64) -> Option<&'static Green> {
-        if !self.preempted.is_empty() {
-            if self.fresh.is_empty() {
-                self.aging.reset();
-            } else if self.aging.is_due(clock::now())
-                && let Some(green) = self.preempted.pop(dice)
-            {
-                return Some(green);
-            }
+        if !self.preempted.is_empty()
+            && self.aging.is_turn(self.fresh.is_empty())
+            && let Some(green) = self.preempted.pop(dice)
+        {
+            return Some(green);
         }
         let fresh = self.fresh.pop(dice);
         fresh.or_else(|| self.preempted.pop(dice))
@@ -306,8 +297,8 @@ impl Policy for RelaxedFifo {
             _ => &self.fresh,
         };
         lanes.push(thread.into_green(), dice);
-        // A processor whose thread gives way takes one in exchange: others have no more than
-        // before.
+        // A processor whose thread gives way takes another thread in exchange, so the other processors have no more work
+        // than before.
         ForOthers::when(!(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted)))
     }
 
@@ -318,12 +309,15 @@ impl Policy for RelaxedFifo {
     fn resize(&self, processors: usize) {
         let dice = |index| AtomicU64::new(mix(index as u64));
         self.dice.grow_to(processors, dice);
-        let lanes = if processors == 1 {
-            1
-        } else {
-            LANES * processors
+        let lanes = match processors {
+            1 => 1,
+            _ => LANES * processors,
         };
-        self.set_lanes(lanes);
+        let classes = [&self.fresh, &self.preempted];
+        classes.iter().for_each(|class| class.grow_to(lanes));
+        let _off = current::preemption_off();
+        let _resizing = self.resizing.lock();
+        classes.iter().for_each(|class| class.resize(lanes));
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

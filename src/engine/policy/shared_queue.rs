@@ -44,9 +44,18 @@ impl Aging {
         Aging(AtomicU64::new(NOT_YET))
     }
 
-    /// Returns whether it is a preempted thread's turn, now that both fresh and preempted threads wait.
+    /// Returns whether it is a preempted thread's turn, now that such threads wait, and fresh ones unless `no_fresh`.
     #[inline]
-    pub(super) fn is_due(&self, now: u64) -> bool {
+    pub(super) fn is_turn(&self, no_fresh: bool) -> bool {
+        if no_fresh {
+            self.reset();
+        }
+        no_fresh || self.is_due(clock::now())
+    }
+
+    /// Returns whether preempted threads were passed over for long enough.
+    #[inline]
+    fn is_due(&self, now: u64) -> bool {
         let since = self.0.load(Relaxed);
         let new = match since {
             NOT_YET => now,
@@ -59,7 +68,7 @@ impl Aging {
 
     /// Notes that no fresh thread waits, so that no preempted one is passed over.
     #[inline]
-    pub(super) fn reset(&self) {
+    fn reset(&self) {
         if self.0.load(Relaxed) != NOT_YET {
             self.0.store(NOT_YET, Relaxed);
         }
@@ -142,13 +151,13 @@ impl SharedQueue {
     }
 
     /// Takes the thread whose turn it is.
-    pub(crate) fn take(&self) -> Option<&'static Green> {
+    pub(crate) fn take(&self) -> Option<Ready> {
         self.take_with_others(|_| 0).map(|(first, _)| first)
     }
 
     /// Takes the thread whose turn it is, if a fresh one waits.
     #[inline]
-    pub(crate) fn take_if_fresh(&self) -> Option<&'static Green> {
+    pub(crate) fn take_if_fresh(&self) -> Option<Ready> {
         match self.fresh.load(Relaxed) {
             0 => None,
             _ => self.take(),
@@ -160,20 +169,15 @@ impl SharedQueue {
     pub(crate) fn take_with_others(
         &self,
         share: impl FnOnce(usize) -> usize,
-    ) -> Option<(&'static Green, Fifo)> {
+    ) -> Option<(Ready, Fifo)> {
         if self.is_empty() {
             return None;
         }
         self.change(|Lists { fresh, preempted }| {
-            if preempted.len() != 0 {
-                if fresh.len() == 0 {
-                    self.aging.reset();
-                }
-                if fresh.len() == 0 || self.aging.is_due(clock::now()) {
-                    return Some((preempted.pop()?, Fifo::new()));
-                }
+            if preempted.len() != 0 && self.aging.is_turn(fresh.len() == 0) {
+                return Some((Ready::new(preempted.pop()?), Fifo::new()));
             }
-            let first = fresh.pop()?;
+            let first = Ready::new(fresh.pop()?);
             Some((first, fresh.take_first(share(fresh.len()))))
         })
     }
@@ -240,7 +244,7 @@ impl Policy for GlobalQueue {
     }
 
     fn next(&self, _: &Seat, _: Others) -> Option<Next> {
-        Some(Ready::new(self.0.take()?).into())
+        self.0.take().map(Next::from)
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
@@ -261,6 +265,10 @@ mod tests {
         green.priority.load(Relaxed)
     }
 
+    fn take_from(queue: &SharedQueue) -> Option<&'static Green> {
+        queue.take().map(Ready::into_green)
+    }
+
     fn queue(fresh: u64, preempted: u64) -> Option<SharedQueue> {
         let queue = SharedQueue::new();
         let threads = stand_ins(fresh + preempted);
@@ -277,10 +285,12 @@ mod tests {
     #[test]
     fn who_was_preempted_stands_behind() {
         let Some(queue) = queue(3, 2) else { return };
-        let [late, last] = [queue.take().unwrap(), queue.take().unwrap()];
+        let [late, last] = [take_from(&queue).unwrap(), take_from(&queue).unwrap()];
         queue.push(last, Readied::Preempted);
         queue.push(late, Readied::Arrived);
-        let order: Vec<_> = core::iter::from_fn(|| queue.take()).map(index).collect();
+        let order: Vec<_> = core::iter::from_fn(|| take_from(&queue))
+            .map(index)
+            .collect();
         assert_eq!(order, [2, 0, 3, 4, 1]);
     }
 
@@ -288,13 +298,14 @@ mod tests {
     fn others_come_with_a_fresh_one_only() {
         let Some(queue) = queue(5, 2) else { return };
         let others = |share: fn(usize) -> usize| {
-            let (_, mut others) = queue.take_with_others(share).unwrap();
+            let (first, mut others) = queue.take_with_others(share).unwrap();
+            first.into_green();
             core::iter::from_fn(|| others.pop()).count()
         };
         assert_eq!((others(|left| left), queue.len()), (4, 2));
         assert!(queue.take_if_fresh().is_none());
         assert_eq!((others(|_| 1), queue.len()), (0, 1));
-        assert!(queue.take().is_some());
+        assert!(take_from(&queue).is_some());
     }
 
     /// Checks that preempted threads have their turns beside fresh threads without end.
@@ -308,7 +319,7 @@ mod tests {
             (before, taken, clock::now())
         };
         let take = || {
-            let green = queue.take().unwrap();
+            let green = take_from(&queue).unwrap();
             if index(green) < 2 {
                 queue.push(green, Readied::Woken);
             }
@@ -332,7 +343,7 @@ mod tests {
             assert!(first.1 < 2 || turns.len() == 4, "twice in a row");
         }
         assert_eq!(turns, [2, 3, 4, 5]);
-        assert_eq!(core::iter::from_fn(|| queue.take()).count(), 2);
+        assert_eq!(core::iter::from_fn(|| take_from(&queue)).count(), 2);
     }
 
     #[test]

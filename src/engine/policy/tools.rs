@@ -307,7 +307,8 @@ fn meld(
             true => (a, b),
             false => (b, a),
         };
-        // The left child becomes the right one, and what the right one and the rest become together is the left child.
+        // The children change places: the left child becomes the right one, and the right child, melded with the rest,
+        // becomes the left one.
         one = first.heap.child.replace(first.next.get());
         other = Some(rest);
         append(Some(first));

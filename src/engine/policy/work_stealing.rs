@@ -108,8 +108,8 @@
 //! | caller | step |
 //! |---|---|
 //! | holder of the seat | *push*: writes slots from `end` on, then raises `end` |
-//! | | *take*: raises `first`, and `kept` with it unless a thief copies; reads the slots |
-//! | thief | *claim*, if no thief copies: raises `first` by half of the threads |
+//! | | *take*: raises `first`, and `kept` with it unless a thief copies; reads the slot |
+//! | thief, or the holder when the queue is full | *claim*, if no thief copies: raises `first` by half of the threads |
 //! | | copies the slots, then *release*: raises `kept` to `first` |
 //!
 //! ## Invariants
@@ -122,7 +122,8 @@
 //!    thread, and reads the slot only then.
 //!    The holder may look at those that still wait ([`LocalQueue::first_two`]), to prefetch what they lead to:
 //!    a thief may take them meanwhile.
-//! 4. One thief copies at a time. Another one finds the queue *busy*, and does not wait.
+//! 4. One thief copies at a time. Another one finds the queue *busy*, and does not wait. (Of these, the holder that moves
+//!    half of the full queue is one.)
 //!
 //! A claim that comes after the word has changed and come back to the same value is as good as any
 //! other: the word says everything about who owns which slots. Only the number of threads that the
@@ -319,26 +320,27 @@ impl WorkStealing {
 
     fn take_global(&self, local: &Held<'_, Local>) -> Option<Ready> {
         let processors = self.locals.in_use();
-        // There may be none, though the queue is empty: see `LocalQueue::space`.
+        // Even an empty queue may have no space, while a thief copies: see `LocalQueue::space`.
         let most = local.queue.space().min(HALF);
         let share = |left: usize| (left / processors).min(most);
         let (first, mut batch) = self.global.take_with_others(share)?;
         perturb::point("work_stealing: taken");
         local.push_some_of(&mut batch);
-        Some(Ready::new(first))
+        Some(first)
     }
 
     #[inline]
     fn push(&self, local: &Held<'_, Local>, thread: Ready) {
-        match self.options.last_in_first_out {
-            true => local.stack(thread),
-            false => local
-                .push(thread)
-                .unwrap_or_else(|thread| self.overflow(local, thread)),
+        if self.options.last_in_first_out {
+            local.stack(thread);
+        } else if local.queue.space() != 0 {
+            local.queue.push(thread.into_green());
+        } else {
+            self.overflow(local, thread);
         }
     }
 
-    /// Moves half of the full queue, and `last` behind it, to where there is no bound.
+    /// Moves half of the full queue, and `last` behind it, to where there is no bound. (Only `last`, while a thief copies.)
     #[cold]
     #[inline(never)]
     fn overflow(&self, local: &Held<'_, Local>, last: Ready) {
@@ -381,7 +383,7 @@ impl WorkStealing {
         if !self.options.stealing || !turns.is_multiple_of(HELP_INTERVAL) {
             return None;
         }
-        // Always the same processor, whose lines are in the cache.
+        // The neighbour is always the same processor, so that its cache lines stay near.
         let neighbour = (local.index + 1) % self.locals.in_use();
         self.locals.find(neighbour)?.next.relieve()
     }
@@ -414,26 +416,26 @@ impl WorkStealing {
             return Some(thread.into());
         }
         if local.was_preempted.replace(false)
-            && let Some(green) = self.global.take_if_fresh()
+            && let Some(thread) = self.global.take_if_fresh()
         {
-            return Some(Ready::new(green).into());
+            return Some(thread.into());
         }
         let interval = self.options.global_interval;
         if interval != 0 && local.is_global_turn(interval) {
             let global = match local.has_only_next() {
-                // A preempted thread would keep it waiting for a whole time slice. The monitor ends
-                // its own.
+                // Before a preempted thread, the thread in the slot would wait for a whole time slice. So preempted
+                // threads get their turn only when the monitor ends the slice that the slot's threads share.
                 true => self.global.take_if_fresh(),
                 false => self.global.take(),
             };
-            if let Some(green) = global {
-                return Some(Ready::new(green).into());
+            if let Some(thread) = global {
+                return Some(thread.into());
             }
         }
         if !local.next.is_empty() {
             let used = local.next_in_a_row.get();
             perturb::point("work_stealing: next slot");
-            // A thief may have been faster.
+            // The slot may be empty by now, if a thief was faster.
             if let Some(thread) = local.next.take(clock::now) {
                 if used < NEXT_IN_A_ROW || used < local.most_in_a_row() {
                     local.next_in_a_row.set(used.saturating_add(1));
@@ -452,19 +454,16 @@ impl WorkStealing {
             } else if !local.is_queues_turn() {
                 return local.pop_round().map(Next::from);
             } else if local.stealable() == 0 {
-                let fresh = match interval {
-                    0 => None,
-                    _ => self.global.take_if_fresh(),
-                };
-                let fresh = fresh.map(Ready::new).or_else(|| self.help(local));
-                return fresh.or_else(|| local.pop_round()).map(Next::from);
+                let fresh = (interval != 0).then(|| self.global.take_if_fresh());
+                let thread = fresh.flatten().or_else(|| self.help(local));
+                return thread.or_else(|| local.pop_round()).map(Next::from);
             }
         }
         if let Some(thread) = local.pop() {
             return Some(thread.into());
         }
         let global = self.take_global(local);
-        // The queue may have had no space for the round: see `LocalQueue::space`.
+        // The round may still hold threads: the queue may have had no space for them (`LocalQueue::space`).
         global.or_else(|| local.pop_round()).map(Next::from)
     }
 
@@ -491,16 +490,6 @@ impl WorkStealing {
         }
         None
     }
-
-    #[inline]
-    fn ready_next(&self, local: &Held<'_, Local>, thread: Ready) -> ForOthers {
-        let displaced = local.next.fill(thread, clock::now);
-        let is_work = displaced.is_some() || local.next.is_slow();
-        if let Some(displaced) = displaced {
-            self.push(local, displaced);
-        }
-        ForOthers::when(is_work && self.options.stealing)
-    }
 }
 
 impl Policy for WorkStealing {
@@ -523,14 +512,19 @@ impl Policy for WorkStealing {
                 local.with_round(|round| round.push(thread.into_green()));
                 ForOthers::Nothing
             }
-            // The thread goes behind all that waited while it ran: from the global queue it could
+            // In the round the thread comes behind all threads that waited while it ran. From the global queue it could
             // come back before them.
             (Some(local), Readied::Preempted) if local.preempted_joins_round() => {
                 local.with_round(|round| round.push(thread.into_green()));
                 ForOthers::Nothing
             }
             (Some(local), Readied::Spawned | Readied::Woken) if self.options.next_slot => {
-                self.ready_next(&local, thread)
+                let displaced = local.next.fill(thread, clock::now);
+                let is_work = displaced.is_some() || local.next.is_slow();
+                if let Some(displaced) = displaced {
+                    self.push(&local, displaced);
+                }
+                ForOthers::when(is_work && self.options.stealing)
             }
             (Some(local), Readied::Spawned | Readied::Woken) => {
                 self.push(&local, thread);
@@ -574,8 +568,8 @@ impl Policy for WorkStealing {
     }
 
     fn resize(&self, processors: usize) {
-        // A processor may have asked for a thread, gone to sleep, and gone out of use before it got one: no thief looks
-        // there any more.
+        // A processor may have asked for a thread, gone to sleep, and gone out of use before the thread came to its
+        // overflow, where no thief looks any more.
         let empty = |unused: &Local, _: &Local| self.global.append(unused.overflow.take_all());
         self.locals.resize(processors, Local::new, empty);
     }
@@ -589,10 +583,7 @@ impl Policy for WorkStealing {
 
     fn out_of_reach(&self, processor: usize) -> usize {
         match self.options.stealing {
-            true => {
-                let local = self.locals.find(processor);
-                local.map_or(0, Local::round_len)
-            }
+            true => self.locals.find(processor).map_or(0, Local::round_len),
             false => self.len(Some(processor)),
         }
     }
@@ -661,7 +652,7 @@ impl NextSlot {
     /// Takes the thread, unless another caller was faster.
     #[inline]
     fn steal(&self) -> Option<Ready> {
-        // Not after the exchange: the slot may have been filled again by then.
+        // The timing ends before the exchange, for the slot may have been filled again right after it.
         self.end_timing();
         perturb::point("next_slot: stealing");
         self.exchange(None)
@@ -896,16 +887,6 @@ impl Local {
 }
 
 impl Held<'_, Local> {
-    /// Puts `thread` at the end of the queue; gives it back if there is no space.
-    #[inline]
-    fn push(&self, thread: Ready) -> Result<(), Ready> {
-        if self.queue.space() == 0 {
-            return Err(thread);
-        }
-        self.queue.push(thread.into_green());
-        Ok(())
-    }
-
     /// Puts the threads of `batch` at the end of the queue, as far as there is space.
     fn push_some_of(&self, batch: &mut Fifo) {
         let mut space = self.queue.space();
@@ -940,7 +921,7 @@ impl Held<'_, Local> {
         let first = chain.pop();
         self.push_some_of(&mut chain);
         if chain.len() != 0 {
-            // A thief still copies what it has taken out of the queue.
+            // The queue had too little space, because a thief still copies.
             self.overflow.push(chain);
         }
         first.map(Ready::new)
@@ -1087,7 +1068,8 @@ impl Held<'_, Local> {
         self.with_round(|round| {
             round.push_first(thread.into_green());
             if self.queue.is_empty() {
-                let mut older = round.split_off(round.len().div_ceil(2));
+                let newer = round.take_first(round.len().div_ceil(2));
+                let mut older = mem::replace(round, newer);
                 self.push_some_of(&mut older);
                 round.append(older);
             }
@@ -1165,9 +1147,9 @@ impl Front {
         }
     }
 
-    /// The holder of the seat takes `count` threads.
-    fn taken(self, count: u32) -> Front {
-        let first = self.first.wrapping_add(count);
+    /// The holder of the seat takes a thread.
+    fn taken(self) -> Front {
+        let first = self.first.wrapping_add(1);
         let kept = if self.is_busy() { self.kept } else { first };
         Front { kept, first }
     }
@@ -1182,7 +1164,8 @@ impl Front {
 
     /// The thief has copied the threads.
     fn released(self, claim: Front) -> Front {
-        // The holder of the seat may have taken more; those are not kept for the thief.
+        // The holder of the seat may have taken more threads meanwhile. The thief does not copy these, so their slots are
+        // free, too.
         debug_assert_eq!(self.kept, claim.kept);
         Front {
             kept: self.first,
@@ -1243,7 +1226,7 @@ impl LocalQueue {
     pub(crate) fn pop(&self) -> Option<&'static Green> {
         let end = self.end.load(Ordering::Relaxed);
         let before = self.change(Ordering::Relaxed, |front| {
-            (front.first != end).then(|| front.taken(1))
+            (front.first != end).then(|| front.taken())
         })?;
         self.slot(before.first).get()
     }
@@ -1256,17 +1239,13 @@ impl LocalQueue {
         Some((slot(first)?, slot(first.wrapping_add(1))?))
     }
 
-    /// Takes [`HALF`] of the threads, the first ones, and passes them to `put`.
+    /// Takes half of the threads, the first ones, and passes them to `put`. It takes none while a thief copies: the slots
+    /// of all that is taken meanwhile would stay with the thief.
     pub(crate) fn take_half(&self, put: impl FnMut(&'static Green)) {
-        let end = self.end.load(Ordering::Relaxed);
-        let mut count = 0;
-        let before = self.change(Ordering::Relaxed, |front| {
-            count = front.waiting(end).min(HALF as u32);
-            (count != 0).then(|| front.taken(count))
-        });
-        if let Some(before) = before {
+        if let Some((before, count)) = self.claim(HALF) {
             let numbers = (0..count).map(|i| before.first.wrapping_add(i));
             numbers.filter_map(|n| self.slot(n).get()).for_each(put);
+            self.release(before);
         }
     }
 

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::sys::{die, perturb, word};
+use crate::engine::sys::{die, perturb};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// Threads whose end is waited for together: those of a scope, and those of a runtime of kernel threads.
@@ -75,9 +75,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// For reports.
 static SCOPE: WaitKind = WaitKind::inside("end of a scope").with_numbers(|address, facts| {
-    if let Some(running) = word::read(address + offset_of!(Members, running)) {
-        facts.number("threads", running as u64);
-    }
+    facts.word("threads", address + offset_of!(Members, running));
 });
 
 impl<'env> Scope<'_, 'env> {

@@ -40,7 +40,7 @@
 //!
 //! The lowest bit of an entry says that the mutex inherits priorities.
 
-use super::layout::{self, BlockWords, Layout, VALUES, Values, WORD, layout};
+use super::layout::{BlockWords, Layout, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{call, sanitizer, word};
@@ -142,7 +142,7 @@ impl Block {
     /// Makes the block of an ended thread as good as new.
     #[inline]
     pub(super) fn recycle(&mut self) {
-        // The thread that has ended may have changed fields that begin otherwise.
+        // The thread that has ended may have changed fields that have another initial value.
         layout().restore_initial(self.control());
         let seen = modules::reset(self);
         self.seen().store(seen, Relaxed);
@@ -168,8 +168,8 @@ pub(crate) unsafe fn create(
     stack_size: usize,
 ) -> io::Result<Block> {
     let tid = Tids::take().ok_or(io::ErrorKind::OutOfMemory)?;
-    // Before the loader copies its images in: `enter` then copies the images of libraries loaded in
-    // between once more.
+    // The number is read before the loader copies the images. If a library is loaded in between, `enter` copies its image
+    // once more.
     let seen = modules::number();
     // SAFETY: the memory is zero and nobody's, and has the bytes that the layout demands.
     let block = unsafe {
@@ -235,7 +235,8 @@ pub(crate) unsafe fn exit() {
         if ending.has_values() {
             ending.forget_values();
         }
-        layout::forget_error();
+        // This forgets the thread's last error of the loader, and frees its text.
+        while !libc::dlerror().is_null() {}
         libc::uselocale(GLOBAL_LOCALE);
         close_resolver();
     }
@@ -287,7 +288,7 @@ impl Ending {
                 }
                 value.data.store(0, Relaxed);
                 let destructor = key.destructor.load(Relaxed);
-                // A key that was deleted since has another sequence number.
+                // A key that was deleted after the value was set has another sequence number.
                 let is_due = key.sequence.load(Relaxed) == value.sequence.load(Relaxed);
                 if destructor != 0 && is_due {
                     any = true;
@@ -344,7 +345,7 @@ fn leave_robust_mutexes() {
         if entry == empty {
             break;
         }
-        // The mutex' next owner changes the entry, so that is read before.
+        // The next owner of the mutex changes the entry, so the entry is read before the mutex is left.
         let next = word::read(entry);
         let is_left = entry == last
             || leave_mutex(entry.wrapping_add(to_futex), tid, inherits, false).is_some();
@@ -375,7 +376,7 @@ fn leave_mutex(futex: usize, tid: u32, inherits: bool, is_pending: bool) -> Opti
     };
     let before = word::update(futex, next).ok()?;
     let was_ours = before & OWNER == tid && before & WAITERS != 0;
-    // The thread may have given the mutex back already, and not have come to the wake-up.
+    // The thread may have given the mutex back already, without having woken a waiter yet.
     let was_given_back = is_pending && before & OWNER == 0;
     if !inherits && (was_ours || was_given_back) {
         let wake = [futex, libc::FUTEX_WAKE as usize, 1, 0, 0, 0];

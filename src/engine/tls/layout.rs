@@ -356,7 +356,7 @@ impl Layout {
         for (i, &value) in self.probe.shared.iter().enumerate() {
             set(SHARED.start + i * WORD, value);
         }
-        // Alone in the list of threads: no search finds it there, and unlinking does no harm.
+        // The block is alone in its list of threads: no search finds it there, and unlinking it does no harm.
         set(self.list, address + self.list);
         set(self.list + WORD, address + self.list);
         set(self.values.start, address + self.probe.first_block);
@@ -415,7 +415,7 @@ impl Sizes {
         if !(control..1 << 24).contains(&all) {
             return Err("odd size of thread-local storage".into());
         }
-        // The loader counts the control block where it lies above.
+        // The loader's size includes the control block only where that lies above.
         let (below, above) = match IS_II {
             true => (all - control, control),
             false => (control, all),
@@ -423,7 +423,7 @@ impl Sizes {
         Ok(Sizes {
             align: align.max(LINE),
             control,
-            // Rounded up: what is glibc's begins at or above our record.
+            // The size is rounded up, so that glibc's part begins at our record's end or above.
             below: below.next_multiple_of(LINE) + RECORD,
             above,
         })
@@ -678,12 +678,6 @@ impl Drop for PthreadKey {
         // SAFETY: a live key, which nobody has a reference to.
         unsafe { libc::pthread_key_delete(self.0) };
     }
-}
-
-/// Forgets the thread's last error of the loader, and frees its text.
-pub(super) fn forget_error() {
-    // SAFETY: the text is not used.
-    unsafe { while !libc::dlerror().is_null() {} }
 }
 
 /// Runs `main` to its end on a short-lived pthread, whose stack is all of `stack`; it gets the address of

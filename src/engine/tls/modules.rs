@@ -266,7 +266,7 @@ fn renew() {
     let old = last_snapshot();
     let number = old.map_or(0, |old| old.number + 1);
     let old = old.map_or(&[][..], |old| &old.modules);
-    // That modules have gone is no news: the memory of a thread's thread-locals outlives the library.
+    // A module that has gone needs no new snapshot: the memory of a thread's thread-locals outlives the library.
     let mut news = number == 0;
     for module in &mut modules {
         let same = |known: &&Module| {
@@ -383,7 +383,7 @@ fn report(module: usize) {
     let name = |library: &Library<'_>| {
         (library.module == module).then(|| library.name.to_string_lossy().into_owned())
     };
-    // A library that has gone again meanwhile harms nobody.
+    // If the library has gone again meanwhile, there is nothing to warn of.
     let Some(library) = libraries::find(name) else {
         return;
     };

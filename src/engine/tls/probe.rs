@@ -95,7 +95,7 @@ impl Probe {
         };
         let mut answer = Err("the probe thread did not run".into());
         run_on(&mut stack, &mut |argument| {
-            // First of all, before anything else here calls malloc.
+            // The search comes first, before anything else on this thread calls malloc.
             let tcache = task.libc.filter(|_| is_known()).and_then(find_tcache);
             answer = look_around(&task, argument).map(|found| Probe { tcache, ..found });
         });
@@ -229,14 +229,15 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
         for (i, before) in before[..words].iter_mut().enumerate() {
             *before = word(i).load(Relaxed);
         }
-        // Compilers know malloc and free, and would do away with them.
+        // Compilers know malloc and free, and would remove a pair of calls without effect.
         let size = Cell::new(24);
         let allocate = || black_box(libc::malloc(black_box(size.get()))) as usize;
         let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
         let read = |address: usize| (address as *const usize).read_volatile();
         // The first chunk may bring enough others of its size to fill the cache; the second one leaves a place.
         let (first, chunk) = (allocate(), allocate());
-        // It is larger if the rest would have been too little for a chunk, and has its place among such.
+        // The chunk is larger than asked for if the rest of its memory was too small for a chunk of its own. The cache keeps
+        // it among chunks of its real size.
         size.set(libc::malloc_usable_size(chunk as *mut c_void));
         free(chunk);
         let holds = |table: usize, chunk: usize| {
@@ -280,7 +281,7 @@ fn can_be_taken_away(
         return false;
     }
     place.store(none, Relaxed);
-    // First of all a `free`: a thread may begin with memory that others have allocated.
+    // The first call is a `free`, since a thread may begin by freeing memory that others have allocated.
     free(chunk);
     let chunk = allocate();
     free(chunk);
@@ -290,7 +291,7 @@ fn can_be_taken_away(
     place.store(own, Relaxed);
     free(again);
     if is_another && again == chunk {
-        // Empty, it is a chunk like any other; libc frees it so, too.
+        // An empty cache is a chunk like any other, and libc frees it in this way, too.
         free(other);
     }
     is_another && holds(own, again)
@@ -303,6 +304,10 @@ fn find_initial(
     known: &[Range<usize>],
     own: &[Range<usize>],
 ) -> Result<Vec<(usize, usize)>, String> {
+    // A word is small if it is no address, but one or two small numbers: nothing lies in the first MiB, and the upper half
+    // of any address above 4 GiB goes with a lower half that is hardly ever small.
+    const SMALL: usize = 1 << 20;
+    let is_small = |word: usize| word as u32 as usize <= SMALL && word >> 32 <= SMALL;
     let is_described = |at: usize| known.iter().any(|range| range.contains(&at));
     let is_own = |word: usize| own.iter().any(|range| range.contains(&word));
     let unknown = (0..words.len()).map(|i| (i * WORD, words[i]));
@@ -317,13 +322,6 @@ fn find_initial(
         }
     }
     Ok(found)
-}
-
-/// Whether the word is no address, but one or two small numbers: nothing lies in the first MiB, and the upper
-/// half of any address above 4 GiB goes with a lower half that is hardly ever small.
-fn is_small(word: usize) -> bool {
-    const SMALL: usize = 1 << 20;
-    word as u32 as usize <= SMALL && word >> 32 <= SMALL
 }
 
 /// Whether it lies in the program or in a library.

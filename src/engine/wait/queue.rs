@@ -60,7 +60,7 @@
 //! Those of claims and lists are Relaxed: lists are under locks, and a wake-up publishes (`sched::park`). Taking `GUARDED`
 //! is Acquire and releasing it Release, for the nodes' links. Flags have the orderings that their owner chooses.
 
-use core::{iter, ptr};
+use core::{iter, mem, ptr};
 
 use super::{Outcome, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Cell, Ordering, Ordering::Relaxed, const_fn};
@@ -116,7 +116,7 @@ impl Wait {
             match self.waiter.wait(self.reason, deadline) {
                 Outcome::Notified => return Ended::Taken(self.claim.load(Relaxed).cast()),
                 Outcome::Expired if self.give_up() => return Ended::TimedOut,
-                // Claimed: the wake-up is on its way.
+                // Another thread has the claim and is about to wake this one, so the wait goes on without a deadline.
                 Outcome::Expired => deadline = None,
             }
         }
@@ -131,7 +131,7 @@ impl Wait {
                     return Some(Ended::Taken(self.claim.load(Relaxed).cast()));
                 }
                 ended if self.give_up() => return ended.map(|_| Ended::TimedOut),
-                // Claimed, as above.
+                // Another thread has the claim, as in `wait`.
                 _ => deadline = None,
             }
         }
@@ -231,11 +231,6 @@ unsafe impl Send for List {}
 impl List {
     pub(crate) const fn new() -> List {
         List { head: ptr::null() }
-    }
-
-    /// Makes the list whose first node is `head`, from [`List::head`].
-    fn from_head(head: *const Node) -> List {
-        List { head }
     }
 
     pub(crate) fn head(&self) -> *const Node {
@@ -604,12 +599,24 @@ impl WaitQueue {
                 perturb::point("queue: guarded");
                 return Locked {
                     queue: self,
-                    list: List::from_head(ptr::with_exposed_provenance(word & FIRST)),
+                    list: List {
+                        head: ptr::with_exposed_provenance(word & FIRST),
+                    },
                     held: true,
                     _preemption: preemption,
                 };
             }
         }
+    }
+
+    /// Wakes the threads of `chain` without the lock if they have become many, and locks again.
+    pub(crate) fn wake_long<'a>(&'a self, locked: Locked<'a>, chain: &mut Chain) -> Locked<'a> {
+        if !chain.is_long() {
+            return locked;
+        }
+        drop(locked);
+        mem::replace(chain, Chain::new()).wake();
+        self.lock()
     }
 
     /// Queues the calling thread and blocks it until it is taken and woken, or until `deadline`

@@ -65,7 +65,7 @@ fn unix_address(address: &SockAddr) -> io::Result<SocketAddr> {
     if let Some(name) = address.as_abstract_namespace() {
         return SocketAddr::from_abstract_name(name);
     }
-    // An unbound peer has no name: an empty path.
+    // A peer that is not bound has no name, which std shows as an empty path.
     SocketAddr::from_pathname(address.as_pathname().unwrap_or("".as_ref()))
 }
 
@@ -107,7 +107,7 @@ impl UnixStream {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
-        // The call seldom has to wait, but does when the listener's queue is full; then there is no readiness to wait for.
+        // The call waits only while the listener's queue is full, which no readiness of this socket tells.
         crate::thread::blocking(|| unix::UnixStream::connect(path)).map(Self::fresh)
     }
 

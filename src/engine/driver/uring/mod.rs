@@ -156,7 +156,7 @@ pub(super) fn transfer(
 /// Ends the waits for `source`, which is closed.
 pub(super) fn end_waits(source: &Source) {
     if !current::is_forked_child() && KEEPER.get().is_some_and(Option::is_some) {
-        // The call fails if there is no ring any more.
+        // If there is no ring any more, the call fails, and no wait is left to end.
         let _ = cancel_all(source.as_fd());
     }
 }
@@ -385,7 +385,7 @@ impl Keeper {
 
     /// Hands an operation to the kernel, soon. The caller keeps it until it is completed.
     fn submit(&self, operation: &InFlight) {
-        // If a thread is preempted before it rings, all threads that push after it wait.
+        // If this thread were preempted before it rings, all threads that push after it would wait.
         let _off = current::preemption_off();
         let must_ring = self.inbox.lock().push(operation);
         if must_ring {
@@ -457,7 +457,7 @@ impl Service {
         let sleeps = self.bell_is_watched && self.keeper.inbox.lock().rest();
         perturb::point("keeper: entering");
         self.enter(usize::from(sleeps));
-        // A thread that is woken from here on, and pushes another operation, need not ring.
+        // The keeper looks at the inbox before it enters again, so threads that push from here on need not ring.
         self.keeper.inbox.lock().sleeps = false;
         perturb::point("keeper: roused");
         self.harvest();
@@ -506,7 +506,7 @@ impl Service {
             Some(libc::EBADF | libc::EOPNOTSUPP) => {
                 sys::die("gt-ring cannot enter its ring: who closed its descriptor?")
             }
-            // A filter can return any error.
+            // Any other error is that of a filter, which can return what it likes.
             _ => self.keeper.is_refused.store(true, Ordering::Relaxed),
         }
     }
