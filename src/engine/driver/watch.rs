@@ -280,6 +280,7 @@ fn nested() -> io::Result<&'static Epoll> {
     let new = Epoll::without_bell()?;
     INSTANCE.add_watched(new.as_raw_fd())?;
     OWNER.get_or_init(std::process::id);
+    signals::register_chore(do_chore);
     // If another thread has made an instance too, this one is dropped, which closes and so unregisters it.
     let _ = NESTED.set(new);
     Ok(NESTED.wait())
@@ -633,7 +634,7 @@ pub(crate) fn look_again(fd: RawFd) {
         None => {}
         Some(watched) if current::is_hidden() => {
             watched.is_to_look_again.store(true, Relaxed);
-            signals::leave_chore(&(do_chore as fn()));
+            signals::leave_chore();
         }
         Some(watched) => watched.wake_all(),
     }

@@ -277,7 +277,9 @@ pub(crate) fn all() -> impl Iterator<Item = AnyThread> {
 /// may run.
 pub(crate) fn may_be_woken() -> bool {
     let is_awake = |cluster: &Cluster| cluster.idle.awake() != 0;
-    Worker::clusters().any(is_awake) || current::handlers_exist() || signal::are_caught()
+    Worker::clusters().any(is_awake)
+        || current::HANDLERS_EXIST.load(Relaxed)
+        || signal::are_caught()
 }
 
 /// All green threads that run, or are blocked in the kernel, with the workers that run them.

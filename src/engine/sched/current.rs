@@ -302,14 +302,8 @@ pub fn is_preemption_off() -> bool {
     }
 }
 
-/// Whether the program has installed a handler; those for faults do not count.
-pub(super) static HANDLERS_EXIST: AtomicBool = AtomicBool::new(false);
-
-/// Whether the program handles signals: its handlers may run in the scheduler.
-#[inline(always)]
-pub(crate) fn handlers_exist() -> bool {
-    HANDLERS_EXIST.load(Relaxed)
-}
+/// Whether the program has installed a handler, which may run in the scheduler; those for faults do not count.
+pub(crate) static HANDLERS_EXIST: AtomicBool = AtomicBool::new(false);
 
 /// A word that tells the calling thread, green or kernel, from all others that live: the address of its
 /// control block.

@@ -500,17 +500,10 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// The worker's thread is at rest.
-    fn note(&self, worker: &Worker) {
+    /// The worker's thread is at rest; or the worker has another kernel thread, whose clocks begin anew.
+    pub(super) fn note(&self, worker: &Worker) {
         self.cpu.store(worker.cpu_time(), Relaxed);
         self.user.store(worker.user_time(), Relaxed);
-    }
-
-    /// The worker has another kernel thread, whose clocks begin anew.
-    pub(super) fn begin(&self) {
-        for clock in [&self.cpu, &self.user, &self.seen] {
-            clock.store(0, Relaxed);
-        }
     }
 
     /// Whether the worker, which has used `cpu` by now, has computed for long since.

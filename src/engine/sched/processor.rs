@@ -653,9 +653,9 @@ impl Worker {
         signal::set_mask(mask);
         self.base_mask.set(mask);
         self.expect_no_signal();
-        self.rest.begin();
-        self.kernel_thread
-            .store(kernel_thread::id() as u32, Relaxed);
+        let id = kernel_thread::id() as u32;
+        self.kernel_thread.store(id, Relaxed);
+        self.rest.note(self);
         signal::give_alternate_stack()
     }
 

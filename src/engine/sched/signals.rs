@@ -65,7 +65,8 @@
 //!
 //! By way of the hooked calls of libc a handler can wake threads. It takes no lock. So it pushes a woken thread onto a
 //! stack of the cluster ([`DeferredWakes`]) and wakes the monitor, which makes the thread ready. What needs a lock is a
-//! *chore*: a function of the lock's owner, which the monitor calls, and which finds out by itself what is to be done.
+//! *chore*: the lock's owner has registered a function, which the monitor calls, and which finds out by itself
+//! what is to be done.
 //!
 //! Invariants:
 //! 1. A thread on the stack was claimed, and belongs to the stack: `next` is its link.
@@ -90,7 +91,7 @@ use core::{mem::transmute, ptr};
 use std::{ffi::CString, io, sync::OnceLock};
 
 use crate::engine::arch::{self, Frame};
-use crate::engine::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::inspect::hold;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By, ReadyReason};
@@ -99,7 +100,7 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::kernel_thread::{SystemCall, begins_anew, call_of, is_blocked};
 use crate::engine::sys::signal::{self, KernelAction, Mask, Payload, bit};
-use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, shared::AtomicStatic, word};
+use crate::engine::sys::{clock, kernel_thread, libraries, sanitizer, word};
 
 // ==== preemption ====
 
@@ -545,8 +546,8 @@ pub(crate) unsafe fn set_action(
 #[derive(Default)]
 pub(crate) struct DeferredWakes(AtomicPtr<Green>);
 
-/// The chore that a handler has left.
-static CHORE: AtomicStatic<fn()> = AtomicStatic::none();
+static CHORE: OnceLock<fn()> = OnceLock::new();
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
 
 impl DeferredWakes {
     fn push(&self, green: &'static Green) {
@@ -563,7 +564,7 @@ impl DeferredWakes {
 
     /// Whether nothing was left to this cluster's monitor, nor to anyone's.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.load(Relaxed).is_null() && CHORE.load(Relaxed).is_none()
+        self.0.load(Relaxed).is_null() && !IS_LEFT.load(Relaxed)
     }
 }
 
@@ -574,7 +575,9 @@ impl Cluster {
             return;
         }
         // Acquire: partner: Release in `leave_chore`.
-        if let Some(chore) = CHORE.swap(None, Acquire) {
+        if IS_LEFT.swap(false, Acquire)
+            && let Some(chore) = CHORE.get()
+        {
             chore();
         }
         // Acquire: partner: Release in `push`.
@@ -588,10 +591,15 @@ impl Cluster {
     }
 }
 
-/// A signal handler leaves `chore` to the first monitor that looks. There is one such function, which allocates nothing.
-pub(crate) fn leave_chore(chore: &'static fn()) {
+/// Registers what [`leave_chore`] leaves to a monitor. `chore` allocates nothing.
+pub(crate) fn register_chore(chore: fn()) {
+    CHORE.get_or_init(|| chore);
+}
+
+/// A signal handler leaves the chore to the first monitor that looks.
+pub(crate) fn leave_chore() {
     // Release: what the handler has noted; partner: Acquire in `take_handed`.
-    CHORE.store(Some(chore), Release);
+    IS_LEFT.store(true, Release);
     Worker::clusters().for_each(|cluster| cluster.monitor.rouse());
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Spawner {
     is_called: AtomicBool,
     /// The spawner was asked to look at the stacks that the processors have left, and has not yet.
     is_asked: AtomicBool,
-    /// Whether the last attempt to make a worker was refused.
+    /// Whether a worker is needed, and the last attempt to make one was refused.
     pub(super) is_refused: AtomicBool,
 }
 
@@ -81,8 +81,6 @@ pub(super) fn start(cluster: &'static Cluster) -> io::Result<()> {
 /// The spawner's work. When it returns it makes no more workers, and the processors that have
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
-    // After a refusal another attempt is due.
-    let mut asks_again = false;
     // When the spawner looks for unused stacks, and at the quota. `None` after a look: no stack is left to return before
     // somebody rings.
     let (mut last_look, mut look_at) = (clock::now(), None);
@@ -100,23 +98,21 @@ fn work(cluster: &'static Cluster) {
             let more = reclaim::look(now, cluster.active(), idle, ThreadStack::destroy, go_on);
             look_at = more.then_some(now + reclaim::INTERVAL.load(Relaxed));
         }
-        let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
+        // After a refusal another attempt is due.
+        let is_refused = spawner.is_refused.load(Relaxed);
+        let again = is_refused.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
         // Whether a thread has called or the time is up, the spawner looks at all its duties.
         let _ = spawner.parker.sleep(next);
         perturb::point("spawner: heard");
         start::supply(cluster, &mut failures);
         cluster.clear_up();
-        let is_called = spawner.is_called.swap(false, Relaxed);
-        let is_needed = (is_called || asks_again) && cluster.spare_count() == 0;
-        asks_again = false;
-        if is_needed {
-            let refusal = spawn_worker(cluster).err();
-            asks_again = refusal.is_some();
-            let was_refused = spawner.is_refused.swap(asks_again, Relaxed);
-            if let (Some(refusal), true) = (refusal, was_refused) {
-                report_shortage(cluster, refusal);
-            }
+        let is_asked = spawner.is_called.swap(false, Relaxed) || is_refused;
+        let is_needed = is_asked && cluster.spare_count() == 0;
+        let refusal = is_needed.then(|| spawn_worker(cluster).err()).flatten();
+        spawner.is_refused.store(refusal.is_some(), Relaxed);
+        if let Some(refusal) = refusal.filter(|_| is_refused) {
+            report_shortage(cluster, refusal);
         }
     }
 }

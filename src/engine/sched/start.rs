@@ -123,8 +123,6 @@ const NAMED: u8 = 1;
 // SAFETY: all fields but the owner and the name, which are atomic, are written once. The holder of the stack may touch
 // the memory behind the pointers.
 unsafe impl Sync for ThreadStack {}
-// SAFETY: as above.
-unsafe impl Send for ThreadStack {}
 
 /// The number of different distances, a cache line apart, at which stacks, and the blocks below
 /// them, lie from the tops of their slots. All slots begin at the same place of a page, so

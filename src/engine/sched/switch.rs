@@ -96,9 +96,6 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// For debuggers: where the thread's stack pointer is kept.
-    pub(super) const OWN: usize = core::mem::offset_of!(Context, own);
-
     /// Runs the thread until it suspends or ends. Touches no thread-local.
     ///
     /// # Safety
@@ -185,7 +182,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`inspect::threads`).
     worker.current.store(None, Release);
-    if current::handlers_exist() {
+    if current::HANDLERS_EXIST.load(Relaxed) {
         // A handler that interrupts the scheduler would find the thread-locals of a thread that may run elsewhere by then.
         worker.use_native_tls();
     }
@@ -258,13 +255,10 @@ fn leave_odd(worker: &'static Worker, green: &Green, floats: FloatControl) {
 pub(crate) struct Since {
     turns: AtomicU32,
     /// In milliseconds of the coarse clock.
-    at: AtomicU32,
+    pub(super) at: AtomicU32,
 }
 
 impl Since {
-    /// For debuggers.
-    pub(crate) const AT: usize = core::mem::offset_of!(Since, at);
-
     /// From now on the thread runs, or is parked, or waits for its first run. (A thread that gives way keeps the
     /// time when it was resumed: that was a time slice ago at most.)
     #[inline(always)]

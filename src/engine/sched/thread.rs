@@ -202,15 +202,13 @@ unsafe extern "C" fn live(green: *mut ()) -> ! {
 
 // SAFETY: the table above says which thread touches which field; the handovers are Release/Acquire.
 unsafe impl Sync for Green {}
-// SAFETY: as above.
-unsafe impl Send for Green {}
 
 impl Green {
     /// For debuggers: where the parts lie that this file keeps to itself.
-    pub(crate) const SINCE: usize = offset_of!(Green, since) + Since::AT;
+    pub(crate) const SINCE: usize = offset_of!(Green, since.at);
     pub(crate) const PARKING: usize = offset_of!(Green, parking);
     pub(crate) const STACK: usize = offset_of!(Green, stack);
-    pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::OWN;
+    pub(crate) const STACK_POINTER: usize = offset_of!(Green, context.own);
 
     /// The thread's call blocks (`current::blocking`).
     pub(crate) const ANNOUNCED: u8 = 1;

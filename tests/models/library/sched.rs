@@ -129,14 +129,14 @@ pub(crate) mod signals {
 
     static CHORE: OnceLock<fn()> = OnceLock::new();
 
-    pub(crate) fn leave_chore(chore: &'static fn()) {
-        CHORE.get_or_init(|| *chore);
+    pub(crate) fn register_chore(chore: fn()) {
+        CHORE.get_or_init(|| chore);
     }
 
+    pub(crate) fn leave_chore() {}
+
     pub(crate) fn do_chore() {
-        if let Some(chore) = CHORE.get() {
-            chore();
-        }
+        CHORE.get().unwrap()();
     }
 }
 
