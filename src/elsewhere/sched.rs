@@ -54,6 +54,13 @@ pub(crate) mod current {
         }
     }
 
+    /// As the real one, which leaves the runtime: callers drop it by name.
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            match self.green.never {}
+        }
+    }
+
     /// Runs `f`, which blocks the thread: the system runs others.
     pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
         f()
