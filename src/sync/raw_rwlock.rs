@@ -186,7 +186,7 @@ fn tag(to_write: bool, since: u32) -> usize {
     (since as usize) << 1 | usize::from(to_write)
 }
 
-/// Returns what the [tag](tag) says.
+/// Returns what a [`tag`] says.
 fn wish(tag: usize) -> (bool, u32) {
     (tag & 1 != 0, (tag >> 1) as u32)
 }
