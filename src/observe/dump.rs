@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::snapshot::{Snapshot, Symbols};
+use super::text::Json;
 use crate::engine::facade;
 use crate::engine::inspect::notes::{Facts, WaitKind};
 #[cfg(green)]
@@ -150,7 +151,7 @@ impl Dump {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_json(&self, mut to: impl Write) -> io::Result<()> {
-        to.write_all(aside(|| self.0.json()).as_bytes())
+        to.write_all(aside(|| Json(&self.0).to_string()).as_bytes())
     }
 }
 

@@ -38,13 +38,14 @@
 use core::hash::{Hash, Hasher};
 use std::fs::OpenOptions;
 use std::hash::DefaultHasher;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, OnceLock};
 
 use super::numbers::NumberMap;
 use super::snapshot::{Depth, Snapshot};
 use super::start::Plan;
+use super::text::Json;
 use super::{employ, lock, socket, warn};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::engine::facade::{is_forked_child, program_ignores};
@@ -215,16 +216,17 @@ fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
         file.ok()
     });
     let extension = path.as_ref().and_then(|path| path.extension());
-    let is_json = file.is_some() && extension.is_some_and(|extension| extension == "json");
-    let (text, said) = match is_json {
-        true => (snapshot.json() + "\n", head),
-        false => (head.to_owned() + &snapshot.text(), ""),
-    };
+    let is_json = extension.is_some_and(|extension| extension == "json");
     match file {
-        Some(mut file) => file.write_all(text.as_bytes())?,
-        None => io::stderr().write_all(text.as_bytes())?,
+        Some(file) if is_json => {
+            let mut to = BufWriter::new(file);
+            writeln!(to, "{}", Json(snapshot))?;
+            to.flush()?;
+            io::stderr().write_all(head.as_bytes())
+        }
+        Some(mut file) => file.write_all((head.to_owned() + &snapshot.text()).as_bytes()),
+        None => io::stderr().write_all((head.to_owned() + &snapshot.text()).as_bytes()),
     }
-    io::stderr().write_all(said.as_bytes())
 }
 
 // ==== deadlocks ====

@@ -27,10 +27,11 @@
 //!    directory keeps two processes that start at once from replacing each other's file. At exit the file goes, if it
 //!    is still the one that was made here. No symlink is followed.
 
+use core::fmt::Display;
 use core::mem::MaybeUninit;
 use core::ptr::from_ref;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -45,7 +46,7 @@ use super::json::{Object, Quoted, list};
 use super::numbers::{NumberMap, insert};
 use super::snapshot::{Depth, Entry, Snapshot, State};
 use super::symbols::Symbols;
-use super::text::thread_as_json;
+use super::text::{Json, thread_as_json};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
@@ -68,8 +69,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SECOND: u64 = 1_000_000_000;
 const SILENCE: u64 = 60 * SECOND;
 const ANSWER_FOR: u64 = 30 * SECOND;
-/// So many bytes of an answer are written at once.
-const PART: usize = 8192;
 /// So long after a summary the looks go on.
 const LOOKS_FOR: u64 = 5 * SECOND;
 /// The fewest looks that a summary has, and the time between those.
@@ -281,15 +280,30 @@ fn admit(stream: UnixStream, started: u64) {
 }
 
 /// Writes an answer to a client, but not for ever.
-fn send(mut stream: &UnixStream, answer: &Object) -> io::Result<()> {
+fn send(stream: &UnixStream, answer: &dyn Display) -> io::Result<()> {
     let until = clock::now() + ANSWER_FOR;
-    for part in format!("{answer}\n").as_bytes().chunks(PART) {
-        if clock::now() >= until {
-            return Err(ErrorKind::TimedOut.into());
+    let mut to = BufWriter::new(Slow { stream, until });
+    writeln!(to, "{answer}")?;
+    to.flush()
+}
+
+/// A client that may be slow: writing fails after a time. (Each single write has a limit of the socket's.)
+struct Slow<'a> {
+    stream: &'a UnixStream,
+    until: u64,
+}
+
+impl Write for Slow<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match clock::now() < self.until {
+            true => self.stream.write(bytes),
+            false => Err(ErrorKind::TimedOut.into()),
         }
-        stream.write_all(part)?;
     }
-    Ok(())
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The user that has made the connection.
@@ -323,8 +337,11 @@ impl Client<'_> {
                 Ok(Ask::Thread { id }) => thread(id),
                 Ok(Ask::Deadlocks) => deadlocks(),
                 Ok(Ask::Dump) => {
-                    let dump = Snapshot::take(Depth::Stacks).json();
-                    versioned("answer", "dump").with("dump", dump)
+                    let dump = Snapshot::take(Depth::Stacks);
+                    let (head, dump) = (r#"{"version":"#, Json(&dump));
+                    let answer = format_args!(r#"{head}{VERSION},"answer":"dump","dump":{dump}}}"#);
+                    send(self.read.get_ref(), &answer)?;
+                    continue;
                 }
                 Err(reason) => versioned("error", reason),
             };

@@ -5,6 +5,7 @@
 //!
 //! JSON is one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name theirs by number.
 
+use core::fmt::{self, Display};
 use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -232,27 +233,36 @@ pub(super) fn thread_as_json(entry: &Entry) -> Object {
         .maybe("spawned_at", place.as_deref().map(Quoted))
 }
 
-impl Snapshot {
-    /// The whole dump, in one line without an end.
-    pub(crate) fn json(&self) -> String {
-        let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let threads = self.threads.iter().map(|entry| {
-            let wait = entry.wait.as_ref().map(|wait| self.wait_as_json(wait));
-            let thread = thread_as_json(entry).with("stack", entry.stack);
-            thread.maybe("waits_for", wait)
-        });
-        let mut symbols = Symbols::new();
-        let stacks = 0..self.stacks.entries.len() as u32;
-        let stacks = stacks.map(|number| self.frames_as_json(number, &mut symbols));
-        let whole = Object::default()
-            .with("version", VERSION)
-            .with("process", std::process::id())
-            .with("time_ms", since.as_millis())
-            .with("threads", list(threads))
-            .with("stacks", list(stacks));
-        whole.to_string()
-    }
+/// A whole dump, in one line without an end. Each part is written as soon as it is made: the dump of a million threads takes
+/// more memory than the threads' stacks.
+pub(super) struct Json<'a>(pub(super) &'a Snapshot);
 
+impl Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Json(dump) = self;
+        let since = dump.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (process, millis) = (std::process::id(), since.as_millis());
+        write!(
+            f,
+            r#"{{"version":{VERSION},"process":{process},"time_ms":{millis},"threads":["#
+        )?;
+        let comma = |place| if place == 0 { "" } else { "," };
+        for (place, entry) in dump.threads.iter().enumerate() {
+            let wait = entry.wait.as_ref().map(|wait| dump.wait_as_json(wait));
+            let thread = thread_as_json(entry).with("stack", entry.stack);
+            write!(f, "{}{}", comma(place), thread.maybe("waits_for", wait))?;
+        }
+        f.write_str(r#"],"stacks":["#)?;
+        let mut symbols = Symbols::new();
+        for place in 0..dump.stacks.entries.len() {
+            let frames = dump.frames_as_json(place as u32, &mut symbols);
+            write!(f, "{}{frames}", comma(place))?;
+        }
+        f.write_str("]}")
+    }
+}
+
+impl Snapshot {
     fn wait_as_json(&self, wait: &Wait) -> Object {
         let address = (wait.of != 0).then(|| format!("{:#x}", wait.of));
         let whom = wait.whom.map(|place| self.threads[place as usize].id);
