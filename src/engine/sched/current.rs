@@ -107,20 +107,32 @@ impl Hiding {
     /// The green thread, if it is not hidden.
     #[inline(always)]
     pub(crate) fn green(&self) -> Option<&'static Green> {
-        self.owner.get().filter(|_| !self.is_hidden())
+        match self.is_hidden() {
+            true => None,
+            false => self.owner.get(),
+        }
     }
 
     #[inline(always)]
     pub(crate) fn is_hidden(&self) -> bool {
         match self.frame.get() {
             0 => false,
-            frame => self.still_hides(frame),
+            frame => self.still_hides(frame, core::ptr::from_ref(&frame).addr()),
         }
     }
 
     /// A handler begins that has its frame at `frame`, or the thread is about to make a child by `vfork`.
     pub(crate) fn hide(&self, frame: usize) -> Changed {
-        let is_outermost = !self.is_hidden();
+        // The frames of an inner handler lie below the outer one's, and so does its own frame. (`VFORK` is no place.)
+        let here = if frame == VFORK {
+            core::ptr::from_ref(&frame).addr()
+        } else {
+            frame
+        };
+        let is_outermost = match self.frame.get() {
+            0 => true,
+            outer => !self.still_hides(outer, here),
+        };
         let owner = self.owner.get();
         let told = owner.filter(|green| !green.flags.has(ThreadFlags::HIDDEN));
         if let Some(green) = told {
@@ -159,11 +171,11 @@ impl Hiding {
         });
     }
 
-    /// Whether the handler with this frame runs still, or the child of `vfork`. If the handler has been left without
-    /// returning, this ends the hiding.
+    /// Whether the handler with this frame runs still, or the child of `vfork`; the stack pointer is about `here`. If the
+    /// handler has been left without returning, this ends the hiding.
     #[cold]
-    fn still_hides(&self, frame: usize) -> bool {
-        let hides = frame == VFORK || self.is_alive(frame);
+    fn still_hides(&self, frame: usize, here: usize) -> bool {
+        let hides = frame == VFORK || self.is_alive(frame, here);
         if !hides {
             self.reveal_all();
             // The handler was left without `sigreturn`, so the thread may still have the handler's signal mask.
@@ -176,8 +188,7 @@ impl Hiding {
 
     /// Whether the handler with this frame has not been left: the frames of what it calls lie below its own. A handler
     /// on the alternate stack has been left if the thread is on its own stack.
-    fn is_alive(&self, frame: usize) -> bool {
-        let here = core::ptr::from_ref(&frame).addr();
+    fn is_alive(&self, frame: usize, here: usize) -> bool {
         let stack = self.owner.get().and_then(Green::bounds);
         let on_stack = |address| stack.is_some_and(|stack| stack.holds(address));
         match (on_stack(frame), on_stack(here)) {

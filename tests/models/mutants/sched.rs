@@ -281,7 +281,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(HIDING, "        if changed.flag\n", "        if true\n")] },
     Mutant { protocol: "hiding", name: "hidden_by_the_innermost", model: "handlers_return", fails: "it takes a lock",
         edits: &[(HIDING, "        if is_outermost {\n", "        if true {\n"), (HIDING, "        if changed.frame {\n", "        if true {\n")] },
-    Mutant { protocol: "hiding", name: "hidden_although_the_handler_was_left", model: "the_first_handler_is_left", fails: "is_child_of_vfork",
+    Mutant { protocol: "hiding", name: "hidden_although_the_handler_was_left", model: "the_first_handler_is_left", fails: "== VFORK",
         edits: &[(HIDING, "_ => here < frame,", "_ => true,")] },
     Mutant { protocol: "hiding", name: "hidden_and_never_revealed", model: "handlers_return", fails: "it is hidden for good",
         edits: &[(HIDING, "        if changed.frame {\n", "        if false {\n")] },
