@@ -168,14 +168,21 @@ impl<T> Buffer<T> {
             die("a message is missing in its channel");
         }
         self.len -= 1;
-        // SAFETY: the slot is the first message's (invariant 4), and no message's from here on.
-        let message = unsafe { self.slot(0).message.assume_init_read() };
-        // The block is given up only now that the message was read.
+        // A block is left after the message was read. (One match: with two, a message of 1 KiB takes a sixth longer.)
         match &mut self.store {
-            Store::Ring(ring) => ring.advance(self.len),
-            Store::Blocks(blocks) => blocks.advance(self.len, block),
+            Store::Ring(ring) => {
+                // SAFETY: the slot is the first message's (invariant 4), and no message's from here on.
+                let message = unsafe { ring.place(0).message.assume_init_read() };
+                ring.advance(self.len);
+                message
+            }
+            Store::Blocks(blocks) => {
+                // SAFETY: as above.
+                let message = unsafe { blocks.slot(0).message.assume_init_read() };
+                blocks.advance(self.len, block);
+                message
+            }
         }
-        message
     }
 
     /// Returns the slot of the message that has `before` others in front of it.
