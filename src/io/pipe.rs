@@ -142,8 +142,6 @@ impl End {
     }
 }
 
-/// Returns whether the kernel does not know the call or the flag, or not for this kind of file, or a filter refuses
-/// the call.
 /// The number of bytes in `buffers`.
 fn length(buffers: &[IoSlice<'_>]) -> usize {
     buffers.iter().map(|buffer| buffer.len()).sum()
@@ -170,6 +168,8 @@ pub(crate) fn write_as_far_as_it_goes(
     Ok(done)
 }
 
+/// Returns whether the kernel does not know the call or the flag, or not for this kind of file, or a filter refuses
+/// the call.
 fn says_unknown(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

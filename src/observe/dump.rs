@@ -84,9 +84,13 @@ fn run_aside(f: &(dyn Fn() + Sync)) {
                 f()
             };
             let looker = std::thread::Builder::new().name("gt-looker".into());
-            if looker.spawn_scoped(scope, look).is_err() {
+            match looker.spawn_scoped(scope, look) {
+                // The join waits for the end of the kernel thread; the scope alone does not.
+                Ok(looker) => looker
+                    .join()
+                    .unwrap_or_else(|_| crate::sys::die("a dump could not be made")),
                 // The system refuses another kernel thread.
-                f();
+                Err(_) => f(),
             }
         })
     })

@@ -3,7 +3,8 @@
 //!
 //! Names and explanations are those of the table [`FIGURES`]: a figure has one name, that of its field in [`Metrics`],
 //! wherever it leaves the program: here, and on the observation socket. A new figure is the counter, a field that the
-//! engine's `metrics_of` fills in, and a row. Rows of [`Samples`] are for Prometheus alone.
+//! engine's `metrics_of` fills in, and a row. Rows of [`Samples`] are for Prometheus, and the
+//! blocked calls for the crate metrics too.
 //!
 //! The label `runtime` is the number of the runtime, in the
 //! order of the starts. A runtime that was shut down is left out.

@@ -220,12 +220,18 @@ fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
     match file {
         Some(file) if is_json => {
             let mut to = BufWriter::new(file);
-            writeln!(to, "{}", Json(snapshot))?;
-            to.flush()?;
-            io::stderr().write_all(head.as_bytes())
+            let written = writeln!(to, "{}", Json(snapshot)).and_then(|()| to.flush());
+            io::stderr().write_all(head.as_bytes())?;
+            written
         }
-        Some(mut file) => file.write_all((head.to_owned() + &snapshot.text()).as_bytes()),
-        None => io::stderr().write_all((head.to_owned() + &snapshot.text()).as_bytes()),
+        Some(mut file) => {
+            file.write_all(head.as_bytes())?;
+            file.write_all(snapshot.text().as_bytes())
+        }
+        None => {
+            io::stderr().write_all(head.as_bytes())?;
+            io::stderr().write_all(snapshot.text().as_bytes())
+        }
     }
 }
 

@@ -281,8 +281,8 @@ fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
 /// Fills `out`, which is empty and has space for as many frames as there can be, with those of the stack that kernel thread
 /// `thread` runs on. `out` stays empty if they cannot be had.
 fn frames_of_running(thread: i32, is_green: bool, unwinder: &mut Unwinder, out: &mut Vec<usize>) {
-    let call = kernel_thread::call_of(thread);
-    if call.is_none() && !is_green && kernel_thread::is_blocked(thread) != Some(false) {
+    let (is_blocked, call) = kernel_thread::ask(thread).unwrap_or((true, None));
+    if is_blocked && call.is_none() && !is_green {
         return;
     }
     let mut read = |registers| _ = unwinder.frames(registers, word::read, out);

@@ -67,7 +67,7 @@ pub(super) fn is_here(green: &'static Green) -> bool {
     let stay = || {
         let worker = green.last_worker()?;
         let tick = worker.tick.load(Relaxed);
-        Some((worker.thread(), worker.index.get(), tick))
+        Some((worker.thread(), worker.index, tick))
     };
     loop {
         let before = stay();

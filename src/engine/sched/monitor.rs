@@ -296,14 +296,16 @@ impl Monitor {
         self.at_queue(processor, seen);
         // Acquire: pairs with the Release in `give_to`.
         let Some(worker) = processor.worker.load(Acquire) else {
-            seen.worker = 0;
+            (seen.worker, seen.over) = (0, None);
             return;
         };
         let Some(green) = worker.running() else {
             // The worker is between two threads. After a signal the next slice begins now, and counts from the look that sees
-            // it. (Without a signal there is no hurry: looks this often cost an http server with 1,000 connections a tenth.)
+            // it. Otherwise there is less hurry: looks so often cost an http server with 1,000 connections a tenth.
             if seen.over.is_some() {
                 self.look_for_next_slice(processor);
+            } else if self.waiting {
+                self.look_by(self.now + self.slice(processor));
             }
             return;
         };
@@ -504,7 +506,8 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// The worker's thread is at rest; or the worker has another kernel thread, whose clocks begin anew.
+    /// The worker's thread is at rest; or the worker has another kernel thread, whose clocks begin anew. (The next
+    /// look may find that this one has moved, or has not: it errs once.)
     pub(super) fn note(&self, worker: &Worker) {
         self.cpu.store(worker.cpu_time(), Relaxed);
         self.user.store(worker.user_time(), Relaxed);
@@ -602,7 +605,7 @@ impl Monitor {
         let movable = strays.filter(|(_, green)| !green.flags.has(stays));
         for (worker, green) in movable.take(PROBES) {
             signals::evict(worker, green, self.now);
-            self.evicted = worker.index.get() as usize;
+            self.evicted = worker.index as usize;
         }
     }
 }

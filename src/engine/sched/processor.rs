@@ -142,8 +142,8 @@ use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
     clock,
     clock::NEVER,
-    die, kernel_thread, perturb,
-    shared::{AtomicStatic, Lifo, Linked, Lock, Zero, Zeros},
+    die, kernel_thread, mm, perturb,
+    shared::{AtomicStatic, Lifo, Linked, Lock},
     topology,
 };
 use crate::engine::{arch, probe, stack};
@@ -526,13 +526,15 @@ impl<P: 'static> Ownership<P> {
 
 // ==== workers ====
 
-/// The records.
-static TABLE: Zeros<Worker, { Worker::MAX }> = Zeros::new();
+/// Where the records lie, one after the other; null before the first is made. (Mapped then: a static array would be 16 MB of
+/// every program, which `mlockall` counts.)
+static TABLE: AtomicPtr<Worker> = AtomicPtr::new(ptr::null_mut());
 /// How many records have been made.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended. Whoever makes a record has the lock.
 static UNUSED: Lock<Lifo<Worker>> = Lock::new(Lifo::new());
 
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Worker {
     // Every switch and every entry to the runtime touches these fields.
@@ -554,7 +556,7 @@ pub(crate) struct Worker {
     pub(super) has_native_tls: Cell<bool>,
 
     pub(crate) base_mask: Cell<Mask>,
-    pub(crate) index: Cell<u32>,
+    pub(crate) index: u32,
     pub(crate) kernel_thread: AtomicU32,
     /// The kernel thread to which a preemption signal is on its way, or 0. It is an id, not a flag:
     /// a signal that was sent to the kernel thread before, and never came, concerns nobody else.
@@ -581,8 +583,8 @@ pub(crate) struct Worker {
 // SAFETY: the cells belong to the kernel thread, or, while the worker is spare, to the thread that
 // took it from the stack of spares; the wake word hands them over with a Release and an Acquire.
 unsafe impl Sync for Worker {}
-// SAFETY: numbers, and addresses of nothing: a record that has not been made.
-unsafe impl Zero for Worker {}
+// SAFETY: as above.
+unsafe impl Send for Worker {}
 
 impl Linked for Worker {
     fn below(&self) -> &Cell<Option<&'static Worker>> {
@@ -596,18 +598,19 @@ impl Worker {
 
     /// The worker with this index, if there ever was one.
     pub(crate) fn get(index: usize) -> Option<&'static Worker> {
-        TABLE[..Worker::count()].get(index)
+        // SAFETY: so many records were written, and their memory stays mapped.
+        (index < Worker::count()).then(|| unsafe { &*TABLE.load(Relaxed).add(index) })
     }
 
     /// One more than the highest index so far.
     pub(crate) fn count() -> usize {
-        // Acquire: the records; partner: Release in `make`.
+        // Acquire: the records, and where they lie; partner: Release in `make`.
         COUNT.load(Acquire)
     }
 
     /// Every worker of the process, ended ones included.
     pub(crate) fn all() -> impl Iterator<Item = &'static Worker> {
-        TABLE[..Worker::count()].iter()
+        (0..Worker::count()).filter_map(Worker::get)
     }
 
     /// The clusters of all workers, many times each.
@@ -616,30 +619,46 @@ impl Worker {
         Worker::all().filter_map(|worker| worker.cluster.load(Acquire))
     }
 
-    /// A record for the kernel thread that is about to start; or the number of an error: there are too many.
+    /// A record for the kernel thread that is about to start; or the number of an error.
     pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Worker, i32> {
         let worker = {
             let _off = current::preemption_off();
             let mut unused = UNUSED.lock();
-            unused.pop().or_else(Worker::make).ok_or(libc::EAGAIN)?
+            unused.pop().map_or_else(Worker::make, Ok)?
         };
         // Release: pairs with the Acquire in `clusters`, which any thread may call.
         worker.cluster.store(Some(cluster), Release);
         Ok(worker)
     }
 
-    /// Makes one more record, if there is room for it. The caller has the lock of the unused ones.
-    fn make() -> Option<&'static Worker> {
+    /// Makes one more record. The caller has the lock of the unused ones.
+    fn make() -> Result<&'static Worker, i32> {
         let index = COUNT.load(Relaxed);
-        let worker = TABLE.get(index)?;
-        worker.processor.0.store(Ownership::DETACHED, Relaxed);
-        worker.index.set(index as u32);
-        worker.tick.store(1, Relaxed);
-        worker.slice.store(1, Relaxed);
-        worker.tcache.set(super::switch::no_cache());
-        // Release: the record; partner: Acquire in `count`.
+        if index == Worker::MAX {
+            return Err(libc::EAGAIN);
+        }
+        if index == 0 {
+            let mapped = mm::map(Worker::MAX * size_of::<Worker>());
+            let start = mapped.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+            TABLE.store(start as *mut Worker, Relaxed);
+        }
+        let record = Worker {
+            tick: AtomicU32::new(1),
+            slice: AtomicU32::new(1),
+            tcache: Cell::new(super::switch::no_cache()),
+            index: index as u32,
+            ..Worker::default()
+        };
+        // SAFETY: the mapping has room for so many records, begins with a page, and is never unmapped; nobody reads
+        // this place before the count says that a record is there.
+        let worker = unsafe {
+            let place = TABLE.load(Relaxed).add(index);
+            place.write(record);
+            &*place
+        };
+        // Release: the record, and where it lies; partner: Acquire in `count`.
         COUNT.store(index + 1, Release);
-        Some(worker)
+        Ok(worker)
     }
 
     /// The first call of a worker's kernel thread.

@@ -165,7 +165,7 @@ fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -
     let tick = worker.tick.load(Acquire);
     let thread = worker.thread();
     let payload = Payload {
-        who: worker.index.get(),
+        who: worker.index,
         tick,
     };
     thread != 0

@@ -171,7 +171,7 @@ extern "C" fn live(worker: *mut c_void) -> *mut c_void {
     let worker: &'static Worker = unsafe { &*worker.cast::<Worker>() };
     perturb::point("worker: begins");
     let cluster = worker.cluster();
-    kernel_thread::set_name(format_args!("gt-worker-{}", worker.index.get()));
+    kernel_thread::set_name(format_args!("gt-worker-{}", worker.index));
     KernelThread::begin(true);
     if worker.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.

@@ -265,7 +265,8 @@ pub(crate) fn call_of(id: i32) -> Option<SystemCall> {
     ask(id)?.1
 }
 
-fn ask(id: i32) -> Option<(bool, Option<SystemCall>)> {
+/// [`is_blocked`] and [`call_of`] at one moment.
+pub(crate) fn ask(id: i32) -> Option<(bool, Option<SystemCall>)> {
     let (file, tells_call) = open_file_of(id)?;
     let mut text = [0; ENOUGH];
     let (place, start) = (text.as_mut_ptr() as usize, 0);
