@@ -233,8 +233,8 @@ pub(super) fn thread_as_json(entry: &Entry) -> Object {
         .maybe("spawned_at", place.as_deref().map(Quoted))
 }
 
-/// A whole dump, in one line without an end. Each part is written as soon as it is made: the dump of a million threads takes
-/// more memory than the threads' stacks.
+/// A whole dump, in one line without an end. Each part is written as soon as it is made, so the text of a million threads need
+/// not stand in memory.
 pub(super) struct Json<'a>(pub(super) &'a Snapshot);
 
 impl Display for Json<'_> {

@@ -301,7 +301,8 @@ impl Monitor {
         };
         let Some(green) = worker.running() else {
             // The worker is between two threads. After a signal the next slice begins now, and counts from the look that sees
-            // it. Otherwise there is less hurry: looks so often cost an http server with 1,000 connections a tenth.
+            // it. Otherwise there is less hurry: to look so often costs an http server with 1,000 connections a tenth more
+            // CPU time.
             if seen.over.is_some() {
                 self.look_for_next_slice(processor);
             } else if self.waiting {

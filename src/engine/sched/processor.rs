@@ -119,8 +119,8 @@
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a late look of the monitor finds a record, and `tick` tells
 //! that it is too late. The record of a kernel thread that has ended serves the next one. All
-//! records lie in one static array, whose pages are found when they are touched: a thread that needs a worker may be
-//! waiting for the allocator.
+//! records lie in one mapping, whose pages are found when they are touched: a thread that needs a worker may be waiting
+//! for the allocator.
 
 use core::cell::{Cell, UnsafeCell};
 use core::{marker::PhantomData, mem, ops::Deref, ptr};

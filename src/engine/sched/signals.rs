@@ -139,8 +139,8 @@ pub(crate) fn send_preemption(worker: &Worker, green: &Green, now: u64, has_move
     })
 }
 
-/// Notes whether `green`, which is blocked in `call` if that is known, makes calls by assembly of the program's own: nobody repeats such a call, if
-/// a signal cuts it short.
+/// Notes whether `green`, which is blocked in `call` if that is known, makes calls by assembly of the program's own: nobody
+/// repeats such a call, if a signal cuts it short.
 pub(crate) fn note_own_call(green: &Green, call: Option<&SystemCall>) {
     if let Some(call) = call
         && !is_in(&LIBC, call.program_counter)

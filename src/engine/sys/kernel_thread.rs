@@ -236,8 +236,8 @@ fn call_in(text: &[u8]) -> Option<(bool, Option<SystemCall>)> {
     }
 }
 
-/// From the text of `stat` of thread `id`: whether the thread is blocked. `<id> (<name>) <state> …`; a name may have parentheses, the text after
-/// the name has none.
+/// From the text of `stat` of thread `id`: whether the thread is blocked. `<id> (<name>) <state> …`; a name may have
+/// parentheses, the text after the name has none.
 fn stat_in(text: &[u8], id: i32) -> Option<bool> {
     let start = spell(format_args!("{id} ("));
     let rest = text.strip_prefix(&start.get_ref()[..start.position() as usize])?;
