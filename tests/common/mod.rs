@@ -39,7 +39,7 @@ use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many seconds a test may take: `GT_PATIENCE`, for slow machines, or a minute; a perturbed build is slower.
 fn patience() -> Duration {
@@ -142,6 +142,13 @@ pub fn hold_no_kernel_thread(runtime: &Runtime) {
         let metrics = runtime.metrics();
         metrics.kernel_threads - metrics.parked_kernel_threads < 10
     });
+}
+
+/// Says that a limit that a socket has of its own was kept. Where the kernel waits, it counts whole ticks of its clock, of which
+/// a part has passed when it begins, and no tick is longer than 10 ms.
+pub fn not_early(begun: Instant, limit: Duration) {
+    let (passed, tick) = (begun.elapsed(), Duration::from_millis(10));
+    assert!(passed + tick >= limit, "early: {passed:?} of {limit:?}");
 }
 
 /// How `call`, which has a time-out, fails. The kernel may interrupt such a call of std's, for

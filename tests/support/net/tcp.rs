@@ -1,7 +1,7 @@
 // What TCP must do, of std and of greenthread alike: included twice, with `net` and `thread` of
 // either. So std itself says whether the test is right.
 
-use crate::common::{both, timed, wait_until, watchdog};
+use crate::common::{both, not_early, timed, wait_until, watchdog};
 use net::{Shutdown, TcpListener, TcpStream};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
@@ -216,9 +216,7 @@ fn time_outs() {
         for _ in 0..3 {
             let before = Instant::now();
             assert_eq!(timed(|| server.read(&mut buffer)), ErrorKind::WouldBlock);
-            // The kernel counts in ticks, of which a part has passed.
-            let tick = Duration::from_millis(10);
-            assert!(before.elapsed() >= time - tick, "early: {:?}", before.elapsed());
+            not_early(before, time);
             assert_eq!(timed(|| server.peek(&mut buffer)), ErrorKind::WouldBlock);
         }
         // Not when there is something in time, and no longer when taken back.
@@ -239,11 +237,12 @@ fn time_outs() {
             let before = Instant::now();
             match client.write(&block) {
                 // It may have taken a part until the time was up.
-                Ok(count) => assert!(count == block.len() || before.elapsed() >= time),
+                Ok(count) if count == block.len() => {}
+                Ok(_) => not_early(before, time),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                    assert!(before.elapsed() >= time);
+                    not_early(before, time);
                     break;
                 }
             }
@@ -412,11 +411,11 @@ fn non_blocking() {
         // What is accepted does not inherit the mode.
         let mut server = server.unwrap().0;
         server
-            .set_read_timeout(Some(Duration::from_millis(5)))
+            .set_read_timeout(Some(Duration::from_millis(20)))
             .unwrap();
         let before = Instant::now();
         assert_eq!(timed(|| server.read(&mut [0])), ErrorKind::WouldBlock);
-        assert!(before.elapsed() >= Duration::from_millis(5));
+        not_early(before, Duration::from_millis(20));
         server.set_nonblocking(true).unwrap();
         assert_eq!(timed(|| server.read(&mut [0])), ErrorKind::WouldBlock);
         assert_eq!(
