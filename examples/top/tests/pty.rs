@@ -105,8 +105,14 @@ fn open(top: &mut support::Terminal, name: &str) {
 fn select(top: &mut support::Terminal, name: &str) {
     for _ in 0..5 {
         top.keys("\x1b[H");
-        top.until_screen("a selection", |screen| selected(screen).is_some());
+        // The selection may stand elsewhere until the key has come.
+        top.until_screen("the first row selected", |screen| {
+            let first = selected_row(screen).and_then(|row| row.checked_sub(1));
+            first.is_some_and(|row| shows(&["id", "name", "state"])(&row_text(screen, row)))
+        });
         for _ in 0..60 {
+            // While a frame is drawn there may be no selection.
+            top.until_screen("a selection", |screen| selected(screen).is_some());
             let now = selected(&top.screen());
             if now.as_deref() == Some(name) {
                 return;
@@ -125,10 +131,18 @@ fn select(top: &mut support::Terminal, name: &str) {
     panic!("{name} cannot be selected:\n{}", top.text());
 }
 
+fn selected_row(screen: &vt100::Screen) -> Option<u16> {
+    let is_selected = |row: &u16| screen.cell(*row, 10).is_some_and(vt100::Cell::inverse);
+    (0..screen.size().0.get()).find(is_selected)
+}
+
+fn row_text(screen: &vt100::Screen, row: u16) -> String {
+    screen.contents_between(row, 0, row, screen.size().1.get())
+}
+
 /// The name in the selected row.
 fn selected(screen: &vt100::Screen) -> Option<String> {
-    let is_selected = |row: &u16| screen.cell(*row, 10).is_some_and(vt100::Cell::inverse);
-    let row = (0..screen.size().0.get()).find(is_selected)?;
+    let row = selected_row(screen)?;
     let name = screen.contents_between(row, 10, row, 26);
     Some(name.trim().to_string())
 }
