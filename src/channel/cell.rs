@@ -84,7 +84,7 @@ fn answer(claimed: Claimed, outcome: usize) -> Claimed {
 }
 
 /// The place of the message of a plain wait, on the stack of the thread that waits.
-#[repr(C)]
+#[repr(C, align(64))]
 struct Place<T> {
     /// The channel's address: a name that is unique as long as a thread waits in the channel.
     channel: *const (),
@@ -555,6 +555,8 @@ unsafe impl Sync for AnyHandle<'_> {}
 
 // ==== the references to a channel ====
 
+/// In this order the address in a handle is that of what every message changes.
+#[repr(C)]
 struct Counted<T> {
     shared: Shared<T>,
     /// The numbers of receivers and of senders.

@@ -125,11 +125,14 @@ mod threads {
         pub(crate) worker_idle: fn(OwnedProcessor<'_>),
     }
 
-    #[inline(always)]
-    fn tell(event: impl FnOnce(&OfThreads)) {
-        if word() != 0 {
-            tell_now(event);
-        }
+    /// Tells the observer of an event, if there is one. (A macro: the compiler would put a function's closure into memory
+    /// before it knows whether anybody observes.)
+    macro_rules! tell {
+        ($event:expr) => {
+            if word() != 0 {
+                tell_now($event);
+            }
+        };
     }
 
     /// Tells the observer of `event`.
@@ -281,17 +284,17 @@ mod threads {
 
     #[inline]
     pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
-        tell(move |to| (to.spawned)(by.actor(), ThreadInEvent(thread)));
+        tell!(move |to| (to.spawned)(by.actor(), ThreadInEvent(thread)));
     }
 
     #[inline]
     pub(crate) fn ended(thread: &'static Green) {
-        tell(move |to| (to.ended)(ThreadInEvent(thread)));
+        tell!(move |to| (to.ended)(ThreadInEvent(thread)));
     }
 
     #[inline(always)]
     pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: ReadyReason) {
-        tell(move |to| (to.readied)(by.actor(), ThreadInEvent(thread), why));
+        tell!(move |to| (to.readied)(by.actor(), ThreadInEvent(thread), why));
     }
 
     #[inline(always)]
@@ -309,7 +312,7 @@ mod threads {
     /// `processor`: the worker's, if it still has one.
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
-        tell(move |to| (to.stopped)(processor, ThreadInEvent(thread), action));
+        tell!(move |to| (to.stopped)(processor, ThreadInEvent(thread), action));
     }
 
     /// `take` takes the processor of `worker`, if that still runs `thread`. The thread may go on at any moment, and end.
@@ -333,7 +336,7 @@ mod threads {
 
     #[inline]
     pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Worker) {
-        tell(move |to| {
+        tell!(move |to| {
             let running = worker.running().map(ThreadInEvent);
             (to.worker_has)(processor.lend(), &worker.observed, running);
         });
@@ -341,6 +344,6 @@ mod threads {
 
     #[inline]
     pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
-        tell(move |to| (to.worker_idle)(processor.lend()));
+        tell!(move |to| (to.worker_idle)(processor.lend()));
     }
 }

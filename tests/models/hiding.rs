@@ -93,7 +93,7 @@ fn try_one(is_green: bool, is_left: [bool; 2], accesses: [usize; 2]) -> usize {
     loom::model(move || {
         let hiding: &Hiding = Box::leak(Box::new(Hiding::new()));
         let green = is_green.then(Green::new);
-        hiding.owner.set(green);
+        hiding.belong_to(green);
         let world = World { hiding, green, is_left };
         WORLD.set(Some(world));
         BEGUN.set(0);

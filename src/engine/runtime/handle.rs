@@ -67,7 +67,7 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{self, Facts, Locator, WaitKind, WaitReason};
 use crate::engine::sched::park::{Outcome, Waiter};
-use crate::engine::sched::{Identity, current as me};
+use crate::engine::sched::{Green, Identity, current as me};
 #[cfg(green)]
 use crate::engine::sys::libraries;
 use crate::engine::sys::{clock, die, perturb, word};
@@ -111,6 +111,13 @@ pub(super) struct Shared {
 static BEGUN: WaitKind = WaitKind::inside("beginning of a thread");
 
 impl Shared {
+    /// Waits for the token of the calling thread, whose data these are.
+    #[inline(always)]
+    fn park(&self, kind: &'static WaitKind, deadline: Option<u64>) {
+        self.token
+            .wait(WaitReason::new(kind, &self.token), deadline);
+    }
+
     /// Says, on the ending thread, that it has ended. Returns whether it has called a waker, which
     /// may have made thread-locals.
     #[must_use = "true means that the destructors of thread-locals must run again"]
@@ -201,14 +208,14 @@ impl Thread {
     }
 
     /// Blocks the current thread until its token is there, or until `deadline` (monotonic nanoseconds).
+    // Always inlined, with kernel threads aside: so a green thread that parks without a deadline saves no registers here.
+    #[inline(always)]
     pub(crate) fn park(deadline: Option<u64>) {
-        // SAFETY: the calling thread owns a share, and is here until the wait is over.
-        let own = unsafe { &*own_or_made() };
-        let kind = match own.identity.spawned_at {
-            Some(_) if me::green().is_none() => &PARK_SPAWNED_KERNEL,
-            _ => &PARK,
-        };
-        own.token.wait(WaitReason::new(kind, &own.token), deadline);
+        match me::green() {
+            // SAFETY: the calling thread owns a share, and is here until the wait is over.
+            Some(green) => unsafe { &*of_green(green) }.park(&PARK, deadline),
+            None => park_kernel_thread(deadline),
+        }
     }
 
     #[inline]
@@ -286,10 +293,27 @@ impl fmt::Debug for Thread {
 /// The data of the calling thread; null on a kernel thread where nobody has asked for them.
 fn own() -> *const Shared {
     match me::green() {
-        // Relaxed: the spawner wrote it before the thread was in a queue.
-        Some(green) => green.identity.load(Ordering::Relaxed).cast_const().cast(),
+        Some(green) => of_green(green),
         None => Identity::own().cast(),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn park_kernel_thread(deadline: Option<u64>) {
+    // SAFETY: the calling thread owns a share, and is here until the wait is over.
+    let own = unsafe { &*own_or_made() };
+    let kind = match own.identity.spawned_at {
+        Some(_) => &PARK_SPAWNED_KERNEL,
+        None => &PARK,
+    };
+    own.park(kind, deadline);
+}
+
+/// The data of the calling green thread.
+fn of_green(green: &Green) -> *const Shared {
+    // Relaxed: the spawner wrote it before the thread was in a queue.
+    green.identity.load(Ordering::Relaxed).cast_const().cast()
 }
 
 /// Returns the data of the calling thread, which owns a share of them until nobody can ask any more: a green thread until
