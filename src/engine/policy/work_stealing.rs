@@ -774,6 +774,9 @@ impl NextSlot {
 struct Overflow {
     threads: Lock<Fifo>,
     len: AtomicUsize,
+    /// The processor that wants a thread from this one, plus one; 0: none does. It lies here since that processor then writes
+    /// one cache line of this one, not two.
+    wanted: AtomicUsize,
 }
 
 impl Overflow {
@@ -837,8 +840,6 @@ struct Local {
     next: NextSlot,
     queue: LocalQueue,
     round: UnsafeCell<Fifo>,
-    /// The processor that wants a thread from this one, plus one; 0: none does.
-    wanted: AtomicUsize,
     index: usize,
     picks: Cell<u32>,
     /// The picks since the global queue last came first.
@@ -869,7 +870,6 @@ impl Local {
             next: NextSlot::new(),
             queue: LocalQueue::new(),
             round: UnsafeCell::new(Fifo::new()),
-            wanted: AtomicUsize::new(0),
             index,
             picks: Cell::new(0),
             picks_since_global: Cell::new(0),
@@ -1007,18 +1007,21 @@ impl Held<'_, Local> {
     fn exchange_requests(&self, locals: &Seats<Local>) -> Option<usize> {
         self.yields_to_mixing.set(MIXING_INTERVAL);
         if let Some(partner) = self.next_partner(locals) {
-            partner.wanted.store(self.index + 1, Ordering::Relaxed);
+            partner
+                .overflow
+                .wanted
+                .store(self.index + 1, Ordering::Relaxed);
         }
-        let wanted = self.wanted.load(Ordering::Relaxed);
+        let wanted = self.overflow.wanted.load(Ordering::Relaxed);
         if wanted != 0 {
-            self.wanted.store(0, Ordering::Relaxed);
+            self.overflow.wanted.store(0, Ordering::Relaxed);
         }
         wanted.checked_sub(1)
     }
 
     /// Takes the last request back, for a processor that leaves.
     fn withdraw_request(&self, locals: &Seats<Local>) {
-        let wanted = &locals.get(self.partner.get()).wanted;
+        let wanted = &locals.get(self.partner.get()).overflow.wanted;
         if wanted.load(Ordering::Relaxed) == self.index + 1 {
             wanted.store(0, Ordering::Relaxed);
         }
