@@ -84,7 +84,7 @@ fn answer(claimed: Claimed, outcome: usize) -> Claimed {
 }
 
 /// The place of the message of a plain wait, on the stack of the thread that waits.
-#[repr(C, align(64))]
+#[repr(C)]
 struct Place<T> {
     /// The channel's address: a name that is unique as long as a thread waits in the channel.
     channel: *const (),
