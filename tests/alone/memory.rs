@@ -2,6 +2,8 @@
 //! number of threads that there have been. Over whatever allocator the tests are linked with.
 
 use crate::common::*;
+use greenthread::policy::{LeastLoaded, Priorities, RelaxedFifo, WorkStealing};
+use greenthread::runtime::Runtime;
 use greenthread::sync::Barrier;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -56,5 +58,33 @@ fn an_ended_thread_leaves_no_memory_behind() {
     assert!(
         grown <= (1 << 20) + LEFT * (GENERATIONS * THREADS) as u64,
         "bytes after each {GENERATIONS} generations of {THREADS} threads: {readings:?}"
+    );
+}
+
+/// A builder makes a policy of its own like the one that it is given.
+#[test]
+fn a_policy_that_no_runtime_uses_leaves_no_memory_behind() {
+    let _alone = crate::support::alone();
+    const NAME: &str = "memory::a_policy_that_no_runtime_uses_leaves_no_memory_behind";
+    const BUILDERS: u64 = 20_000;
+    if child_case(NAME).is_none() {
+        let _w = watchdog(NAME);
+        return assert_code(&child(NAME, ""), 0);
+    }
+    let make_all = |count| {
+        for _ in 0..count {
+            drop(black_box(Runtime::builder().policy(LeastLoaded::new())));
+            drop(black_box(Runtime::builder().policy(Priorities::new())));
+            drop(black_box(Runtime::builder().policy(RelaxedFifo::new())));
+            drop(black_box(Runtime::builder().policy(WorkStealing::new())));
+        }
+    };
+    make_all(100);
+    let before = resident();
+    make_all(BUILDERS);
+    let grown = resident().saturating_sub(before);
+    assert!(
+        grown < 64 * BUILDERS,
+        "{grown} bytes after {BUILDERS} builders"
     );
 }

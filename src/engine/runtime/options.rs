@@ -22,7 +22,8 @@ use crate::engine::policy::{
     GlobalQueue, Ideas, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
 };
 use crate::engine::sched::{Worker, cluster};
-use crate::engine::{stack, sys::variable};
+use crate::engine::stack;
+use crate::engine::sys::{shared::MAX, variable};
 
 /// The kind of threads that a runtime runs.
 ///
@@ -219,9 +220,11 @@ impl Choice {
         let (policy, name) = match anew_if_ours(&policy) {
             None => (Box::new(policy) as Box<dyn Policy>, CUSTOM),
             Some(ours) => {
-                // If the policy has not served a runtime yet it owns no memory, so nothing is lost;
-                // otherwise its threads must not be dropped.
-                std::mem::forget(policy);
+                // Threads that wait in it, since it has served a runtime, must not be dropped.
+                let waiting = |processor| policy.len(processor);
+                if waiting(None) + (0..MAX).map(|i| waiting(Some(i))).sum::<usize>() != 0 {
+                    std::mem::forget(policy);
+                }
                 ours
             }
         };
