@@ -131,7 +131,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         "use crate::engine::arch::{self, FloatControl};
         use crate::engine::atomic::{AtomicU32, Ordering::*, compiler_fence, fence};
         pub(crate) use crate::engine::sched::context::{Action, Bounds};
-        use crate::engine::sched::{Green, Worker, ThreadFlags, cpu_time, current, locked};
+        use crate::engine::sched::{Green, Worker, ThreadFlags, RunLoop, cpu_time, current, locked};
         use crate::engine::sched::{lend_cache, take_cache};
         use crate::engine::sys::{clock, signal};",
     ),

@@ -17,7 +17,7 @@ use crate::atomic::{AtomicUsize, fence};
 use crate::engine::inspect::threads::{Doing, AnyThread};
 use crate::engine::sched::switch::Since;
 use crate::sched::thread::Turns;
-use crate::sched::{Green, Identity, Worker, switch};
+use crate::sched::{Green, Identity, Worker, RunLoop, switch};
 use crate::sys::{kernel_thread, word};
 
 impl Turns for Since {
@@ -66,7 +66,7 @@ fn look_while_it_runs(runs: &'static [usize]) {
     let runner = thread::spawn(move || {
         for &worker in runs {
             // SAFETY: the thread is nobody else's.
-            unsafe { switch::to(workers[worker], green, false) };
+            unsafe { switch::to(&mut RunLoop(workers[worker]), green, false) };
         }
     });
     if let Some(snapshot) = AnyThread::Green(green).look() {

@@ -353,14 +353,7 @@ impl RunLoop {
     /// word is looked at again.
     #[inline(always)]
     pub(super) fn owned(&mut self) -> Option<Owned<'_>> {
-        self.owned_by(self.0)
-    }
-
-    /// [`RunLoop::owned`]; the caller has the loop's `worker` in a register.
-    #[inline(always)]
-    pub(super) fn owned_by(&mut self, worker: &'static Worker) -> Option<Owned<'_>> {
-        debug_assert!(core::ptr::eq(worker, self.0));
-        let word = &worker.processor;
+        let word = &self.0.processor;
         let processor = word.get().or_else(|| word.settle())?;
         // SAFETY: the word says so, and the borrow of the run loop excludes a second look.
         Some(unsafe { Owned::assume(processor) })

@@ -57,13 +57,13 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
                 return start::find_stack(run, green);
             }
         }
-        // SAFETY: this is the worker's run loop. The thread came out of a queue: it is ours.
-        let action = unsafe { switch::to(worker, green, inherits_slice) };
+        // SAFETY: the thread came out of a queue: it is ours.
+        let action = unsafe { switch::to(run, green, inherits_slice) };
         // The flag is read before `complete`, after which the thread may be running elsewhere.
         if green.flags.has(ThreadFlags::LOCKED) {
             return stay(run, green, action);
         }
-        let mut processor = run.owned_by(worker);
+        let mut processor = run.owned();
         probe::stopped(processor.as_mut().map(Owned::lend), green, action);
         let successor = complete(worker, processor.as_mut(), green, action);
         let Some(mut processor) = processor else {

@@ -39,7 +39,7 @@ use core::cell::Cell;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering::*, compiler_fence, fence};
-use crate::engine::sched::{Green, ThreadFlags, Worker, cpu_time, current, locked};
+use crate::engine::sched::{Green, RunLoop, ThreadFlags, Worker, cpu_time, current, locked};
 use crate::engine::sys::{clock, sanitizer, shared::Lock, signal};
 use crate::engine::tls;
 
@@ -136,9 +136,10 @@ impl Context {
 /// Runs `green` on this kernel thread until it leaves its stack.
 ///
 /// # Safety
-/// The caller is the run loop of `worker`, and owns `green`, which is ready to run.
+/// The caller owns `green`, which is ready to run.
 #[inline(always)]
-pub(crate) unsafe fn to(worker: &'static Worker, green: &'static Green, inherits: bool) -> Action {
+pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool) -> Action {
+    let worker = run.worker();
     green.set_worker(worker);
     let tick = worker.tick.load(Relaxed).wrapping_add(1);
     // Release: a monitor that sees this tick sees all that the scheduler did before; see

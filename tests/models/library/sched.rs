@@ -84,6 +84,14 @@ impl Worker {
     pub(crate) fn expect_no_signal(&self) {}
 }
 
+pub(crate) struct RunLoop(pub(crate) &'static Worker);
+
+impl RunLoop {
+    pub(crate) fn worker(&self) -> &'static Worker {
+        self.0
+    }
+}
+
 /// There is no malloc.
 pub(crate) fn lend_cache(_: &Worker, _: &Green) {}
 
