@@ -16,7 +16,6 @@ pub struct Scene {
     said: Vec<String>,
     runtime: Option<Arc<Runtime>>,
     pub is_green: bool,
-    is_unhooked: bool,
 }
 
 /// What a helper needs to see that the thread of a scene waits.
@@ -64,24 +63,18 @@ pub fn errno() -> i32 {
 }
 
 impl Scene {
-    /// Writes down the answer of a call, and returns it. A call that is not hooked is made again where the signal that
-    /// preempts may have cut it short, as README demands of callers.
+    /// Writes down the answer of a call, and returns it.
     #[track_caller]
-    pub fn call(&mut self, what: &str, mut call: impl FnMut() -> isize) -> isize {
-        let (answer, errno) = loop {
-            let answer = call();
-            let errno = if answer < 0 { errno() } else { 0 };
-            if errno != libc::EINTR || !self.is_unhooked {
-                break (answer, errno);
-            }
-        };
+    pub fn call(&mut self, what: &str, call: impl FnOnce() -> isize) -> isize {
+        let answer = call();
+        let errno = if answer < 0 { errno() } else { 0 };
         self.say(format!("{what}: {answer}, errno {errno}"));
         answer
     }
 
     /// The same, for a call that returns an `int`.
     #[track_caller]
-    pub fn int(&mut self, what: &str, mut call: impl FnMut() -> i32) -> i32 {
+    pub fn int(&mut self, what: &str, call: impl FnOnce() -> i32) -> i32 {
         self.call(what, || call() as isize) as i32
     }
 
@@ -129,30 +122,25 @@ impl Scene {
     }
 }
 
-#[derive(PartialEq)]
-enum Way {
-    Kernel,
-    Green,
-    Unhooked,
-}
-
-fn play(runtime: Option<Arc<Runtime>>, way: Way, scene: fn(&mut Scene)) -> Vec<String> {
+fn play(runtime: Option<Arc<Runtime>>, is_green: bool, scene: fn(&mut Scene)) -> Vec<String> {
     let mut this = Scene {
         said: Vec::new(),
         runtime,
-        is_green: way == Way::Green,
-        is_unhooked: way == Way::Unhooked,
+        is_green,
     };
     scene(&mut this);
     this.said
 }
 
-/// Plays the scene in all ways and compares.
+/// Plays the scene in all ways and compares. Where calls are not hooked, no thread gets the signal that preempts: it may cut
+/// such a call short, as README says. One that was blocked and computes on without a processor would get it, too.
 #[track_caller]
 pub fn alike(scene: fn(&mut Scene)) {
     let plain = alike_hooked(scene);
-    let unhooked =
-        on_two().spawn(move || greenthread::unhooked(|| play(None, Way::Unhooked, scene)));
+    let runtime = Runtime::builder().processors(2);
+    let runtime = runtime.preemption(false).hand_off(false).build();
+    let runtime = runtime.expect("a runtime");
+    let unhooked = runtime.spawn(move || greenthread::unhooked(|| play(None, false, scene)));
     same("unhooked", &plain, &unhooked.join().expect("unhooked"));
 }
 
@@ -164,7 +152,7 @@ fn on_two() -> Runtime {
 /// thread may cut those short. Returns what a kernel thread has said.
 #[track_caller]
 pub fn alike_hooked(scene: fn(&mut Scene)) -> Vec<String> {
-    let plain = std::thread::spawn(move || play(None, Way::Kernel, scene));
+    let plain = std::thread::spawn(move || play(None, false, scene));
     let plain = plain.join().expect("on a kernel thread");
     let rapid = || {
         let slice = Duration::from_micros(100);
@@ -174,11 +162,8 @@ pub fn alike_hooked(scene: fn(&mut Scene)) -> Vec<String> {
     for (way, runtime) in [("green", on_two()), ("green, slices of 100 µs", rapid())] {
         let runtime = Arc::new(runtime);
         let is_green = runtime.mode() == greenthread::runtime::Mode::Green;
-        let (given, kind) = match is_green {
-            true => (Some(runtime.clone()), Way::Green),
-            false => (None, Way::Kernel),
-        };
-        let said = runtime.spawn(move || play(given, kind, scene)).join();
+        let given = is_green.then(|| runtime.clone());
+        let said = runtime.spawn(move || play(given, is_green, scene)).join();
         same(way, &plain, &said.expect(way));
     }
     plain
