@@ -145,13 +145,21 @@ pub(super) fn is_stream(fd: c_int) -> bool {
     option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
 }
 
-/// Whether a TCP connection has broken, and there is nothing more to read. The next call has the error: a call
-/// that has done a part does not take it.
-fn is_over(fd: c_int) -> bool {
-    let protocol = || option::<c_int>(fd, libc::SO_PROTOCOL);
-    sys::poll_now(fd, 0).is_ok_and(|events| events & libc::POLLHUP != 0)
-        && matches!(protocol(), Some(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
-        && queued(fd, libc::FIONREAD) == 0
+/// What the next part of a call on a TCP connection comes to that is not tried: 0 if the connection is over, or there is nothing
+/// to read yet. A try would take the error of a connection that breaks at that moment, and the next call is to have it.
+fn untried(fd: c_int, direction: Direction) -> Option<isize> {
+    // What has come before the end is there when the end is seen, so this is asked first.
+    let events = sys::poll_now(fd, libc::POLLRDHUP).unwrap_or(0);
+    let (has_broken, has_ended) = (events & libc::POLLHUP != 0, events & libc::POLLRDHUP != 0);
+    let reads = direction == Direction::Read;
+    let protocol = (has_broken || reads).then(|| option::<c_int>(fd, libc::SO_PROTOCOL))?;
+    match protocol? {
+        libc::IPPROTO_TCP | libc::IPPROTO_MPTCP if queued(fd, libc::FIONREAD) == 0 => {
+            let is_over = has_broken || has_ended && reads;
+            Some(if is_over { 0 } else { not_ready() })
+        }
+        _ => None,
+    }
 }
 
 /// Tries `attempt` until it has an answer. In between `wait` waits for a reason to try again, and says whether one has come:
@@ -201,11 +209,10 @@ pub(super) fn run(
     let known = Cell::new(None);
     let mut done = 0;
     loop {
-        // If the connection has ended after a part, the next part is empty.
-        let is_done = |fd| done != 0 && is_over(fd);
+        let untried = |fd| (done != 0).then(|| untried(fd, direction))?;
         let attempt = || {
             let fd = call.fd();
-            let result = uninterrupted(|| if is_done(fd) { 0 } else { attempt(fd, done) });
+            let result = uninterrupted(|| untried(fd).unwrap_or_else(|| attempt(fd, done)));
             if result >= 0 || !matches!(errno(), libc::EAGAIN | libc::EINPROGRESS) {
                 return Some(result);
             }
@@ -230,7 +237,8 @@ pub(super) fn run(
             Ok(part) => part.unwrap_or_else(not_ready),
             Err(()) => {
                 let fd = call.fd();
-                in_kernel(|| if is_done(fd) { 0 } else { block(fd, done) })
+                let is_over = untried(fd) == Some(0);
+                in_kernel(|| if is_over { 0 } else { block(fd, done) })
             }
         };
         match part {
