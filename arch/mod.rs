@@ -26,14 +26,10 @@
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
-#[cfg(target_arch = "aarch64")]
-use aarch64::{Context, at_bottom};
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
-#[cfg(target_arch = "x86_64")]
-use x86_64::{Context, at_bottom};
 
 /// An entry of the auxiliary vector, in which the kernel tells a program about the machine; 0 if there
 /// is none of that kind.

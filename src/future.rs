@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::thread::{JoinHandle, Result};
-use crate::wait::{WaitKind, WaitReason, Waiter};
+use crate::wait::{Outcome, WaitKind, WaitReason, Waiter, raise};
 
 // `block_on`: the waker is a count of a `Waiter`, on which the thread waits between polls.
 //
@@ -48,7 +48,7 @@ impl Wake for Signal {
 }
 
 /// For reports.
-static FUTURE: WaitKind = WaitKind::outside("future");
+static FUTURE: WaitKind = WaitKind::outside("future").unwinds();
 
 /// Runs a future on the current thread until it is ready, and returns its output.
 ///
@@ -85,7 +85,9 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        signal.0.wait(WaitReason::only(&FUTURE), None);
+        if signal.0.wait(WaitReason::only(&FUTURE), None) == Outcome::Expired {
+            raise(None);
+        }
     }
 }
 

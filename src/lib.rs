@@ -45,6 +45,7 @@ macro_rules! defaults {
     )*};
 }
 
+pub mod cancel;
 pub mod channel;
 pub mod coroutine;
 pub mod dataflow;

@@ -1,7 +1,7 @@
 //! Sleeping, calls with a time limit, and work at a fixed rate.
 //!
 //! - [`sleep`] and [`sleep_until`] block the current thread for a while.
-//! - [`timeout`] calls a function and waits for its result for a limited time.
+//! - [`timeout`] and [`timeout_at`] call a function whose waits end when a time is up.
 //! - [`Interval`] ticks at a fixed rate.
 //! - [`Duration`] and [`Instant`] are std's own.
 //!
@@ -22,7 +22,9 @@
 //! ```
 
 use std::fmt;
-use std::panic::resume_unwind;
+
+use crate::sys::clock;
+use crate::wait::{self, What};
 
 pub use std::time::{Duration, Instant};
 
@@ -50,39 +52,57 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Calls `f` in a thread of its own, and waits for its result for no longer than `duration`.
+/// Calls `f`, and ends its waits when `limit` has passed.
 ///
-/// A thread cannot be stopped from outside: if the time is up, `f` **goes on** in a detached
-/// thread, and its result is dropped in the end. So `f` owns all data that it uses. A function that
-/// runs for long should check from time to time whether its result is still wanted, for example by
-/// a flag.
+/// `f` runs in the calling thread. While it runs, every wait of the thread that can be ended
+/// ends at the limit, also in the libraries that `f` calls: see [`cancel`](crate::cancel).
+///
+/// It cannot end a computation, a wait for a lock or a call that blocks in the kernel: then it
+/// returns late. To go on without the result in such a case, spawn a thread and use
+/// [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
 ///
 /// # Errors
 ///
-/// Returns [`Elapsed`] if `f` has not returned in time.
+/// Returns [`Elapsed`] if `f` has unwound because the time was up. A value that `f` returns counts,
+/// however late.
 ///
 /// # Panics
 ///
-/// Panics with the payload of `f` if `f` panics in time. Panics if the thread cannot be started.
+/// Panics with the payload of `f` if `f` panics.
 ///
 /// # Examples
 ///
 /// ```
 /// use greenthread::time::{self, Duration, Elapsed};
 ///
-/// assert_eq!(time::timeout(Duration::MAX, || 6 * 7), Ok(42));
+/// let numbers = [6, 7];
+/// assert_eq!(time::timeout(Duration::MAX, || numbers[0] * numbers[1]), Ok(42));
 /// assert_eq!(time::timeout(Duration::from_millis(1), greenthread::park), Err(Elapsed));
 /// ```
-pub fn timeout<F, T>(duration: Duration, f: F) -> Result<T, Elapsed>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    match crate::thread::spawn(f).join_timeout(duration) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(payload)) => resume_unwind(payload),
-        Err(_detached) => Err(Elapsed),
-    }
+pub fn timeout<T>(limit: Duration, f: impl FnOnce() -> T) -> Result<T, Elapsed> {
+    wait::run(clock::after(limit), What::Limit, f).map_err(|_| Elapsed)
+}
+
+/// Calls `f`, and ends its waits at `deadline`; see [`timeout`].
+///
+/// # Errors
+///
+/// Returns [`Elapsed`] if `f` has unwound because the deadline has passed.
+///
+/// # Panics
+///
+/// Panics with the payload of `f` if `f` panics.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::time::{self, Duration, Elapsed, Instant};
+///
+/// let deadline = Instant::now() + Duration::from_millis(1);
+/// assert_eq!(time::timeout_at(deadline, greenthread::park), Err(Elapsed));
+/// ```
+pub fn timeout_at<T>(deadline: Instant, f: impl FnOnce() -> T) -> Result<T, Elapsed> {
+    wait::run(clock::at(deadline), What::Limit, f).map_err(|_| Elapsed)
 }
 
 /// A clock that ticks at a fixed rate: at `start + period`, `start + 2 * period`, and so on.

@@ -88,18 +88,9 @@ global_asm!(
     rules!(),
     "hint #38", // bti jc
     "bl {preempted}",
-    "b {way_back}",
+    "b greenthread_way_back",
     ".cfi_endproc",
     ".size preempt_trampoline, . - preempt_trampoline",
-    sp = const SP,
-    pc = const PC,
-    registers = const REGISTERS,
-    way_back = sym greenthread_way_back,
-    preempted = sym crate::engine::sched::current::suspend_preempted,
-);
-
-global_asm!(
-    ".text",
     ".p2align 4",
     ".hidden greenthread_way_back",
     ".globl greenthread_way_back",
@@ -126,6 +117,7 @@ global_asm!(
     "brk #0",
     ".cfi_endproc",
     ".size greenthread_way_back, . - greenthread_way_back",
+    preempted = sym crate::engine::sched::current::suspend_preempted,
     stack = const STACK,
     mask = const MASK,
     sp = const SP,

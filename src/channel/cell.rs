@@ -17,7 +17,7 @@
 //!    before it returns; a select's [`Waiting`] does not end before its spots are out.
 //! 2. A queue of messages `T` holds plain waits for messages `T` only: `wait_in_queue`, which puts
 //!    them in, takes no others. A select's right to such a wait does not name the type, but the wait names its
-//!    channel, which has one (`AnyPlain::of`).
+//!    channel, which has one (`AnyPeer::of`).
 //! 3. A peer waits until it is woken, and looks at neither its place nor its node before. So these
 //!    belong to the holder of the [`Plain`] or the [`Chooser`], and neither can be copied. Each
 //!    turns into a [`Claimed`], to be woken, when it is told how its wait ended.
@@ -42,7 +42,7 @@ use super::shared::{Locked, Shared, State};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::sys::{die, perturb, word};
-use crate::wait::queue::{self, Chain, Claimed, Crowd, List, Node, Wait};
+use crate::wait::queue::{Chain, Claimed, Crowd, Ended, List, Node, Wait};
 use crate::wait::{Facts, WaitKind, WaitReason};
 
 /// The event for which a thread in a queue waits.
@@ -66,22 +66,14 @@ impl Kind {
     }
 }
 
-// The answer to a thread whose wait is ended:
+// The answer to a select whose wait is ended. (A plain wait sees in its place whether the message was moved.)
 
 /// The peer gave its right back, or the channel is disconnected.
 const TRY_AGAIN: usize = 0;
-/// To a plain wait: the message was moved from or to its place.
-const DONE: usize = 1;
-/// To a select: a message is promised, or a place is reserved; `place` is the ticket.
-const GRANTED: usize = 2;
-/// To a sender in a select: `place` is the node of a receiver that waits for the message.
-const PAIRED: usize = 3;
-
-#[inline(always)]
-fn answer(claimed: Claimed, outcome: usize) -> Claimed {
-    claimed.node().outcome.set(outcome);
-    claimed
-}
+/// A message is promised, or a place is reserved; `place` is the ticket.
+const GRANTED: usize = 1;
+/// To a sender: `place` is the node of a receiver that waits for the message.
+const PAIRED: usize = 2;
 
 /// The place of the message of a plain wait, on the stack of the thread that waits.
 #[repr(C)]
@@ -104,9 +96,9 @@ fn is_taker(node: &Node) -> bool {
     Kind::of(node) != Kind::Observer
 }
 
-/// Returns whether a node is a taker's and does not belong to the wait `own`.
-fn is_peer(node: &Node, own: *const Wait) -> bool {
-    is_taker(node) && !ptr::eq(node.wait.get(), own)
+/// Returns whether a node is a taker's and does not belong to the wait of `own`.
+fn is_peer(node: &Node, own: Option<&Entry<'_, '_>>) -> bool {
+    is_taker(node) && own.is_none_or(|own| !ptr::eq(node.wait.get(), own.wait()))
 }
 
 impl<T> Queue<T> {
@@ -149,15 +141,13 @@ impl<T> Queue<T> {
 
     /// Returns whether the queue has a waiting thread that is neither the caller nor an observer.
     pub(super) fn has_peer(&self, own: Option<&Entry<'_, '_>>) -> bool {
-        let own = own.map_or(ptr::null(), Entry::wait);
         self.list.iter().any(|node| is_peer(node, own))
     }
 
     /// Claims the first thread that [`Queue::has_peer`] looks for.
-    pub(super) fn pop_peer(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Peer<T>> {
-        let own = own.map_or(ptr::null(), Entry::wait);
+    pub(super) fn pop_peer(&mut self, own: Option<&Entry<'_, '_>>) -> Option<AnyPeer> {
         let peer = self.list.pop_where(|node| is_peer(node, own));
-        peer.map(Peer::new)
+        peer.map(AnyPeer)
     }
 
     /// Claims all observers.
@@ -236,7 +226,7 @@ impl<T> Plain<T> {
     pub(super) fn give(self, message: T) -> Claimed {
         // The place was empty, so `forget` leaks nothing, and nothing is dropped under the lock.
         mem::forget(self.place().message.replace(Some(message)));
-        answer(self.0, DONE)
+        self.0
     }
 
     /// Takes the message of a sender.
@@ -245,34 +235,30 @@ impl<T> Plain<T> {
         let Some(message) = self.place().message.take() else {
             die("a sender waits without a message")
         };
-        (message, answer(self.0, DONE))
-    }
-
-    /// Forgets the type, for code that does not know the type of the channel's messages.
-    pub(super) fn any(self) -> AnyPlain {
-        AnyPlain(self.0)
+        (message, self.0)
     }
 }
 
-/// A [`Plain`] without its type. Its wait names the channel, which has the type.
-pub(super) struct AnyPlain(Claimed);
+/// A [`Peer`] without its type, for code that does not know it. A plain wait names the channel, which has the type.
+pub(super) struct AnyPeer(Claimed);
 
-impl AnyPlain {
-    /// Returns the [`Plain`] of this channel.
-    pub(super) fn of<T>(self, channel: &Shared<T>) -> Plain<T> {
+impl AnyPeer {
+    /// Returns the [`Peer`] in this channel.
+    pub(super) fn of<T>(self, channel: &Shared<T>) -> Peer<T> {
+        let node = self.0.node();
         // SAFETY: the pointer leads to a plain wait's place, which begins with the name whatever
         // the messages are.
-        let name = unsafe { *self.0.node().place.get().cast::<*const ()>() };
-        if name != ptr::from_ref(channel).cast() {
+        let name = || unsafe { *node.place.get().cast::<*const ()>() };
+        if Kind::of(node) == Kind::Plain && name() != ptr::from_ref(channel).cast() {
             die("a right to another channel's message");
         }
         // The thread still waits, so the channel with this name is the one in which it began to wait.
-        Plain(self.0, PhantomData)
+        Peer::new(self.0)
     }
 
-    /// Ends the wait without moving a message.
+    /// Ends the wait without moving a message, or giving a right.
     pub(super) fn send_away(self) -> Claimed {
-        answer(self.0, TRY_AGAIN)
+        self.0
     }
 }
 
@@ -283,14 +269,10 @@ impl Chooser {
     /// Ends the wait with the right that this ticket stands for.
     #[inline(always)]
     pub(super) fn grant(self, ticket: usize) -> Claimed {
-        let place = &self.0.node().place;
-        place.set(ptr::without_provenance_mut(ticket));
-        answer(self.0, GRANTED)
-    }
-
-    /// Ends the wait without giving a right.
-    pub(super) fn send_away(self) -> Claimed {
-        answer(self.0, TRY_AGAIN)
+        let node = self.0.node();
+        node.place.set(ptr::without_provenance_mut(ticket));
+        node.outcome.set(GRANTED);
+        self.0
     }
 }
 
@@ -314,14 +296,14 @@ pub(super) fn wake_all<T>(
 // word, and forgets what it has read if the thread does not wait any more (`engine::inspect::notes`).
 
 /// A select, which waits for several channels.
-pub(super) static SELECT: WaitKind = WaitKind::inside("select");
+pub(super) static SELECT: WaitKind = WaitKind::unwinding("select");
 
 /// The wait reasons of channels of one type of message.
 struct Of<T>(PhantomData<T>);
 
 impl<T> Of<T> {
-    const SEND: WaitKind = WaitKind::inside("room in channel").with_numbers(look::<T>);
-    const RECEIVE: WaitKind = WaitKind::inside("message from channel").with_numbers(look::<T>);
+    const SEND: WaitKind = WaitKind::unwinding("room in channel").with_numbers(look::<T>);
+    const RECEIVE: WaitKind = WaitKind::unwinding("message from channel").with_numbers(look::<T>);
 }
 
 fn look<T>(channel: usize, facts: &mut Facts) {
@@ -339,16 +321,11 @@ fn look<T>(channel: usize, facts: &mut Facts) {
 
 // ==== a plain wait ====
 
-/// How a plain wait ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    Done,
-    TryAgain,
-    TimedOut,
-}
-
 /// Queues the calling thread with a message to be taken, or with an empty place for one, and waits
 /// until a thread has moved the message. Or waits for a message from `partner`, a select that is told to give one.
+///
+/// Returns whether the time is up, and what the place holds then. If no message was moved, and the time is not up, the thread
+/// is to try again.
 #[inline(always)]
 pub(super) fn wait_in_queue<T>(
     channel: &Shared<T>,
@@ -358,7 +335,7 @@ pub(super) fn wait_in_queue<T>(
     partner: Option<Chooser>,
     mut woken: Chain,
     deadline: u64,
-) -> (Ended, Option<T>) {
+) -> (bool, Option<T>) {
     let kind = match side {
         Side::Senders => &Of::<T>::SEND,
         Side::Receivers => &Of::<T>::RECEIVE,
@@ -370,15 +347,14 @@ pub(super) fn wait_in_queue<T>(
     };
     let node = Node::new(&wait);
     node.tag.set(Kind::Plain as usize);
-    node.outcome.set(TRY_AGAIN);
     node.place.set(ptr::from_ref(&place).cast_mut().cast());
-    // A partner answers in any case, so the wait for its answer needs no deadline.
-    let deadline = partner.is_none().then_some(deadline);
+    let has_partner = partner.is_some();
     if let Some(Chooser(sender)) = partner {
         // The node comes into no list, so no other thread can find it and send to this one.
         let place_of_sender = &sender.node().place;
         place_of_sender.set((&raw const node).cast_mut().cast());
-        woken.push(answer(sender, PAIRED));
+        sender.node().outcome.set(PAIRED);
+        woken.push(sender);
     } else {
         // SAFETY: the node is new. It leaves the queue before this function ends, whose calls do not
         // unwind: the thread that wakes this one takes it out, or it is removed below.
@@ -387,17 +363,18 @@ pub(super) fn wait_in_queue<T>(
     }
     drop(state);
     woken.wake();
-    let ended = match wait.wait(deadline) {
-        queue::Ended::Taken(_) if node.outcome.get() == DONE => Ended::Done,
-        queue::Ended::Taken(_) => Ended::TryAgain,
-        queue::Ended::TimedOut => {
-            let mut state = channel.lock();
-            // SAFETY: the node was queued there and nowhere else.
-            unsafe { state.queue(side).list.remove(&node) };
-            Ended::TimedOut
-        }
+    let waited = match has_partner {
+        // A partner answers in any case.
+        true => Ended::Taken(wait.receive()),
+        false => wait.wait(Some(deadline)),
     };
-    (ended, place.message.into_inner())
+    let is_late = waited == Ended::TimedOut;
+    if is_late {
+        let mut state = channel.lock();
+        // SAFETY: the node was queued there and nowhere else.
+        unsafe { state.queue(side).list.remove(&node) };
+    }
+    (is_late, place.message.into_inner())
 }
 
 // ==== a select's wait ====
@@ -425,7 +402,7 @@ impl Spot {
 /// One wait, in the queues where its spots stand. The spots live for `'o`, longer than the wait.
 pub(super) struct Waiting<'o> {
     wait: Wait,
-    kind: Kind,
+    pub(super) kind: Kind,
     /// The number of spots that were put into a queue, and that their own thread has not taken out.
     queued: Cell<usize>,
     /// The claim was ours, or the thread that had it has woken us.
@@ -435,7 +412,7 @@ pub(super) struct Waiting<'o> {
 
 /// A [`Spot`] as part of a [`Waiting`].
 pub(super) struct Entry<'w, 'o> {
-    waiting: &'w Waiting<'o>,
+    pub(super) waiting: &'w Waiting<'o>,
     spot: &'o Spot,
 }
 
@@ -484,13 +461,24 @@ impl<'o> Waiting<'o> {
         given_up
     }
 
-    /// Waits until `deadline`. Returns `None` if the time is up.
+    /// Waits until `deadline`. Returns `None` if the time is up, or a frame has ended.
     pub(super) fn wait(&self, deadline: Option<u64>) -> Option<Taken> {
         let ended = self.wait.wait(deadline);
         self.is_over.set(true);
-        let queue::Ended::Taken(node) = ended else {
-            return None;
-        };
+        match ended {
+            Ended::Taken(node) => Some(self.taken(node)),
+            Ended::TimedOut => None,
+        }
+    }
+
+    /// Waits for the thread that has ended the wait.
+    pub(super) fn receive(&self) -> Taken {
+        let node = self.wait.receive();
+        self.is_over.set(true);
+        self.taken(node)
+    }
+
+    fn taken(&self, node: *const Node) -> Taken {
         // SAFETY: the claim names the node of one of our spots, which live as long as this wait;
         // the thread that took it has written its answer before it woke us.
         let told = unsafe { &*node };
@@ -499,11 +487,11 @@ impl<'o> Waiting<'o> {
             PAIRED => {
                 // SAFETY: the node is that of a receiver that waits for us only. We are told once.
                 let receiver = unsafe { Claimed::from_raw(told.place.get().cast()) };
-                Some(Right::Plain(AnyPlain(receiver)))
+                Some(Right::Peer(AnyPeer(receiver)))
             }
             _ => None,
         };
-        Some(Taken { node, granted })
+        Taken { node, granted }
     }
 }
 
@@ -515,21 +503,12 @@ impl Drop for Waiting<'_> {
         }
         // If `give_up` fails, another thread has claimed this wait and is about to wake it.
         if !self.is_over.get() && !self.give_up() {
-            let _ = self.wait.wait(None);
+            let _ = self.wait.receive();
         }
     }
 }
 
 impl Entry<'_, '_> {
-    pub(super) fn kind(&self) -> Kind {
-        self.waiting.kind
-    }
-
-    /// See [`Waiting::give_up`].
-    pub(super) fn give_up(&self) -> bool {
-        self.waiting.give_up()
-    }
-
     fn wait(&self) -> *const Wait {
         &raw const self.waiting.wait
     }
@@ -583,6 +562,11 @@ pub(super) fn halves<T>(shared: Shared<T>) -> (Half<T, true>, Half<T, false>) {
 }
 
 impl<T, const SENDS: bool> Half<T, SENDS> {
+    pub(super) const SIDE: Side = match SENDS {
+        true => Side::Senders,
+        false => Side::Receivers,
+    };
+
     #[inline(always)]
     fn counted(&self) -> &Counted<T> {
         // SAFETY: invariant 4.

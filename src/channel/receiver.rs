@@ -39,13 +39,13 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cell::{Entry, Half, Side};
+use super::cell::{Entry, Half};
 use super::selecting::{Attempt, Handle, Right, end};
 use super::shared::{Failed, State, Until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sys::clock::{self, NEVER};
-use crate::wait::{WaitKind, WaitReason, queue::Wait};
+use crate::wait::{WaitKind, WaitReason, queue::Wait, raise};
 
 /// The receiving half of a channel.
 ///
@@ -311,6 +311,15 @@ impl<T> Receiver<T> {
         }
     }
 
+    /// Returns what a select sees of the receiver. It lies in the receiver, if operations on it can be selected.
+    pub(super) fn handle(&self) -> &dyn Handle {
+        match &self.0 {
+            Flavor::Shared(shared) => shared,
+            Flavor::Timer(timer) => timer,
+            Flavor::Never => &Never,
+        }
+    }
+
     /// Completes a receive that a select has selected.
     pub(super) fn complete(&self, right: Right) -> Result<T, RecvError> {
         match (&self.0, right) {
@@ -323,50 +332,36 @@ impl<T> Receiver<T> {
     }
 }
 
-impl<T> Handle for Receiver<T> {
+/// A timer has no queue: it is ready or has a deadline.
+impl<T> Handle for Arc<Timer<T>> {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
-        match &self.0 {
-            Flavor::Shared(shared) => shared.attempt(Side::Receivers, entry),
-            Flavor::Timer(timer) => attempt_timer(timer, entry),
-            Flavor::Never => Attempt::Blocked,
-        }
-    }
-
-    fn leave(&self, entry: &Entry<'_, '_>) {
-        if let Flavor::Shared(shared) = &self.0 {
-            shared.lock().receivers.remove(entry);
-        }
-    }
-
-    fn give_back(&self, right: Right) {
-        if let Flavor::Shared(shared) = &self.0 {
-            shared.give_back(Side::Receivers, right);
+        let take = || self.take(Some(Instant::now())).map(Right::Made);
+        match entry {
+            Some(_) if !self.is_due() => Attempt::Blocked,
+            Some(entry) => end(entry, take),
+            None => take().map_or(Attempt::Blocked, |right| Attempt::Selected(Some(right))),
         }
     }
 
     fn is_ready(&self) -> bool {
-        match &self.0 {
-            Flavor::Shared(shared) => shared.look(|state| state.can(Side::Receivers, None)),
-            Flavor::Timer(timer) => timer.is_due(),
-            Flavor::Never => false,
-        }
+        self.is_due()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match &self.0 {
-            Flavor::Timer(timer) => timer.next(),
-            Flavor::Shared(_) | Flavor::Never => None,
-        }
+        self.next()
     }
 }
 
-/// Tries to receive from a timer, which has no queue: it is ready or has a deadline.
-fn attempt_timer<T>(timer: &Timer<T>, entry: Option<&Entry<'_, '_>>) -> Attempt {
-    let take = || timer.take(Some(Instant::now())).map(Right::Made);
-    match entry {
-        Some(_) if !timer.is_due() => Attempt::Blocked,
-        Some(entry) => end(entry, take),
-        None => take().map_or(Attempt::Blocked, |right| Attempt::Selected(Some(right))),
+/// The handle of a receiver that never gets a message.
+struct Never;
+
+impl Handle for Never {
+    fn attempt(&self, _: Option<&Entry<'_, '_>>) -> Attempt {
+        Attempt::Blocked
+    }
+
+    fn is_ready(&self) -> bool {
+        false
     }
 }
 
@@ -524,8 +519,7 @@ impl<T> Timer<T> {
         self.next().is_some_and(|due| due <= Instant::now())
     }
 
-    /// Takes the message, waiting for it until `deadline`. The message belongs to the thread that claims it, which may do so
-    /// before the message is due.
+    /// Takes the message, waiting for it until `deadline`. Of the threads that wait for one message the first takes it.
     pub(super) fn take(&self, deadline: Option<Instant>) -> Option<Instant> {
         let in_time = |due: &Instant| deadline.is_none_or(|deadline| *due <= deadline);
         loop {
@@ -534,11 +528,11 @@ impl<T> Timer<T> {
                 sleep_until(deadline.map_or(NEVER, clock::at));
                 return None;
             };
+            // The next one comes a period after this one, however late the thread wakes up.
             let elapsed = nanos(due.max(Instant::now()) - self.start);
             let after = elapsed.saturating_add(self.period);
-            let claimed = (self.next).compare_exchange(next, after, Relaxed, Relaxed);
-            if claimed.is_ok() {
-                sleep_until(clock::at(due));
+            sleep_until(clock::at(due));
+            if (self.next.compare_exchange(next, after, Relaxed, Relaxed)).is_ok() {
                 return Some(due);
             }
         }
@@ -546,13 +540,14 @@ impl<T> Timer<T> {
 }
 
 /// For reports: such a channel's time, or a select's that has no other operation.
-static TIMER: WaitKind = WaitKind::inside("time");
+static TIMER: WaitKind = WaitKind::unwinding("time");
 
 /// Blocks the thread until `when`, or for ever if that is `None`.
 pub(super) fn sleep_until(when: u64) {
     if when > clock::now() {
-        // No other thread knows this wait, so only the time-out ends it.
+        // No other thread knows this wait, so only the time-out and frames end it.
         let _timed_out = Wait::new(WaitReason::only(&TIMER)).wait(Some(when));
+        raise(Some(when));
     }
 }
 

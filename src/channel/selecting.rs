@@ -36,8 +36,8 @@
 //! | right | to send | to receive |
 //! |---|---|---|
 //! | `Counted` | one of the `reserved` places | the `promised` message with that ticket |
-//! | `Plain`, a peer | its place is for the message | its place has the message |
-//! | `Chooser`, a peer in a select | the message is buffered and promised to it | it is woken, to send it there |
+//! | `Peer`, which waits | its place is for the message | its place has the message |
+//! | `Peer`, in a select | the message is buffered and promised to it | it is woken, to send it there |
 //! | `Made` | | the message itself (a timer's) |
 //! | `Disconnected` | an error | an error |
 //!
@@ -59,12 +59,12 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use super::buffer::Block;
-use super::cell::{AnyHandle, AnyPlain, Chooser, Entry, Kind, Peer, Side, Spot, Waiting};
+use super::cell::{AnyHandle, AnyPeer, Entry, Half, Kind, Peer, Side, Spot, Waiting};
 use super::receiver::sleep_until;
 use super::shared::{Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
 use super::{Receiver, RecvError, SendError, Sender};
 use crate::sys::{clock, perturb};
-use crate::wait::queue::Chain;
+use crate::wait::{queue::Chain, raise};
 
 // ==== the right to one operation ====
 
@@ -75,8 +75,7 @@ pub(super) enum Right {
     /// The right to the promised message with this ticket, or to one of the `reserved` places: then the number is [`PLACE`].
     Counted(usize),
     /// The right to the peer.
-    Plain(AnyPlain),
-    Chooser(Chooser),
+    Peer(AnyPeer),
     /// The right to a message that was made for it: see `Timer`.
     Made(Instant),
 }
@@ -99,10 +98,10 @@ pub(super) trait Handle {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt;
 
     /// Takes the entry out of the queue that `attempt` has put it in, if it is still there.
-    fn leave(&self, entry: &Entry<'_, '_>);
+    fn leave(&self, _: &Entry<'_, '_>) {}
 
     /// Gives the right to a selected operation back without completing it.
-    fn give_back(&self, right: Right);
+    fn give_back(&self, _: Right) {}
 
     /// Returns whether the operation would not block.
     fn is_ready(&self) -> bool;
@@ -110,15 +109,6 @@ pub(super) trait Handle {
     /// Returns the instant at which the operation becomes ready by itself, if it does.
     fn deadline(&self) -> Option<Instant> {
         None
-    }
-}
-
-impl<T> From<Peer<T>> for Right {
-    fn from(peer: Peer<T>) -> Right {
-        match peer {
-            Peer::Plain(peer) => Right::Plain(peer.any()),
-            Peer::Select(peer) => Right::Chooser(peer),
-        }
     }
 }
 
@@ -146,7 +136,7 @@ impl<T> State<T> {
             Side::Receivers => (&mut self.senders, self.senders_gone),
         };
         let peer = (self.capacity == 0).then(|| peers.pop_peer(own)).flatten();
-        peer.map(Right::from)
+        peer.map(Right::Peer)
             .or(is_disconnected.then_some(Right::Disconnected))
     }
 
@@ -171,9 +161,9 @@ impl<T> State<T> {
     }
 }
 
-impl<T> Shared<T> {
-    /// Selects the operation if it would not block; otherwise queues the entry, if there is one.
-    pub(super) fn attempt(&self, side: Side, entry: Option<&Entry<'_, '_>>) -> Attempt {
+impl<T, const SENDS: bool> Handle for Half<T, SENDS> {
+    fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
+        let side = Self::SIDE;
         let mut woken = Chain::new();
         let mut state = self.lock();
         let attempt = match entry {
@@ -184,7 +174,7 @@ impl<T> Shared<T> {
             None => Attempt::Blocked,
             Some(entry) => {
                 state.queue(side).push(entry);
-                if entry.kind() != Kind::Observer {
+                if entry.waiting.kind != Kind::Observer {
                     state.tell_observers(side, &mut woken);
                 }
                 Attempt::Blocked
@@ -195,6 +185,34 @@ impl<T> Shared<T> {
         attempt
     }
 
+    fn leave(&self, entry: &Entry<'_, '_>) {
+        self.lock().queue(Self::SIDE).remove(entry);
+    }
+
+    fn give_back(&self, right: Right) {
+        match right {
+            Right::Disconnected | Right::Made(_) => {}
+            Right::Counted(ticket) => {
+                let (mut spare, mut woken) = (None, Chain::new());
+                let mut state = self.lock();
+                match Self::SIDE {
+                    Side::Senders => state.reserved -= 1,
+                    Side::Receivers => state.break_promise(ticket),
+                }
+                state.settle(&mut spare, &mut woken);
+                drop(state);
+                woken.wake();
+            }
+            Right::Peer(peer) => peer.send_away().wake(),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.look(|state| state.can(Self::SIDE, None))
+    }
+}
+
+impl<T> Shared<T> {
     /// Completes a selected send. Returns the message if the channel is disconnected.
     pub(super) fn complete_send(&self, right: Right, mut message: T) -> Result<(), T> {
         let mut spare: Spare<T> = None;
@@ -211,18 +229,20 @@ impl<T> Shared<T> {
                 }
                 spare = Some(Block::new());
             },
-            Right::Plain(receiver) => receiver.of(self).give(message).wake(),
-            Right::Chooser(receiver) => {
-                let mut state = self.lock();
-                while !state.buffer.make_room(&mut spare) {
+            Right::Peer(receiver) => match receiver.of(self) {
+                Peer::Plain(receiver) => receiver.give(message).wake(),
+                Peer::Select(receiver) => {
+                    let mut state = self.lock();
+                    while !state.buffer.make_room(&mut spare) {
+                        drop(state);
+                        spare = Some(Block::new());
+                        state = self.lock();
+                    }
+                    let receiver = state.promise_to(receiver, message);
                     drop(state);
-                    spare = Some(Block::new());
-                    state = self.lock();
+                    receiver.wake();
                 }
-                let receiver = state.promise_to(receiver, message);
-                drop(state);
-                receiver.wake();
-            }
+            },
         }
         Ok(())
     }
@@ -240,35 +260,17 @@ impl<T> Shared<T> {
                 woken.wake();
                 Ok(message)
             }
-            Right::Plain(sender) => {
-                let (message, sender) = sender.of(self).take();
-                sender.wake();
-                Ok(message)
-            }
-            Right::Chooser(sender) => {
-                let (state, paired) = (self.lock(), Take::Paired(sender));
-                self.receive_slowly(state, Chain::new(), paired, Until::Never)
-            }
-        }
-    }
-
-    /// Gives the right to a selected operation back without completing it.
-    pub(super) fn give_back(&self, side: Side, right: Right) {
-        match right {
-            Right::Disconnected | Right::Made(_) => {}
-            Right::Counted(ticket) => {
-                let (mut spare, mut woken) = (None, Chain::new());
-                let mut state = self.lock();
-                match side {
-                    Side::Senders => state.reserved -= 1,
-                    Side::Receivers => state.break_promise(ticket),
+            Right::Peer(sender) => match sender.of(self) {
+                Peer::Plain(sender) => {
+                    let (message, sender) = sender.take();
+                    sender.wake();
+                    Ok(message)
                 }
-                state.settle(&mut spare, &mut woken);
-                drop(state);
-                woken.wake();
-            }
-            Right::Plain(peer) => peer.send_away().wake(),
-            Right::Chooser(peer) => peer.send_away().wake(),
+                Peer::Select(sender) => {
+                    let (state, paired) = (self.lock(), Take::Paired(sender));
+                    self.receive_slowly(state, Chain::new(), paired, Until::Never)
+                }
+            },
         }
     }
 }
@@ -279,9 +281,9 @@ fn granted(right: Option<Right>) -> Attempt {
 
 /// Ends the wait of `entry`, whose operation is ready here. It may be queued at other channels too.
 pub(super) fn end(entry: &Entry<'_, '_>, grant: impl FnOnce() -> Option<Right>) -> Attempt {
-    if !entry.give_up() {
+    if !entry.waiting.give_up() {
         Attempt::Taken
-    } else if entry.kind() == Kind::Observer {
+    } else if entry.waiting.kind == Kind::Observer {
         Attempt::Selected(None)
     } else {
         granted(grant())
@@ -303,12 +305,12 @@ pub struct Operation<'a> {
 impl<'a> Operation<'a> {
     /// Makes a send operation.
     pub fn send<T>(sender: &'a Sender<T>) -> Operation<'a> {
-        Operation::new(sender)
+        Operation::new(&sender.0)
     }
 
     /// Makes a receive operation.
     pub fn recv<T>(receiver: &'a Receiver<T>) -> Operation<'a> {
-        Operation::new(receiver)
+        Operation::new(receiver.handle())
     }
 
     fn new(handle: &'a dyn Handle) -> Operation<'a> {
@@ -514,7 +516,7 @@ fn round<'o, 'a>(
             Some(waiting.wait(Some(earliest).filter(|&end| end != clock::NEVER)))
         } else {
             // Here another thread has the claim and is about to wake this one.
-            (blocked || taken).then(|| waiting.wait(None))
+            (blocked || taken).then(|| Some(waiting.receive()))
         };
         perturb::point("select: leaving");
         for operation in operations.clone().take(queued) {
@@ -533,6 +535,10 @@ fn round<'o, 'a>(
             }
             (None, Some(selected)) => Round::Ready(selected),
             (Some(None), _) if is_over => Round::Over,
+            (Some(None), _) => {
+                raise(Some(earliest));
+                Round::Again
+            }
             _ => Round::Again,
         }
     })
@@ -613,9 +619,9 @@ impl SelectedOperation<'_> {
     /// assert_eq!(select.select().send(&s, 1), Err(SendError(1)));
     /// ```
     pub fn send<T>(mut self, s: &Sender<T>, msg: T) -> Result<(), SendError<T>> {
-        assert!(self.is_of(s), "passed a sender that wasn't selected");
+        assert!(self.is_of(&s.0), "passed a sender that wasn't selected");
         match self.right.take() {
-            Some(right) => s.complete(right, msg),
+            Some(right) => s.0.complete_send(right, msg).map_err(SendError),
             None => Err(SendError(msg)),
         }
     }
@@ -642,13 +648,16 @@ impl SelectedOperation<'_> {
     /// assert_eq!(select.select().recv(&r), Err(RecvError));
     /// ```
     pub fn recv<T>(mut self, r: &Receiver<T>) -> Result<T, RecvError> {
-        assert!(self.is_of(r), "passed a receiver that wasn't selected");
+        assert!(
+            self.is_of(r.handle()),
+            "passed a receiver that wasn't selected"
+        );
         let right = self.right.take();
         right.map_or(Err(RecvError), |right| r.complete(right))
     }
 
     /// Two handles that live at one address are one, of one type.
-    fn is_of<H>(&self, handle: &H) -> bool {
+    fn is_of(&self, handle: &dyn Handle) -> bool {
         ptr::addr_eq(self.handle, handle)
     }
 }

@@ -5,8 +5,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-use super::cell::{Entry, Half, Side};
-use super::selecting::{Attempt, Handle, Right};
+use super::cell::Half;
 use super::shared::{Failed, State, Until};
 use super::{SendError, SendTimeoutError, TrySendError};
 
@@ -218,29 +217,6 @@ impl<T> Sender<T> {
     #[cfg(not(greenthread_model))]
     pub(crate) fn is_disconnected(&self) -> bool {
         self.0.look(|state| state.receivers_gone)
-    }
-
-    /// Completes a send that a select has selected.
-    pub(super) fn complete(&self, right: Right, msg: T) -> Result<(), SendError<T>> {
-        self.0.complete_send(right, msg).map_err(SendError)
-    }
-}
-
-impl<T> Handle for Sender<T> {
-    fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
-        self.0.attempt(Side::Senders, entry)
-    }
-
-    fn leave(&self, entry: &Entry<'_, '_>) {
-        self.0.lock().senders.remove(entry);
-    }
-
-    fn give_back(&self, right: Right) {
-        self.0.give_back(Side::Senders, right);
-    }
-
-    fn is_ready(&self) -> bool {
-        self.0.look(|state| state.can(Side::Senders, None))
     }
 }
 

@@ -56,17 +56,19 @@
 //!
 //! A plain operation ([`Shared::send`], [`Shared::receive`]; a select's are in `selecting`) tries once, under the lock. If
 //! it must wait, it queues in the same critical section, with a place on its stack for its message. The peer moves
-//! the message, so there is nothing to do after the wake-up. Only [`Ended::TryAgain`] sends the operation round again.
+//! the message, so there is nothing to do after the wake-up. Only a right that was given back, or a disconnection, sends the
+//! operation round again.
 
 use core::mem::offset_of;
 use std::time::{Duration, Instant};
 
 use super::buffer::{Block, Buffer};
-use super::cell::{Chooser, Ended, Kind, Peer, Queue, Side, wait_in_queue};
+use super::cell::{Chooser, Kind, Peer, Queue, Side, wait_in_queue};
 use crate::engine::facade::{self, PreemptionOff};
 use crate::sys::clock;
 use crate::sys::shared::{Guard, Lock};
 use crate::wait::queue::{Chain, Claimed};
+use crate::wait::raise;
 
 // ==== the state under the lock ====
 
@@ -451,9 +453,12 @@ impl<T> Shared<T> {
                 let side = Side::Senders;
                 let to_send = Some(message);
                 message = match wait_in_queue(self, state, side, to_send, None, woken, deadline) {
-                    (Ended::TryAgain, Some(message)) => message,
-                    (Ended::TimedOut, Some(message)) => return Err((message, Failed::TimedOut)),
-                    (_, None) | (Ended::Done, _) => return Ok(()),
+                    (_, None) => return Ok(()),
+                    (true, Some(message)) => {
+                        raise(Some(deadline));
+                        return Err((message, Failed::TimedOut));
+                    }
+                    (false, Some(message)) => message,
                 };
             } else {
                 drop(state);
@@ -527,8 +532,11 @@ impl<T> Shared<T> {
             let side = Side::Receivers;
             match wait_in_queue(self, state, side, None, partner, woken, deadline) {
                 (_, Some(message)) => return Ok(message),
-                (Ended::TimedOut, None) => return Err(Failed::TimedOut),
-                (Ended::TryAgain | Ended::Done, None) => {}
+                (true, None) => {
+                    raise(Some(deadline));
+                    return Err(Failed::TimedOut);
+                }
+                (false, None) => {}
             }
             woken = Chain::new();
             state = self.lock();

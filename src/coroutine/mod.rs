@@ -80,6 +80,7 @@ use std::sync::{Mutex, PoisonError};
 
 use self::turns::{Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
+use crate::wait::shielded;
 
 /// The result of [`Coroutine::resume`]: a yielded value or the final one.
 ///
@@ -266,7 +267,7 @@ impl<Input: Send + 'static, Yield: Send + 'static, Return: Send + 'static>
         let (mut caller, side) = turns::pair();
         let thread = thread::Builder::new().spawn(move || {
             let yielder = Yielder(side, PhantomData);
-            body(&yielder, input)
+            yielder.0.in_frames(|| body(&yielder, input))
         });
         let thread = match thread {
             Ok(thread) => thread,
@@ -282,7 +283,7 @@ impl<Input: Send + 'static, Yield: Send + 'static, Return: Send + 'static>
         let Stage::Begun { thread, .. } = core::mem::replace(&mut self.stage, Stage::Done) else {
             unreachable!("a coroutine ends once");
         };
-        let result = thread.join();
+        let result = shielded(|| thread.join());
         result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 }
@@ -329,7 +330,7 @@ impl<Input, Yield, Return> Drop for Coroutine<Input, Yield, Return> {
             return;
         };
         match caller.resume(Order::Unwind) {
-            News::Ended => match thread.join() {
+            News::Ended => match shielded(|| thread.join()) {
                 Err(payload) if !payload.is::<Dropped>() && !thread::panicking() => {
                     resume_unwind(payload)
                 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use crate::atomic::Cell;
 use crate::sys::die;
+use crate::wait::Adopted;
 use crate::wait::side::Side;
 
 /// A message from the caller to the coroutine.
@@ -47,6 +48,7 @@ struct Turns<Input, Yield> {
     news: Cell<Option<News<Yield>>>,
     caller: Side,
     coroutine: Side,
+    frames: Adopted,
 }
 
 // SAFETY: invariant 1: the cells have one user at a time, and their contents change threads.
@@ -66,14 +68,16 @@ pub(crate) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Called<Input, Yield
         news: Cell::new(None),
         caller: Side::new(),
         coroutine: Side::new(),
+        frames: Adopted::new(),
     });
+    turns.frames.adopt();
     (Caller(turns.clone()), Called(turns, PhantomData))
 }
 
 impl<Input, Yield> Caller<Input, Yield> {
     /// Waits until the coroutine's first turn is over.
     pub(crate) fn first_news(&mut self) -> News<Yield> {
-        self.0.caller.wait();
+        self.0.caller.wait(&self.0.frames.thread);
         self.news()
     }
 
@@ -81,7 +85,9 @@ impl<Input, Yield> Caller<Input, Yield> {
     #[inline(always)]
     pub(crate) fn resume(&mut self, order: Order<Input>) -> News<Yield> {
         self.0.order.set(Some(order));
-        self.0.caller.hand_over_to(&self.0.coroutine);
+        self.0.frames.adopt();
+        let lead = &raw const self.0.frames.thread;
+        self.0.caller.hand_over_to(&self.0.coroutine, lead);
         self.news()
     }
 
@@ -93,11 +99,18 @@ impl<Input, Yield> Caller<Input, Yield> {
 }
 
 impl<Input, Yield> Called<Input, Yield> {
+    /// Calls `body` in the frames of whoever resumes the coroutine.
+    pub(crate) fn in_frames<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.0.frames.run(body)
+    }
+
     /// Gives the caller its turn, and waits until it is over.
     #[inline(always)]
     pub(crate) fn suspend(&self, news: News<Yield>) -> Order<Input> {
         self.0.news.set(Some(news));
-        self.0.coroutine.hand_over_to(&self.0.caller);
+        self.0
+            .coroutine
+            .hand_over_to(&self.0.caller, core::ptr::null());
         let order = self.0.order.take();
         order.unwrap_or_else(|| die("a coroutine was resumed without a word"))
     }

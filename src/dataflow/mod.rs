@@ -64,6 +64,7 @@ use std::sync::Arc;
 
 pub use self::value::{Failure, Inputs, Value, Values};
 use self::value::{Held, Outcome, Slot};
+use crate::wait::Surroundings;
 
 /// Calls `f` with the values of `inputs` once they are all there, and returns a handle to the
 /// result.
@@ -101,11 +102,12 @@ where
     let origin = Location::caller();
     let slot = Arc::new(Slot::new());
     let value = Value(slot.clone());
+    let surroundings = Surroundings::here();
     stock::when(inputs.hold(), move |inputs: I::Held| {
         // The inputs are dropped inside the closure, before any thread sees that the node is resolved.
         let run = move || {
             let inputs = inputs;
-            inputs.values().map(f)
+            surroundings.run(|| inputs.values().map(f))
         };
         slot.resolve(match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(value)) => Outcome::Own(value),

@@ -47,6 +47,7 @@ use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::is_forked_child;
 use crate::sync::{LazyLock, Mutex, MutexGuard, PoisonError, Semaphore, SemaphorePermit};
 use crate::thread::{Builder, Thread, available_parallelism};
+use crate::wait::shielded;
 
 // ---- tasks ----
 
@@ -129,7 +130,8 @@ fn own() -> Arc<Stock> {
 /// Runs a follower from its beginning to its end.
 fn follow(leader: &Arc<Stock>) {
     let own = own();
-    let turn = Turn::take();
+    // A follower that does not follow would leave the leader's nodes to nobody.
+    let turn = shielded(Turn::take);
     let mut begins = true;
     while let Some(next) = own.take_half(leader, mem::take(&mut begins)) {
         own.work(next, &turn);

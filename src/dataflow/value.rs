@@ -111,7 +111,7 @@ impl<T> Value<T> {
     /// assert_eq!(six.get().unwrap() * 7, 42);
     /// ```
     pub fn get(&self) -> Result<&T, Failure> {
-        self.0.outcome.wait().value()
+        self.0.outcome.wait_for_value().value()
     }
 
     /// Returns the result of [`get`](Value::get) if it is there, and `None` otherwise; never

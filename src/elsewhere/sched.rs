@@ -52,6 +52,14 @@ pub(crate) mod current {
         pub(crate) fn suspend(self, _: Action) {
             match self.green.never {}
         }
+
+        pub(crate) fn leave(self) {
+            match self.green.never {}
+        }
+
+        pub(crate) fn count_refused_wait(&mut self) {
+            match self.green.never {}
+        }
     }
 
     /// As the real one, which leaves the runtime: callers drop it by name.
@@ -71,16 +79,22 @@ pub(crate) mod current {
         f()
     }
 }
+#[path = "../engine/sched/cancel.rs"]
+pub(crate) mod cancel;
+#[path = "../engine/sched/frames.rs"]
+pub(crate) mod frames;
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
 use core::cell::Cell;
 use core::convert::Infallible;
+use core::panic::Location;
 use std::io;
 
 pub(crate) use self::current::enter;
-use self::park::Parking;
+use self::park::{Interrupts, Parking};
 use crate::engine::atomic::{AtomicPtr, AtomicU64};
 pub(crate) use crate::engine::inspect::notes::Identity;
+use crate::engine::inspect::notes::Reason;
 pub(crate) use crate::engine::policy::Fifo;
 use crate::engine::public::{Driver, Metrics};
 
@@ -111,6 +125,10 @@ impl Green {
         fn cluster(&self) -> &'static Cluster;
         fn expect(&self, *const Parking) -> ();
         fn expect_on_stack(&self, *const Parking) -> ();
+        fn park_is_over(&self) -> bool;
+        fn interrupts(&self) -> &Interrupts;
+        fn kept(&self) -> u64;
+        fn times_off(&self) -> u32;
         fn prefetch_record(&self) -> ();
         fn prefetch_two(&self, &Green) -> ();
     }
@@ -140,6 +158,8 @@ impl Cluster {
         fn metrics(&self) -> Metrics;
         fn set_size(&self, usize) -> io::Result<()>;
         fn close(&self) -> ();
+        fn cancel_all(&self, &'static Location<'static>) -> ();
+        fn cancelled(&self) -> &Reason;
     }
 }
 
@@ -148,9 +168,17 @@ pub(crate) fn ready(green: &'static Green) {
 }
 
 pub(crate) mod events {
-    use super::Green;
+    use super::{Green, current::Entered};
 
     pub(crate) fn disarm_timer(green: &'static Green) {
+        match green.never {}
+    }
+
+    pub(crate) fn keep_timer(entered: &mut Entered, _: u64) {
+        match entered.green.never {}
+    }
+
+    pub(crate) fn take_timer_back(green: &'static Green) {
         match green.never {}
     }
 }

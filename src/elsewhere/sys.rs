@@ -197,6 +197,11 @@ pub(crate) mod kernel_thread {
     }
 }
 
+/// Writes a line to standard error.
+pub(crate) fn say(text: core::fmt::Arguments<'_>) {
+    eprintln!("greenthread: {text}");
+}
+
 /// Prints `message` and aborts: an invariant of the runtime itself is broken, and going on would
 /// corrupt memory.
 #[cold]

@@ -36,9 +36,21 @@ pub(crate) use super::sched::{
     signals::{are_ignored as program_ignores, is_reserved as preempts},
 };
 use super::sys::clock;
-use super::wait::{WaitKind, WaitReason, Waiter};
+use super::wait::{WaitKind, WaitReason, Waiter, is_in_frame, raise};
 
-static SLEEP: WaitKind = WaitKind::inside("end of sleep");
+static SLEEP: WaitKind = WaitKind::unwinding("end of sleep");
+
+#[cfg(interposes)]
+static REST: WaitKind = WaitKind::inside("end of sleep").fails();
+
+/// Calls `call`, which `announce` announces; but not in a frame, which is to end it: there libc's functions in it park the
+/// thread, as far as they are hooked.
+pub(crate) fn unless_in_frame<T, F: FnOnce() -> T>(announce: impl FnOnce(F) -> T, call: F) -> T {
+    match cfg!(interposes) && is_in_frame() {
+        true => call(),
+        false => announce(call),
+    }
+}
 
 /// The calling thread.
 impl Thread {
@@ -56,7 +68,14 @@ impl Thread {
         let alarm = Waiter::new();
         while clock::now() < deadline {
             alarm.wait(WaitReason::only(&SLEEP), Some(deadline));
+            raise(Some(deadline));
         }
+    }
+
+    /// [`Thread::sleep_until`] for functions of C, which must not unwind: returns early if a frame ends.
+    #[cfg(interposes)]
+    pub(crate) fn rest_until(deadline: u64) {
+        Waiter::new().wait(WaitReason::only(&REST), Some(deadline));
     }
 
     /// Whether the calling thread is a green one.

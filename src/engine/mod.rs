@@ -49,7 +49,8 @@ pub(crate) mod public {
         BlockedCall, BlockedPlace, Bucket, Histogram, Metrics, ProcessorMetrics, QueueWait,
     };
     pub use super::runtime::options::{Driver, Mode, OnDeadlock};
-    pub use super::runtime::scope::Scope;
+    pub use super::runtime::scope::{Group, Scope};
     pub use super::runtime::spawn::{Builder, spawn};
     pub use super::sched::current::is_preemption_off;
+    pub use super::sched::frames::Cancelled;
 }

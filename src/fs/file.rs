@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::SystemTime;
 
 use crate::engine::facade::{Nature, may_block};
-use crate::io::macros::{building, descriptor, read_through, writes};
+use crate::io::macros::{building, read_through, wraps_descriptor, writes};
 use crate::io::pipe::write_as_far_as_it_goes;
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
@@ -164,11 +164,24 @@ impl File {
 // ---- std's traits ----
 
 read_through!(&File, this => (&this.0.std), may_block);
-read_through!(File, this => (&*this));
+read_through!(File, this => (&this.0.std), may_block);
 
 writes!(File);
 
 impl Contents {
+    fn adopt(fd: OwnedFd) -> Contents {
+        let (std, nature) = (fd.into(), Nature::new());
+        Contents { std, nature }
+    }
+
+    fn into_fd(self) -> OwnedFd {
+        self.std.into()
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.std.as_fd()
+    }
+
     fn write(&self, buffer: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(buffer)])
     }
@@ -180,7 +193,7 @@ impl Contents {
             [buffer] => (&self.std).write(buffer),
             buffers => (&self.std).write_vectored(buffers),
         };
-        may_block(|| write_as_far_as_it_goes(buffers, write))
+        may_block(|| write_as_far_as_it_goes(buffers, write, drop))
     }
 }
 
@@ -212,32 +225,13 @@ impl fmt::Debug for File {
     }
 }
 
-impl From<OwnedFd> for File {
-    fn from(fd: OwnedFd) -> File {
-        let (std, nature) = (fd.into(), Nature::new());
-        File(Contents { std, nature })
-    }
-}
-
-impl From<File> for OwnedFd {
-    fn from(file: File) -> OwnedFd {
-        file.0.std.into()
-    }
-}
-
 impl From<File> for Stdio {
     fn from(file: File) -> Stdio {
         file.0.std.into()
     }
 }
 
-impl AsFd for File {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.std.as_fd()
-    }
-}
-
-descriptor!(File, like fs::File);
+wraps_descriptor!(File, like fs::File, by Contents::adopt);
 
 // ---- opening ----
 

@@ -1,10 +1,7 @@
 //! Implementations of `Read` and `Write` that use others, and of the conversions of what owns a descriptor.
 
-/// Implements `Read` for `$Type` by that of `$reader`, each call within `$within` if that is given.
+/// Implements `Read` for `$Type` by that of `$reader`, each call within `$within`.
 macro_rules! read_through {
-    ($Type:ty, $this:ident => $reader:expr) => {
-        $crate::io::macros::read_through!($Type, $this => $reader, $crate::io::macros::at_once);
-    };
     ($Type:ty, $this:ident => $reader:expr, $within:expr) => {
         impl std::io::Read for $Type {
             $crate::io::macros::read_through! { @ $this => $reader, $within;
@@ -24,14 +21,27 @@ macro_rules! read_through {
     )*};
 }
 
-/// What `read_through` has the calls within if nothing else is said.
-pub(crate) fn at_once<R>(call: impl FnOnce() -> R) -> R {
-    call()
-}
+/// The conversions of a type that wraps what owns the descriptor, which `$adopt` makes; `$Std` is std's type.
+macro_rules! wraps_descriptor {
+    ($Type:ident, like $Std:ty, by $adopt:path) => {
+        impl From<std::os::fd::OwnedFd> for $Type {
+            fn from(fd: std::os::fd::OwnedFd) -> $Type {
+                $Type($adopt(fd))
+            }
+        }
 
-/// The conversions of a type that owns a descriptor, made of those from and into `OwnedFd`; `$Std` is std's type.
-macro_rules! descriptor {
-    ($Type:ty, like $Std:ty) => {
+        impl From<$Type> for std::os::fd::OwnedFd {
+            fn from(this: $Type) -> std::os::fd::OwnedFd {
+                this.0.into_fd()
+            }
+        }
+
+        impl std::os::fd::AsFd for $Type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
         impl From<$Std> for $Type {
             fn from(std: $Std) -> $Type {
                 std::os::fd::OwnedFd::from(std).into()
@@ -57,31 +67,6 @@ macro_rules! descriptor {
         }
 
         $crate::sys::calls::from_raw_fd!($Type);
-    };
-}
-
-/// The conversions of a type that wraps what owns the descriptor, which `$adopt` makes.
-macro_rules! wraps_descriptor {
-    ($Type:ident, like $Std:ty, by $adopt:path) => {
-        impl From<std::os::fd::OwnedFd> for $Type {
-            fn from(fd: std::os::fd::OwnedFd) -> $Type {
-                $Type($adopt(fd))
-            }
-        }
-
-        impl From<$Type> for std::os::fd::OwnedFd {
-            fn from(this: $Type) -> std::os::fd::OwnedFd {
-                this.0.into_fd()
-            }
-        }
-
-        impl std::os::fd::AsFd for $Type {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.0.as_fd()
-            }
-        }
-
-        $crate::io::macros::descriptor!($Type, like $Std);
     };
 }
 
@@ -148,4 +133,4 @@ macro_rules! building {
     )*};
 }
 
-pub(crate) use {building, descriptor, read_through, reads, wraps_descriptor, writes};
+pub(crate) use {building, read_through, reads, wraps_descriptor, writes};

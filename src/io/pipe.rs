@@ -30,6 +30,7 @@ use crate::engine::facade::{Direction, Limit, Source, may_block};
 use crate::sys::mm::page as page_size;
 use crate::sys::{calls, is_ready};
 use crate::thread::Thread;
+use crate::wait::is_in_frame;
 
 /// The greatest number of buffers that the kernel takes at once.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
@@ -69,7 +70,7 @@ impl End {
     pub(crate) fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // For a read of no bytes the kernel does not wait, but `poll(2)` would.
         let mut known = buffers.iter().take(MOST_BUFFERS);
-        if !Thread::is_green() || known.all(|buffer| buffer.is_empty()) {
+        if may_block_at_once() || known.all(|buffer| buffer.is_empty()) {
             return calls::read(self.as_fd(), buffers);
         }
         self.run(Direction::Read, |now| match now {
@@ -79,14 +80,14 @@ impl End {
     }
 
     pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        if !Thread::is_green() {
+        if may_block_at_once() {
             return calls::write(self.as_fd(), buffers);
         }
         let buffers = &buffers[..buffers.len().min(MOST_BUFFERS)];
         if length(buffers) == 0 {
             return calls::write(self.as_fd(), buffers); // as in `read`
         }
-        write_as_far_as_it_goes(buffers, |buffers| self.write_some(buffers))
+        write_as_far_as_it_goes(buffers, |buffers| self.write_some(buffers), drop)
     }
 
     /// Writes a part of `buffers`; all of them if that is a page at most. (With less than a page at once, the last page
@@ -142,15 +143,22 @@ impl End {
     }
 }
 
+/// Whether the calling thread is a kernel thread in no frame: then it makes the call that blocks, as std does.
+fn may_block_at_once() -> bool {
+    !Thread::is_green() && !is_in_frame()
+}
+
 /// The number of bytes in `buffers`.
 fn length(buffers: &[IoSlice<'_>]) -> usize {
     buffers.iter().map(|buffer| buffer.len()).sum()
 }
 
-/// Writes `buffers` by as many calls as it takes. An error of a later call ends it, and is left to the user's next call.
+/// Writes `buffers` by as many calls as it takes. An error of a later call ends it, and goes to `late`: it is for the user's
+/// next call.
 pub(crate) fn write_as_far_as_it_goes(
     buffers: &[IoSlice<'_>],
     write: impl Fn(&[IoSlice<'_>]) -> io::Result<usize>,
+    late: impl Fn(io::Error),
 ) -> io::Result<usize> {
     let wanted = length(buffers);
     let mut done = write(buffers)?;
@@ -159,7 +167,7 @@ pub(crate) fn write_as_far_as_it_goes(
         let mut rest = &mut copy[..];
         IoSlice::advance_slices(&mut rest, done);
         while done < wanted
-            && let Ok(more @ 1..) = write(rest)
+            && let Ok(more @ 1..) = write(rest).map_err(&late)
         {
             done += more;
             IoSlice::advance_slices(&mut rest, more);

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, IsTerminal, Lines};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use super::macros::read_through;
-use crate::engine::facade::may_block;
+use crate::engine::facade::{may_block, unless_in_frame};
 
 /// A handle to the standard input of the process, like [`std::io::Stdin`], created by [`stdin`].
 ///
@@ -156,25 +156,22 @@ impl StdinLock<'_> {
     }
 }
 
-read_through!(&Stdin, this => this.lock());
-read_through!(Stdin, this => this.lock());
-read_through!(StdinLock<'_>, this => this.0, may_block);
+/// In a frame, which is to end it, libc's `read` parks the thread, where it is hooked.
+fn waits<T>(call: impl FnOnce() -> T) -> T {
+    unless_in_frame(may_block, call)
+}
+
+read_through!(&Stdin, this => this.lock(), waits);
+read_through!(Stdin, this => this.lock(), waits);
+read_through!(StdinLock<'_>, this => this.0, waits);
 
 impl BufRead for StdinLock<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        may_block(|| self.0.fill_buf())
+        waits(|| self.0.fill_buf())
     }
 
     fn consume(&mut self, amount: usize) {
         self.0.consume(amount);
-    }
-
-    fn read_until(&mut self, byte: u8, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        may_block(|| self.0.read_until(byte, buffer))
-    }
-
-    fn read_line(&mut self, buffer: &mut String) -> io::Result<usize> {
-        may_block(|| self.0.read_line(buffer))
     }
 }
 

@@ -260,13 +260,11 @@ impl Addresses {
     /// changed the condition that they wait for.
     #[inline]
     pub(crate) fn wake(&self, address: usize, events: Events, most: usize) -> usize {
-        match self.may_have(address) {
-            true => {
-                let done = self.requeue([address; 2], events, [most, 0], None);
-                done.map_or(0, |[woken, _]| woken)
-            }
-            false => 0,
+        if !self.may_have(address) {
+            return 0;
         }
+        let done = self.requeue([address; 2], events, [most, 0], None);
+        done.map_or(0, |[woken, _]| woken)
     }
 
     /// Wakes threads that wait at `from` for one of `events`, `most` at most, and moves `moved` at most of the others to

@@ -23,7 +23,7 @@
 //! A sleep by a clock of CPU time is the kernel's.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
-use core::ptr::null;
+use core::ptr::{null, null_mut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::{
@@ -36,10 +36,12 @@ use super::poll::for_time;
 use super::{
     after, count_parked, deadline_on, errno, fail, in_kernel, nanos, read, repeated, set_errno,
 };
+use crate::cancel::is_cancelled;
 use crate::engine::hooks::{Operation, operate, thread_id};
 use crate::engine::{facade::blocking, hooks::watch::Direction};
 use crate::sys::calls::{self, is_nonblocking};
 use crate::thread::Thread;
+use crate::wait::{is_in_frame, refusal, shielded};
 
 /// Declares calls that are announced: by `blocking`, or by `in_kernel`, those that do all or nothing, which are made again if a
 /// signal of the runtime's cuts them short.
@@ -55,10 +57,6 @@ macro_rules! announced {
 
 announced! { blocking:
     // Names of hosts.
-    fn getaddrinfo(
-        name: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
-        answer: *mut *mut libc::addrinfo,
-    ) -> c_int;
     fn getnameinfo(
         address: *const libc::sockaddr, length: socklen_t, host: *mut c_char,
         host_length: socklen_t, service: *mut c_char, service_length: socklen_t, flags: c_int,
@@ -109,22 +107,31 @@ fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
 /// Makes the call in its form that does not wait, and announced if it would; `real` makes libc's.
 fn locked(without_waiting: c_int, waiting: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
     let before = errno();
-    match real(without_waiting) {
+    let try_now = || match real(without_waiting) {
         -1 if without_waiting != waiting && matches!(errno(), libc::EAGAIN | libc::EACCES) => {
             set_errno(before);
-            blocking(|| real(waiting))
+            None
         }
-        answer => answer,
-    }
+        answer => Some(answer),
+    };
+    try_now().unwrap_or_else(|| polled(try_now).unwrap_or_else(|| blocking(|| real(waiting))))
 }
 
-/// The form of this `fcntl` that does not wait.
-fn without_waiting(command: c_int) -> c_int {
-    match command {
-        libc::F_SETLKW => libc::F_SETLK,
-        libc::F_OFD_SETLKW => libc::F_OFD_SETLK,
-        _ => command,
+/// In a frame, makes `look` until it has an answer or a frame has ended: the frame is to end a wait of which nothing tells when
+/// it is over. `None`: the thread is in no frame.
+pub(super) fn polled(mut look: impl FnMut() -> Option<c_int>) -> Option<c_int> {
+    /// In nanoseconds. The first is short for a lock that is held for a moment; the longest keeps the CPU free of many that wait.
+    const PAUSES: [u64; 2] = [1_000_000, 20_000_000];
+    let mut pause = PAUSES[0];
+    while is_in_frame() {
+        Thread::rest_until(after(pause));
+        pause = (2 * pause).min(PAUSES[1]);
+        let answer = look().or_else(|| refusal(None).map(fail));
+        if answer.is_some() {
+            return answer;
+        }
     }
+    None
 }
 
 /// Makes `look`, which does not wait, until it has an answer. In between it waits for the children that `kind` and `id` name;
@@ -132,7 +139,7 @@ fn without_waiting(command: c_int) -> c_int {
 fn until_told(
     (kind, id): (idtype_t, id_t),
     options: c_int,
-    look: impl FnMut() -> Option<c_int>,
+    mut look: impl FnMut() -> Option<c_int>,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     let before = errno();
@@ -147,26 +154,11 @@ fn until_told(
             _ => Err(()),
         }
     };
-    let answer = until(look, wait).ok().flatten();
-    answer.unwrap_or_else(|| {
+    let answer = until(&mut look, wait).ok().flatten();
+    answer.or_else(|| polled(look)).unwrap_or_else(|| {
         set_errno(before);
         blocking(real)
     })
-}
-
-/// `wait4` and its kin; `real` makes libc's call with these options.
-fn wait_for(child: pid_t, options: c_int, real: impl Fn(c_int) -> pid_t) -> pid_t {
-    if options & libc::WNOHANG != 0 {
-        return real(options);
-    }
-    let whom = match child {
-        1.. => (libc::P_PID, child as id_t),
-        -1 => (libc::P_ALL, 0),
-        // 0 means the caller's own group.
-        group => (libc::P_PGID, group.unsigned_abs()),
-    };
-    let look = || Some(real(options | libc::WNOHANG)).filter(|&answer| answer != 0);
-    until_told(whom, options | libc::WEXITED, look, || real(options))
 }
 
 hooked! {
@@ -194,24 +186,42 @@ hooked! {
 
     // The third argument, if there is one, is passed as a variadic one is: in a register.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int where real(command) {
-        locked(without_waiting(command), command, real)
+        let without_waiting = match command {
+            libc::F_SETLKW => libc::F_SETLK,
+            libc::F_OFD_SETLKW => libc::F_OFD_SETLK,
+            _ => command,
+        };
+        locked(without_waiting, command, real)
     }
 
-    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int where real(command) {
-        locked(without_waiting(command), command, real)
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        // SAFETY: the caller's arguments, of libc's other name for it.
+        unsafe { fcntl(fd, command, argument) }
     }
 
-    fn waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t where real(options) {
-        wait_for(child, options, real)
+    fn waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+        // SAFETY: the caller's arguments; no place for the usage.
+        unsafe { wait4(child, status, options, null_mut()) }
     }
 
     fn wait4(child: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t
     where real(options) {
-        wait_for(child, options, real)
+        if options & libc::WNOHANG != 0 {
+            return real(options);
+        }
+        let whom = match child {
+            1.. => (libc::P_PID, child as id_t),
+            -1 => (libc::P_ALL, 0),
+            // 0 means the caller's own group.
+            group => (libc::P_PGID, group.unsigned_abs()),
+        };
+        let look = || Some(real(options | libc::WNOHANG)).filter(|&answer| answer != 0);
+        until_told(whom, options | libc::WEXITED, look, || real(options))
     }
 
-    fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t where real(options) {
-        wait_for(-1, options, real)
+    fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+        // SAFETY: the caller's arguments.
+        unsafe { wait4(-1, status, options, usage) }
     }
 
     fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int
@@ -295,7 +305,7 @@ hooked! {
             answer => answer as isize,
         };
         let block = |_, _| real() as isize;
-        run(descriptor.as_raw_fd(), Direction::Read, None, &attempt, &block) as c_int
+        shielded(|| run(descriptor.as_raw_fd(), Direction::Read, None, &attempt, &block)) as c_int
     }
 }
 
@@ -309,10 +319,10 @@ fn sleep_on(clock: clockid_t, time: u64) {
     loop {
         let end = deadline_on(clock, time);
         match clock {
-            CLOCK_MONOTONIC => Thread::sleep_until(end),
-            _ => Thread::sleep_until(end.min(after(TRUST))),
+            CLOCK_MONOTONIC => Thread::rest_until(end),
+            _ => Thread::rest_until(end.min(after(TRUST))),
         }
-        if read(clock) >= time {
+        if read(clock) >= time || is_cancelled() {
             return;
         }
     }
@@ -321,17 +331,15 @@ fn sleep_on(clock: clockid_t, time: u64) {
 /// Sleeps for `nanos`.
 fn sleep_for(nanos: u64) {
     count_parked();
-    Thread::sleep_until(after(nanos));
+    Thread::rest_until(after(nanos));
 }
 
 hooked! {
-    fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int where real() {
-        match value_at(time).and_then(nanos) {
-            Some(time) => {
-                sleep_for(time);
-                0
-            }
-            None => real(),
+    fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int {
+        // SAFETY: the caller's arguments.
+        match unsafe { clock_nanosleep(CLOCK_REALTIME, 0, time, left) } {
+            0 => 0,
+            errno => fail(errno),
         }
     }
 

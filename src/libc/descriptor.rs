@@ -23,12 +23,15 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use libc::iovec;
 
-use super::{errno, in_kernel, set_errno, uninterrupted};
+use super::{errno, fail, in_kernel, set_errno, uninterrupted};
 use crate::engine::facade::{is_forked_child, may_block};
+use crate::engine::hooks::HAS_FORKED;
 use crate::engine::hooks::watch::{self, Call, Direction};
 use crate::sys::calls::{is_nonblocking, stat};
 use crate::sys::libraries::Decision;
-use crate::sys::{self, signal, word};
+use crate::sys::{self, clock, signal, word};
+use crate::thread::Thread;
+use crate::wait::{is_in_frame, refusal};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,8 +131,21 @@ pub(super) fn queued(fd: c_int, question: libc::c_ulong) -> c_int {
 
 /// Fails as a call that would block.
 pub(super) fn not_ready() -> isize {
-    set_errno(libc::EAGAIN);
-    -1
+    fail(libc::EAGAIN) as isize
+}
+
+/// Fails as a call whose time is up, its own or that of a frame. If a frame has ended, a connection is shut down: nobody knows
+/// how much of a message has passed, so the next one must not follow it.
+fn timed_out(fd: c_int, own: Option<u64>) -> isize {
+    let Some(errno) = refusal(own) else {
+        return not_ready();
+    };
+    let listens = || option::<c_int>(fd, libc::SO_ACCEPTCONN) == Some(1);
+    if is_stream(fd) && !listens() {
+        // SAFETY: a number. If the socket is not connected, this fails.
+        unsafe { shutdown(fd, libc::SHUT_RDWR) };
+    }
+    fail(errno) as isize
 }
 
 /// Makes `call`, if `fd` is ready for `direction` at this moment.
@@ -185,8 +201,9 @@ pub(super) fn until<T, E>(
 }
 
 /// After so many waits that were in vain the kernel is asked whether the descriptor is ready all the same:
-/// then it waits for something that only it knows.
+/// then it waits for something that only it knows. In a frame it is asked again and again, after pauses of so many nanoseconds.
 const IN_VAIN: u32 = 3;
+const PAUSE: u64 = 5_000_000;
 
 /// A call that transfers `wanted` bytes in several parts, and returns their sum; `None`: it has one part. If a part fails after
 /// another, the sum is the result, as the kernel does it.
@@ -202,7 +219,20 @@ pub(super) fn run(
     attempt: &dyn Fn(c_int, usize) -> isize,
     block: &dyn Fn(c_int, usize) -> isize,
 ) -> isize {
-    let call = pin!(Call::new(fd));
+    // std's `Command` takes an error of this read, which tells whether the child has begun, for its own mistake.
+    let is_of_spawn = HAS_FORKED.get()
+        && direction == Direction::Read
+        && (Nature::of(fd) == Some(Nature::Pipe)
+            || option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET))
+        && HAS_FORKED.take();
+    // A `println!` in a destructor would be a second panic.
+    let prints = direction == Direction::Write && matches!(fd, 1 | 2);
+    let ends = !is_of_spawn && !prints;
+    let kind = match ends {
+        true => &watch::DESCRIPTOR,
+        false => &watch::UNENDED,
+    };
+    let call = pin!(Call::new(fd, kind));
     let call = call.as_ref();
     let wanted = wanted.map_or(0, |wanted| wanted.min(MOST_BYTES));
     // The time until which the call waits. It is asked for when the call would block.
@@ -228,13 +258,20 @@ pub(super) fn run(
             None
         };
         let part = until(attempt, |in_vain| {
+            let own = known.get().flatten();
             match in_vain >= IN_VAIN && is_ready(call.fd(), direction) {
+                true if ends && is_in_frame() => {
+                    Thread::rest_until(super::after(PAUSE).min(own.unwrap_or(u64::MAX)));
+                    Ok(refusal(own).is_none() && own.is_none_or(|own| clock::now() < own))
+                }
                 true => Err(()),
-                false => call.wait(direction, known.get().flatten()).map_err(drop),
+                false => call.wait(direction, own).map_err(drop),
             }
         });
         let part = match part {
-            Ok(part) => part.unwrap_or_else(not_ready),
+            Ok(Some(part)) => part,
+            Ok(None) if done == 0 => timed_out(call.fd(), known.get().flatten()),
+            Ok(None) => return done as isize,
             Err(()) => {
                 let fd = call.fd();
                 let is_over = untried(fd) == Some(0);

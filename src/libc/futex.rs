@@ -34,8 +34,8 @@ use libc::{
 use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Waiting};
 use super::descriptor::{Record, value_at};
 use super::{
-    Answer, after, count_parked, deadline_on, descriptor, fail, is_hooked, is_on, nanos, repeated,
-    threads,
+    Answer, after, answered, count_parked, deadline_on, descriptor, is_hooked, is_on, nanos,
+    repeated, threads,
 };
 use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
@@ -91,10 +91,7 @@ exported! {
             }
             _ => kernels(),
         };
-        match answer {
-            Ok(result) => result as c_long,
-            Err(errno) => fail(errno).into(),
-        }
+        answered(answer)
     }
 }
 
@@ -173,11 +170,8 @@ fn check(address: usize) -> Result<(), c_int> {
 
 /// Whether the word at `address` has this value.
 fn compare(address: usize, expected: u32) -> Result<(), c_int> {
-    match word::load(address) {
-        Err(Fault) => Err(libc::EFAULT),
-        Ok(found) if found != expected => Err(libc::EAGAIN),
-        Ok(_) => Ok(()),
-    }
+    let found = word::load(address).map_err(|Fault| libc::EFAULT)?;
+    (found == expected).then_some(()).ok_or(libc::EAGAIN)
 }
 
 fn events(set: usize) -> Result<Events, c_int> {

@@ -56,7 +56,7 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use crate::engine::{facade, hooks::count_parked, hooks::signals::begun};
@@ -292,6 +292,7 @@ mod inside;
 mod poll;
 #[cfg(hooks)]
 mod pthread;
+mod resolver;
 mod signals;
 #[cfg(answers)]
 mod threads;
@@ -344,10 +345,10 @@ fn fail(errno: c_int) -> c_int {
 type Answer = Result<usize, c_int>;
 
 /// What a function returns that is one system call.
-fn answered(result: Answer) -> c_int {
+fn answered(result: Answer) -> c_long {
     match result {
-        Ok(result) => result as c_int,
-        Err(errno) => fail(errno),
+        Ok(result) => result as c_long,
+        Err(errno) => fail(errno).into(),
     }
 }
 

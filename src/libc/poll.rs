@@ -14,10 +14,12 @@ use std::io;
 
 use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 
+use super::announced::polled;
 use super::descriptor::{can_be_written, until, value_at};
-use super::{after, in_kernel, must_hold, nanos, sum, uninterrupted};
+use super::{after, fail, in_kernel, must_hold, nanos, sum, uninterrupted};
 use crate::engine::hooks::watch::{self, Call, Direction, Interest};
-use crate::sys::{clock, signal};
+use crate::sys::{self, clock, signal};
+use crate::wait::refusal;
 
 /// Until when a call waits, with which signal mask or none, and how libc's call is made for the time that is left.
 #[derive(Clone, Copy)]
@@ -76,8 +78,14 @@ impl Limit<'_> {
     }
 
     /// Makes a call that waits. `look` asks without waiting, and its answer is not 0 if there is something to tell; `wait`
-    /// waits in between, as in [`until`]. If it cannot, or the mask is not the thread's, libc's call is made.
-    fn wait(self, look: impl Fn() -> c_int, wait: impl FnMut(u32) -> io::Result<bool>) -> c_int {
+    /// waits in between, as in [`until`]. If it cannot, or the mask is not the thread's, libc's call is made. Whether frames end
+    /// the call is known to `wait`, and `ends` says it, too.
+    fn wait(
+        self,
+        ends: bool,
+        look: impl Fn() -> c_int,
+        wait: impl FnMut(u32) -> io::Result<bool>,
+    ) -> c_int {
         let look = || match look() {
             0 if self.left() != Some(0) => None,
             answer => Some(answer),
@@ -86,7 +94,18 @@ impl Limit<'_> {
         let mask = self.mask.cast::<signal::Mask>();
         let waits = mask.is_null() || value_at(mask) == Some(signal::mask());
         match waits.then(|| until(look, wait)) {
-            Some(Ok(answer)) => answer.unwrap_or(0),
+            Some(Ok(Some(answer))) => answer,
+            // The time is up: the call's, or that of a frame, which is never an answer of its own.
+            Some(Ok(None)) => match refusal(self.deadline) {
+                Some(errno) => fail(errno),
+                None => 0,
+            },
+            // In a frame, which is to end the call, it is made again and again.
+            None if ends => polled(|| {
+                let answer = in_kernel(|| (self.real)(Some(0)));
+                (answer != 0 || self.left() == Some(0)).then_some(answer)
+            })
+            .unwrap_or_else(|| self.block()),
             _ => self.block(),
         }
     }
@@ -104,10 +123,18 @@ fn any(
     move |in_vain| {
         // The kernel tells of an end or an error unasked, and `select` may not count it. Then each wait would end at once.
         if in_vain > IN_VAIN {
-            crate::thread::Thread::sleep_until(deadline.unwrap_or(u64::MAX).min(after(PAUSE)));
+            crate::thread::Thread::rest_until(deadline.unwrap_or(u64::MAX).min(after(PAUSE)));
         }
         watch::wait_for_any(kept.get_or_insert_with(&interests), deadline)
     }
+}
+
+/// Blocks the kernel thread until `fd` is ready.
+pub(super) fn wait_for(fd: c_int, direction: Direction) -> isize {
+    let mut record = sys::pollfd(fd, direction as i16);
+    // SAFETY: one record.
+    uninterrupted(|| unsafe { poll::real(&mut record, 1, -1) });
+    0
 }
 
 /// `poll` and `ppoll`.
@@ -123,7 +150,7 @@ fn polling(records: *mut pollfd, count: c_ulong, limit: Limit<'_>) -> c_int {
     let interests = || (0..count as usize).filter_map(interest).collect();
     // SAFETY: the caller's records.
     let look = || uninterrupted(|| unsafe { poll::real(records, count, 0) });
-    limit.wait(look, any(limit.deadline, interests))
+    limit.wait(true, look, any(limit.deadline, interests))
 }
 
 hooked! {
@@ -215,14 +242,22 @@ fn selecting(count: c_int, at: [*mut fd_set; 3], limit: Limit<'_>) -> c_int {
         }
         answer
     };
-    let answer = limit.wait(look, any(limit.deadline, || interests(&asked, count)));
+    let real = |left| {
+        answer_with(&asked);
+        (limit.real)(left)
+    };
+    let limit = Limit {
+        real: &real,
+        ..limit
+    };
+    let answer = limit.wait(true, look, any(limit.deadline, || interests(&asked, count)));
     if answer == 0 {
         answer_with(&[[0; WORDS]; 3]);
     }
     answer
 }
 
-fn timeval(nanos: u64) -> timeval {
+pub(super) fn timeval(nanos: u64) -> timeval {
     timeval {
         tv_sec: (nanos / 1_000_000_000) as libc::time_t,
         tv_usec: (nanos % 1_000_000_000 / 1_000) as libc::suseconds_t,
@@ -264,11 +299,11 @@ hooked! {
 
 /// `epoll_wait` and its kin.
 fn collecting(epoll: c_int, events: *mut epoll_event, size: c_int, limit: Limit<'_>) -> c_int {
-    let call = pin!(Call::new(epoll));
+    let call = pin!(Call::new(epoll, &watch::UNENDED));
     let call = call.as_ref();
     // SAFETY: the caller's place for events.
     let look = || uninterrupted(|| unsafe { epoll_wait::real(call.fd(), events, size, 0) });
-    limit.wait(look, |_| call.wait(Direction::Read, limit.deadline))
+    limit.wait(false, look, |_| call.wait(Direction::Read, limit.deadline))
 }
 
 hooked! {

@@ -313,7 +313,7 @@ macro_rules! changing {
         exported! {
             $(fn $name($($argument: $Type),*) -> c_int {
                 // SAFETY: the caller's arguments, of the system call that libc's function makes.
-                answered(unsafe { guarded(libc::$number, &[$($argument as usize),*]) })
+                answered(unsafe { guarded(libc::$number, &[$($argument as usize),*]) }) as c_int
             })*
         }
     };
@@ -369,8 +369,7 @@ exported! {
                 set_errno(0);
                 word
             }
-            Ok(result) => result as c_long,
-            Err(errno) => fail(errno).into(),
+            result => answered(result),
         }
     }
 
@@ -379,7 +378,7 @@ exported! {
         let number = option as usize;
         // SAFETY: the caller's arguments, of the system call that libc's function makes.
         let kernels = || unsafe { guarded(libc::SYS_prctl, &[number, a, b, c, d]) };
-        answered(prctl_of_green(number, a).unwrap_or_else(kernels))
+        answered(prctl_of_green(number, a).unwrap_or_else(kernels)) as c_int
     }
 }
 
@@ -392,7 +391,7 @@ unsafe fn time_of(number: c_long, first: c_int, place: usize) -> c_int {
     // SAFETY: the caller vouches for the place.
     unsafe {
         let green = thread_clock(number, &arguments);
-        answered(green.unwrap_or_else(|| kernel_call(number, &arguments)))
+        answered(green.unwrap_or_else(|| kernel_call(number, &arguments))) as c_int
     }
 }
 

@@ -27,7 +27,7 @@
 //! while the listener's queue is full; it is libc's, as is one with a time-out of its own.
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -38,10 +38,14 @@ use super::descriptor::{
     Buffers, Nature, can_be_written, is_ready, is_stream, not_ready, option, own_time_out, queued,
     ready_then, run, value_at,
 };
-use super::{errno, in_kernel, must_hold, set_errno, uninterrupted};
+use super::poll::{timeval, wait_for};
+use super::{after, errno, fail, in_kernel, must_hold, set_errno, uninterrupted};
 use crate::engine::facade::{blocking, may_block};
 use crate::engine::{hooks::Operation, hooks::watch::Direction};
 use crate::sys::calls::{flags_of, is_nonblocking};
+use crate::sys::clock;
+use crate::thread::Thread;
+use crate::wait::{is_in_frame, refusal};
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Receiving calls with one of these flags do not wait, as a rule.
@@ -196,11 +200,9 @@ fn received(fd: c_int, flags: c_int, length: usize, part: Part<'_>) -> isize {
 }
 
 hooked! {
-    fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize
-    where real(fd, buffer, length, flags) {
-        received(fd, flags, length, &|fd, done, flags| {
-            real(fd, buffer.wrapping_byte_add(done), length - done, flags)
-        })
+    fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize {
+        // SAFETY: the caller's arguments; no place for an address.
+        unsafe { recvfrom(fd, buffer, length, flags, null_mut(), null_mut()) }
     }
 
     fn recvfrom(
@@ -262,11 +264,9 @@ fn sent(fd: c_int, flags: c_int, length: usize, part: Part<'_>) -> isize {
 }
 
 hooked! {
-    fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize
-    where real(fd, buffer, length, flags) {
-        sent(fd, flags, length, &|fd, done, flags| {
-            real(fd, buffer.wrapping_byte_add(done), length - done, flags)
-        })
+    fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize {
+        // SAFETY: the caller's arguments; no address.
+        unsafe { sendto(fd, buffer, length, flags, null(), 0) }
     }
 
     fn sendto(
@@ -347,29 +347,22 @@ fn is_file(fd: c_int) -> bool {
     Nature::of(fd).is_none_or(|nature| nature == Nature::File)
 }
 
-/// `sendfile`; `real` makes libc's call, for so many bytes.
-fn send_file(to: c_int, from: c_int, count: usize, real: &dyn Fn(c_int, usize) -> isize) -> isize {
-    if count == 0 || is_file(to) || !can(from, Direction::Read) || is_nonblocking(to) {
-        return may_block(|| real(to, count));
-    }
-    let attempt = |to: c_int, done: usize| {
-        ready_then(to, Direction::Write, || {
-            real(to, (count - done).min(space_of(to)))
-        })
-    };
-    let block = |to, done| real(to, count - done);
-    run(to, Direction::Write, Some(count), &attempt, &block)
-}
-
 hooked! {
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize
     where real(to, count) {
-        send_file(to, from, count, &real)
+        if count == 0 || is_file(to) || !can(from, Direction::Read) || is_nonblocking(to) {
+            return may_block(|| real(to, count));
+        }
+        let attempt = |to: c_int, done: usize| {
+            ready_then(to, Direction::Write, || real(to, (count - done).min(space_of(to))))
+        };
+        let block = |to, done| real(to, count - done);
+        run(to, Direction::Write, Some(count), &attempt, &block)
     }
 
-    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, count: usize) -> isize
-    where real(to, count) {
-        send_file(to, from, count, &real)
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, count: usize) -> isize {
+        // SAFETY: the caller's arguments; both types of offsets have 64 bits.
+        unsafe { sendfile(to, from, offset, count) }
     }
 
     fn splice(
@@ -405,7 +398,7 @@ hooked! {
                     return blocking(|| real(flags));
                 }
             };
-            let attempt = |fd, _| if is_ready(fd, way) { 0 } else { not_ready() };
+            let attempt = |fd, _| ready_then(fd, way, || 0);
             match run(fd, way, None, &attempt, &|_, _| real(flags)) {
                 0 => set_errno(before),
                 result => return result,
@@ -438,6 +431,55 @@ fn accepted(fd: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
     run(fd, Direction::Read, None, &attempt, &block) as c_int
 }
 
+/// `connect` in a frame, which is to end it: so libc's call, `real`, is made with a short time-out in place of the socket's own.
+/// Then a connection is under way; or it is one to a full queue of the same machine, and the call is made again.
+fn connected(fd: c_int, real: impl Fn() -> c_int) -> c_int {
+    const SHORT: u64 = 1_000;
+    const PAUSE: u64 = 1_000_000;
+    let own = own_time_out(fd, Direction::Write);
+    let deadline = own.map(after);
+    loop {
+        set_time_out_to_send(fd, SHORT);
+        let answer = may_block(&real);
+        let error = errno();
+        set_time_out_to_send(fd, own.unwrap_or(0));
+        match error {
+            libc::EINPROGRESS | libc::EALREADY if answer == -1 => break,
+            // The kernel does not restart a call with a time-out after a signal's handler.
+            libc::EAGAIN | libc::EINTR
+                if answer == -1 && deadline.is_none_or(|end| clock::now() < end) =>
+            {
+                match refusal(None) {
+                    Some(errno) => return fail(errno),
+                    None => Thread::rest_until(clock::now() + PAUSE),
+                }
+            }
+            _ => {
+                set_errno(error);
+                return answer;
+            }
+        }
+    }
+    let attempt = |fd, _| ready_then(fd, Direction::Write, || 0);
+    let block = |fd, _| wait_for(fd, Direction::Write);
+    match run(fd, Direction::Write, None, &attempt, &block) {
+        0 => match option(fd, libc::SO_ERROR).unwrap_or(0) {
+            0 => 0,
+            error => fail(error),
+        },
+        // Its own time is up.
+        _ if errno() == libc::EAGAIN => fail(libc::EINPROGRESS),
+        failed => failed as c_int,
+    }
+}
+
+fn set_time_out_to_send(fd: c_int, nanos: u64) {
+    let time = timeval(nanos);
+    let (at, length) = ((&raw const time).cast(), size_of_val(&time) as socklen_t);
+    // SAFETY: a valid option, and its length.
+    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, at, length) };
+}
+
 hooked! {
     fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int where real(fd) {
         accepted(fd, real)
@@ -459,12 +501,17 @@ hooked! {
         let has_family = length as usize >= size_of::<sa_family_t>();
         let family = has_family.then(|| value_at(address.cast::<sa_family_t>())).flatten();
         let is_internet = matches!(family.map(c_int::from), Some(libc::AF_INET | libc::AF_INET6));
+        let blocking = || match is_in_frame() {
+            true => connected(fd, real),
+            false => may_block(real),
+        };
         if !is_stream(fd) || !is_internet || own_time_out(fd, Direction::Write).is_some() {
-            return may_block(real);
+            return blocking();
         }
         // SAFETY: the descriptor is open, or the operation fails.
         let socket = unsafe { BorrowedFd::borrow_raw(fd) };
         let operation = Operation::Connect(socket, address, length);
-        directly(real).unwrap_or_else(|| by_ring(operation, || may_block(real)))
+        let at_once = if is_in_frame() { None } else { directly(real) };
+        at_once.unwrap_or_else(|| by_ring(operation, blocking))
     }
 }

@@ -48,6 +48,7 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, SockRef, Type};
 
 use crate::engine::facade::{Direction, Limit, Source};
+use crate::io::pipe::write_as_far_as_it_goes;
 use crate::sync::{Mutex, MutexGuard};
 use crate::sys::calls::AsStd;
 use crate::sys::clock;
@@ -86,9 +87,10 @@ impl Settings {
 
     /// Returns how long a call that starts now may wait.
     fn limit(&self, timeout: &Timeout) -> Limit {
-        match self.nonblocking.load(Relaxed) {
-            true => Limit::DontWait,
-            false => timeout.limit(),
+        match timeout.0.load(Relaxed) {
+            _ if self.nonblocking.load(Relaxed) => Limit::DontWait,
+            0 => Limit::Forever,
+            nanos => Limit::Until(clock::after(Duration::from_nanos(nanos))),
         }
     }
 }
@@ -101,13 +103,6 @@ impl Timeout {
     fn set(&self, timeout: Option<Duration>) {
         let nanos = timeout.and_then(|timeout| u64::try_from(timeout.as_nanos()).ok());
         self.0.store(nanos.unwrap_or(0), Relaxed);
-    }
-
-    fn limit(&self) -> Limit {
-        match self.0.load(Relaxed) {
-            0 => Limit::Forever,
-            nanos => Limit::Until(clock::after(Duration::from_nanos(nanos))),
-        }
     }
 }
 
@@ -301,52 +296,33 @@ impl Socket {
 
     /// Writes to a stream, by way of [`Socket::send_all`].
     pub(crate) fn write(&self, buffer: &[u8]) -> io::Result<usize> {
-        self.send_all(buffer.len(), |sent, limit| {
-            self.source.send(&buffer[sent..], 0, limit)
+        self.send_all(&[IoSlice::new(buffer)], |left, limit| {
+            self.source.send(&left[0], 0, limit)
         })
     }
 
     /// Writes to a stream from several buffers, of which the kernel takes a limited number at once.
     pub(crate) fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let buffers = &buffers[..buffers.len().min(libc::UIO_MAXIOV as usize)];
-        let length = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.send_all(length, |sent, limit| {
-            let mut copy = Vec::new();
-            let mut left = buffers;
-            if sent > 0 {
-                copy.extend_from_slice(buffers);
-                let mut rest = &mut copy[..];
-                IoSlice::advance_slices(&mut rest, sent);
-                left = rest;
-            }
+        self.send_all(buffers, |left, limit| {
             self.source.send_vectored(left, limit)
         })
     }
 
-    /// Writes `length` bytes to a stream by calls of `send`, which gets the number of bytes already
-    /// sent. Like `send(2)` on a blocking stream, it sends all bytes unless there is an error or
-    /// the time is up. In that case it returns the number sent so far, and the next call returns
-    /// the error.
+    /// Writes buffers to a stream by calls of `send`, which gets what is left of them. Like `send(2)` on a blocking stream, it
+    /// sends all bytes unless there is an error or the time is up. In that case it returns the number sent so far, and the next
+    /// call returns the error.
     fn send_all(
         &self,
-        length: usize,
-        send: impl Fn(usize, Limit) -> io::Result<usize>,
+        buffers: &[IoSlice<'_>],
+        send: impl Fn(&[IoSlice<'_>], Limit) -> io::Result<usize>,
     ) -> io::Result<usize> {
         self.settings.take_late()?;
         let limit = self.settings.limit(&self.settings.write_timeout);
-        let mut sent = 0;
-        loop {
-            match self.unless_closed(|| send(sent, limit)) {
-                Ok(count) => sent += count,
-                Err(error) if sent > 0 => {
-                    self.say_later(error);
-                    return Ok(sent);
-                }
-                Err(error) => return Err(error),
-            }
-            if sent == length || limit == Limit::DontWait {
-                return Ok(sent);
-            }
+        let send = |left: &[IoSlice<'_>]| self.unless_closed(|| send(left, limit));
+        match limit {
+            Limit::DontWait => send(buffers),
+            _ => write_as_far_as_it_goes(buffers, send, |error| self.say_later(error)),
         }
     }
 

@@ -9,6 +9,7 @@ use socket2::SockRef;
 use super::listener::incoming;
 use super::socket::{Socket, options, socket_type};
 use super::{TcpStream, internet_address};
+use crate::engine::facade::{blocking, unless_in_frame};
 
 /// A overflow that the kernel reduces to its limit.
 const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
@@ -62,7 +63,7 @@ impl TcpListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
-        let listener = crate::thread::blocking(|| std::net::TcpListener::bind(addr))?;
+        let listener = unless_in_frame(blocking, || std::net::TcpListener::bind(addr))?;
         SockRef::from(&listener).listen(AS_MANY_AS_ALLOWED)?;
         Ok(listener.into())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use super::socket::{Socket, options, shutdown, socket_type, timeouts};
-use crate::engine::facade::Limit;
+use crate::engine::facade::{Limit, blocking, unless_in_frame};
 use crate::io::macros::{reads, writes};
 use crate::sys::clock;
 
@@ -55,7 +55,7 @@ impl TcpStream {
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
         let none = "could not resolve to any addresses";
         let mut answer = Err(io::Error::new(io::ErrorKind::InvalidInput, none));
-        for address in crate::thread::blocking(|| addr.to_socket_addrs())? {
+        for address in unless_in_frame(blocking, || addr.to_socket_addrs())? {
             answer = Socket::connect(&address, Limit::Forever);
             if answer.is_ok() {
                 break;

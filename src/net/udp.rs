@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use super::internet_address;
 use super::socket::{Socket, options, socket_type, timeouts};
+use crate::engine::facade::{blocking, unless_in_frame};
 
 /// A UDP socket, like [`std::net::UdpSocket`]; it blocks only the calling thread.
 ///
@@ -45,7 +46,7 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
-        let socket = crate::thread::blocking(|| std::net::UdpSocket::bind(addr))?;
+        let socket = unless_in_frame(blocking, || std::net::UdpSocket::bind(addr))?;
         Ok(UdpSocket(Socket::fresh(socket.into())))
     }
 
@@ -112,7 +113,7 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        match crate::thread::blocking(|| addr.to_socket_addrs())?.next() {
+        match unless_in_frame(blocking, || addr.to_socket_addrs())?.next() {
             Some(address) => self.0.send_to(buf, &address.into()),
             None => {
                 let message = "no addresses to send data to";
@@ -143,7 +144,7 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        crate::thread::blocking(|| self.std().connect(addr))
+        unless_in_frame(blocking, || self.std().connect(addr))
     }
 
     /// Returns the address of the peer that [`connect`](UdpSocket::connect) has set.

@@ -9,9 +9,8 @@ use std::time::Duration;
 use super::snapshot::{Snapshot, Symbols};
 use super::text::Json;
 use crate::engine::facade;
+use crate::engine::inspect::Seen;
 use crate::engine::inspect::notes::{Facts, WaitKind};
-#[cfg(green)]
-use crate::engine::inspect::threads::AnyThread;
 use crate::thread::ThreadId;
 
 /// What a report is to look at.
@@ -209,13 +208,15 @@ pub(super) struct Entry {
     /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
     pub(super) cpu: Option<u64>,
     pub(super) wait: Option<Box<Wait>>,
+    /// What its frames have to do with it, if they have.
+    pub(super) frames: Option<Seen>,
     /// The system call that it is blocked in.
     pub(super) system_call: Option<String>,
     pub(super) spawned_at: Option<&'static Location<'static>>,
     /// The number of its stack.
     pub(super) stack: u32,
     #[cfg(green)]
-    pub(super) thread: AnyThread,
+    pub(super) thread: crate::engine::inspect::threads::AnyThread,
     #[cfg(green)]
     pub(super) turns: u32,
     /// The address of its identity, and the word that it leaves in locks.
@@ -280,8 +281,7 @@ impl<'a> ThreadReport<'a> {
 
     /// Returns what the thread waits for, in words: `mutex 0x7f5c, held by thread 3 "writer"`.
     pub fn waits_for(&self) -> Option<String> {
-        let wait = self.entry.wait.as_ref()?;
-        Some(self.snapshot.describe_wait(wait))
+        self.snapshot.describe_wait(self.entry)
     }
 
     /// Returns the name of the system call that blocks the thread's kernel thread.
@@ -304,7 +304,7 @@ impl<'a> ThreadReport<'a> {
     /// Returns the thread's backtrace as text, in the form that `RUST_BACKTRACE` asks for.
     pub fn backtrace(&self) -> String {
         aside(|| {
-            let mut symbols = Symbols::new();
+            let mut symbols = Symbols::default();
             self.snapshot.backtrace(self.entry.stack, &mut symbols)
         })
     }

@@ -34,6 +34,7 @@ impl Snapshot {
                 since: kernel.millis(),
                 cpu: None,
                 wait: None,
+                frames: None,
                 system_call: None,
                 spawned_at: identity.and_then(|identity| identity.spawned_at),
                 stack: 0,
@@ -59,13 +60,8 @@ impl Snapshot {
 }
 
 /// The names of functions; there are none.
-pub(super) struct Symbols;
-
-impl Symbols {
-    pub(super) fn new() -> Symbols {
-        Symbols
-    }
-}
+#[derive(Default)]
+pub(super) struct Symbols {}
 
 /// A function of a stack.
 #[allow(dead_code, reason = "nobody reads stacks here")]

@@ -6,12 +6,8 @@
 
 use core::panic::Location;
 
-#[cfg(feature = "tracing")]
-pub use self::publish::publish_events;
 use super::observer::{EVENTS, Queue, listens};
 use crate::engine::inspect::Identity;
-#[cfg(green)]
-use crate::engine::probe::BlockedSite;
 
 /// The words of a name that are kept.
 const NAME: usize = 4;
@@ -32,7 +28,7 @@ const DEADLOCK: u64 = 5;
 
 /// `what` has happened to this thread.
 pub(super) fn of_thread(what: u64, thread: Option<&Identity>) {
-    if let (true, Some(thread)) = (listens(EVENTS), thread) {
+    if let Some(thread) = thread {
         let name = thread.name().unwrap_or("");
         put(what, thread.id().get(), name, thread.spawned_at, 0);
     }
@@ -40,19 +36,18 @@ pub(super) fn of_thread(what: u64, thread: Option<&Identity>) {
 
 /// A thread has lost its processor in a system call; only the place is known.
 #[cfg(green)]
-pub(super) fn blocked(place: &BlockedSite) {
-    if listens(EVENTS) {
-        put(BLOCKED, 0, "", place.spawned_at(), place.call() as u64);
-    }
+pub(super) fn blocked(place: &crate::engine::probe::BlockedSite) {
+    put(BLOCKED, 0, "", place.spawned_at(), place.call() as u64);
 }
 
 pub(super) fn deadlock(threads: usize) {
-    if listens(EVENTS) {
-        put(DEADLOCK, 0, "", None, threads as u64);
-    }
+    put(DEADLOCK, 0, "", None, threads as u64);
 }
 
 fn put(what: u64, thread: u64, name: &str, place: Option<&'static Location<'static>>, figure: u64) {
+    if !listens(EVENTS) {
+        return;
+    }
     let place = place.map_or(0, |at| core::ptr::from_ref(at).expose_provenance());
     let mut item = [0; ITEM];
     item[..4].copy_from_slice(&[what, thread, place as u64, figure]);
@@ -65,7 +60,7 @@ fn put(what: u64, thread: u64, name: &str, place: Option<&'static Location<'stat
 }
 
 #[cfg(feature = "tracing")]
-mod publish {
+pub(super) mod publish {
     use super::{BLOCKED, ENDED, ITEM, PREEMPTED, QUEUE, SPAWNED};
     use std::io;
     use std::panic::Location;

@@ -34,11 +34,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use super::employ;
 use super::observer::{self, MEASURE};
+use crate::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::public::{BlockedPlace, Histogram, Metrics, Mode, ProcessorMetrics};
 
@@ -130,6 +130,7 @@ pub(super) const FIGURES: &[(&str, &str, Value)] = &[
     ("preemptions", "Times that a thread was interrupted at the end of its time slice.", Counter(|m| m.preemptions)),
     ("hand_offs", "Times that a processor was taken from a thread that was blocked in the kernel.", Counter(|m| m.hand_offs)),
     ("parked_calls", "Blocking calls of libc that parked a green thread.", Counter(|m| m.parked_calls)),
+    ("refused_waits", "Waits that ended, or did not begin, because a frame had ended.", Counter(|m| m.refused_waits)),
     ("spawns", "Threads that were started.", Counter(|m| m.spawns)),
     ("wake_ups", "Times that a sleeping kernel thread was woken for work.", Counter(|m| m.wake_ups)),
     ("live_threads", "Threads that were started and have not ended.", Gauge(|m| m.live_threads as u64)),
@@ -147,14 +148,15 @@ pub(super) const FIGURES: &[(&str, &str, Value)] = &[
     ("blocked_time", "Time that a blocked thread holds a kernel thread after it has lost its processor.",
         Times(&[("", |m| &m.blocked_time)])),
     ("mode", "1, with the mode of the runtime as a label.", Gauges(mode)),
-    ("queue_len", "Ready threads that wait at a processor.", Gauges(|_, m| of_processors(m, |one| one.queue_len as u64))),
+    ("queue_len", "Ready threads that wait at a processor.",
+        Gauges(|_, m, add| of_processors(m, add, |one| one.queue_len as u64))),
     ("processor_switches", "Times that the processor left a green thread; those of retired ones are left out.",
-        Counters(|_, m| of_processors(m, |one| one.switches))),
+        Counters(|_, m, add| of_processors(m, add, |one| one.switches))),
     (BLOCKED_CALLS, "Times that a thread blocked in a system call has lost its processor.", Counters(of_calls)),
     ("blocked_places", "The same, by where the threads were spawned: the most frequent places.",
-        Counters(|_, m| of_places(m, |place| place.count))),
+        Counters(|_, m, add| of_places(m, add, |place| place.count))),
     ("blocked_places_seconds", "For how long such threads held kernel threads, while times were measured.",
-        Counters(|_, m| of_places(m, |place| place.time.as_secs_f64()))),
+        Counters(|_, m, add| of_places(m, add, |place| place.time.as_secs_f64()))),
 ];
 
 const BLOCKED_CALLS: &str = "blocked_calls";
@@ -201,18 +203,18 @@ pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
         let (name, kind) = family_of(name, value);
         text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for (runtime, metrics) in &runtimes {
-            let samples = match value {
-                Counter(of) | Gauge(of) => vec![sample("", of(metrics))],
-                Counters(of) | Gauges(of) => of(runtime, metrics),
-                Times(parts) => {
-                    let parts = parts.iter();
-                    let parts = parts.flat_map(|(from, of)| histogram(from, of(metrics)));
-                    parts.collect()
-                }
+            let number = runtime.number;
+            let add: Add<'_> = &mut |end, labels, value| {
+                text += &format!("{name}{end}{{runtime=\"{number}\"{labels}}} {value}\n");
             };
-            for (end, labels, value) in samples {
-                let labels = format!("runtime=\"{}\"{labels}", runtime.number);
-                text += &format!("{name}{end}{{{labels}}} {value}\n");
+            match value {
+                Counter(of) | Gauge(of) => add("", "", &of(metrics)),
+                Counters(of) | Gauges(of) => of(runtime, metrics, add),
+                Times(parts) => {
+                    for (from, of) in parts {
+                        histogram(from, of(metrics), add);
+                    }
+                }
             }
         }
     }
@@ -221,71 +223,59 @@ pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// A sample: what follows the family's name, labels behind a comma each, and the value.
-type Sample = (&'static str, String, String);
-type Samples = fn(&Running, &Metrics) -> Vec<Sample>;
+/// Writes a sample: what follows the family's name, labels behind a comma each, and the value.
+type Add<'a> = &'a mut dyn FnMut(&str, &str, &dyn Display);
+type Samples = fn(&Running, &Metrics, Add<'_>);
 
-fn sample(labels: impl Into<String>, value: impl Display) -> Sample {
-    ("", labels.into(), value.to_string())
-}
-
-fn mode(runtime: &Running, _: &Metrics) -> Vec<Sample> {
+fn mode(runtime: &Running, _: &Metrics, add: Add<'_>) {
     let is_green = runtime.backend.mode() == Mode::Green;
     let mode = if is_green { "green" } else { "kernel" };
-    vec![sample(format!(",mode=\"{mode}\""), 1)]
+    add("", &format!(",mode=\"{mode}\""), &1);
 }
 
-fn of_processors(metrics: &Metrics, figure: fn(&ProcessorMetrics) -> u64) -> Vec<Sample> {
-    let all = metrics.processors.iter().enumerate();
-    let label = |index| format!(",processor=\"{index}\"");
-    all.map(|(index, one)| sample(label(index), figure(one)))
-        .collect()
+fn of_processors(metrics: &Metrics, add: Add<'_>, figure: fn(&ProcessorMetrics) -> u64) {
+    for (index, one) in metrics.processors.iter().enumerate() {
+        add("", &format!(",processor=\"{index}\""), &figure(one));
+    }
 }
 
-fn of_calls(_: &Running, metrics: &Metrics) -> Vec<Sample> {
-    let label = |name| format!(",call=\"{}\"", escaped(name));
-    let calls = metrics.blocked_calls.iter();
-    let calls = calls.map(|call| sample(label(&call.name), call.count));
-    calls.collect()
+fn of_calls(_: &Running, metrics: &Metrics, add: Add<'_>) {
+    for call in &metrics.blocked_calls {
+        let name = escaped(&call.name);
+        add("", &format!(",call=\"{name}\""), &call.count);
+    }
 }
 
-fn of_places<T: Display>(metrics: &Metrics, figure: fn(&BlockedPlace) -> T) -> Vec<Sample> {
-    let mut samples = Vec::new();
+fn of_places<T: Display>(metrics: &Metrics, add: Add<'_>, figure: fn(&BlockedPlace) -> T) {
     for call in &metrics.blocked_calls {
         for place in &call.places {
             let at = place.spawned_at.map_or(String::new(), |at| at.to_string());
             let (call, at) = (escaped(&call.name), escaped(&at));
             let labels = format!(",call=\"{call}\",spawned_at=\"{at}\"");
-            samples.push(sample(labels, figure(place)));
+            add("", &labels, &figure(place));
         }
     }
-    samples
 }
 
 /// The samples of a histogram, of threads that came `from` there, if that is known.
-fn histogram(from: &str, histogram: &Histogram) -> Vec<Sample> {
+fn histogram(from: &str, histogram: &Histogram, add: Add<'_>) {
     let from = match from {
         "" => String::new(),
         from => format!(",from=\"{from}\""),
     };
-    let bucket = |bound: String, count: u64| {
-        let labels = format!("{from},le=\"{bound}\"");
-        ("_bucket", labels, count.to_string())
-    };
-    let mut samples = Vec::new();
     // The bounds of the buckets, as powers of two of nanoseconds.
     for exponent in 10..=34 {
         let bound = Duration::from_nanos(1 << exponent);
         let within = histogram.buckets().filter(|bucket| bucket.up_to <= bound);
-        let count = within.map(|bucket| bucket.count).sum();
-        samples.push(bucket(bound.as_secs_f64().to_string(), count));
+        let count: u64 = within.map(|bucket| bucket.count).sum();
+        let bound = bound.as_secs_f64();
+        add("_bucket", &format!("{from},le=\"{bound}\""), &count);
     }
     // The count is that of the buckets, although threads run meanwhile: a histogram is a snapshot.
     let (count, sum) = (histogram.count(), histogram.sum().as_secs_f64());
-    samples.push(bucket("+Inf".into(), count));
-    samples.push(("_sum", from.clone(), sum.to_string()));
-    samples.push(("_count", from, count.to_string()));
-    samples
+    add("_bucket", &format!("{from},le=\"+Inf\""), &count);
+    add("_sum", &from, &sum);
+    add("_count", &from, &count);
 }
 
 /// A label's value.
@@ -297,19 +287,13 @@ fn escaped(text: &str) -> String {
 
 /// Starts the kernel thread that writes the lines of `GREENTHREAD_SCHEDTRACE`, once.
 pub(super) fn begin_schedtrace(interval: Duration) -> io::Result<()> {
-    static ONCE: Once = Once::new();
-    let mut result = Ok(());
-    ONCE.call_once(|| {
-        let begin = Instant::now();
-        let live = move || write_schedtrace(begin, interval);
-        result = employ("gt-schedtrace", live).map(drop);
-    });
-    result
-}
-
-fn write_schedtrace(begin: Instant, interval: Duration) {
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+    if HAS_BEGUN.swap(true, Relaxed) {
+        return Ok(());
+    }
+    let begin = Instant::now();
     let mut at = begin;
-    loop {
+    let live = move || loop {
         // If this thread is late, the lines of the missed moments are left out.
         let now = Instant::now();
         while at <= now {
@@ -324,7 +308,8 @@ fn write_schedtrace(begin: Instant, interval: Duration) {
         let lines = all.map(|runtime| schedtrace_line(millis, runtime));
         // An error is ignored: perhaps nobody reads the lines.
         let _ = io::stderr().write_all(lines.collect::<String>().as_bytes());
-    }
+    };
+    employ("gt-schedtrace", live).map(drop)
 }
 
 fn schedtrace_line(millis: u128, runtime: Running) -> String {
@@ -350,12 +335,9 @@ fn schedtrace_line(millis: u128, runtime: Running) -> String {
     line + "\n"
 }
 
-#[cfg(feature = "metrics")]
-pub use self::publish::publish_metrics;
-
 /// The crate metrics. A recorder keeps histograms of its own, so each call gives it what was added since the last one.
 #[cfg(feature = "metrics")]
-mod publish {
+pub(super) mod publish {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 
@@ -363,7 +345,7 @@ mod publish {
 
     use super::{BLOCKED_CALLS, FIGURES, Value, family_of, metrics_of};
     use crate::engine::facade::Backend;
-    use crate::engine::public::{Bucket, Histogram, Metrics};
+    use crate::engine::public::{Bucket, Histogram};
     use crate::observe::lock;
 
     /// What histograms were like when they were published: by the number of the runtime, the name and the part.
@@ -401,55 +383,44 @@ mod publish {
     pub fn publish_metrics() {
         // Two callers must not publish the same difference.
         let mut published = lock(&PUBLISHED);
-        describe();
         for runtime in Backend::all() {
-            publish(runtime.number, &metrics_of(runtime.backend), &mut published);
-        }
-    }
-
-    fn describe() {
-        for &(figure, help, value) in FIGURES {
-            let (name, _) = family_of(figure, value);
-            match value {
-                Value::Counter(_) => metrics::describe_counter!(name, Unit::Count, help),
-                Value::Gauge(_) => metrics::describe_gauge!(name, Unit::Count, help),
-                Value::Times(_) => metrics::describe_histogram!(name, Unit::Seconds, help),
-                Value::Counters(_) if figure == BLOCKED_CALLS => {
-                    metrics::describe_counter!(name, Unit::Count, help);
-                }
-                Value::Counters(_) | Value::Gauges(_) => {}
-            }
-        }
-    }
-
-    fn publish(number: usize, figures: &Metrics, published: &mut Published) {
-        let runtime = [("runtime", number.to_string())];
-        for &(figure, _, value) in FIGURES {
-            let (name, _) = family_of(figure, value);
-            match value {
-                Value::Counter(of) => metrics::counter!(name, &runtime).absolute(of(figures)),
-                Value::Gauge(of) => metrics::gauge!(name, &runtime).set(of(figures) as f64),
-                Value::Times(parts) => {
-                    for (part, of) in parts {
-                        let mut labels = runtime.to_vec();
-                        if !part.is_empty() {
-                            labels.push(("from", (*part).into()));
-                        }
-                        let recorder = metrics::histogram!(name.clone(), &labels);
-                        let (key, now) = ((number, figure, *part), of(figures));
-                        let before = published.insert(key, now.clone()).unwrap_or_default();
-                        for (up_to, count) in added(&before, now) {
-                            recorder.record_many(up_to, count as usize);
+            let (number, figures) = (runtime.number, metrics_of(runtime.backend));
+            let runtime = [("runtime", number.to_string())];
+            for &(figure, help, value) in FIGURES {
+                let (name, _) = family_of(figure, value);
+                match value {
+                    Value::Counter(of) => {
+                        metrics::describe_counter!(name.clone(), Unit::Count, help);
+                        metrics::counter!(name, &runtime).absolute(of(&figures));
+                    }
+                    Value::Gauge(of) => {
+                        metrics::describe_gauge!(name.clone(), Unit::Count, help);
+                        metrics::gauge!(name, &runtime).set(of(&figures) as f64);
+                    }
+                    Value::Times(parts) => {
+                        metrics::describe_histogram!(name.clone(), Unit::Seconds, help);
+                        for (part, of) in parts {
+                            let mut labels = runtime.to_vec();
+                            if !part.is_empty() {
+                                labels.push(("from", (*part).into()));
+                            }
+                            let recorder = metrics::histogram!(name.clone(), &labels);
+                            let (key, now) = ((number, figure, *part), of(&figures));
+                            let before = published.insert(key, now.clone()).unwrap_or_default();
+                            for (up_to, count) in added(&before, now) {
+                                recorder.record_many(up_to, count as usize);
+                            }
                         }
                     }
-                }
-                Value::Counters(_) if figure == BLOCKED_CALLS => {
-                    for call in &figures.blocked_calls {
-                        let labels = [runtime[0].clone(), ("call", call.name.clone())];
-                        metrics::counter!(name.clone(), &labels).absolute(call.count);
+                    Value::Counters(_) if figure == BLOCKED_CALLS => {
+                        metrics::describe_counter!(name.clone(), Unit::Count, help);
+                        for call in &figures.blocked_calls {
+                            let labels = [runtime[0].clone(), ("call", call.name.clone())];
+                            metrics::counter!(name.clone(), &labels).absolute(call.count);
+                        }
                     }
+                    Value::Counters(_) | Value::Gauges(_) => {}
                 }
-                Value::Counters(_) | Value::Gauges(_) => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! JSON: its strings, objects and lists.
 
-use core::fmt::{self, Display, Write as _};
+use core::fmt::{self, Arguments, Display, Write as _};
 
 /// A string, with its quotation marks. What HTML would take for the end of a script, or for a
 /// comment, is escaped too.
@@ -11,8 +11,7 @@ impl Display for Quoted<'_> {
         f.write_str("\"")?;
         for c in self.0.chars() {
             match c {
-                '"' => f.write_str("\\\"")?,
-                '\\' => f.write_str("\\\\")?,
+                '"' | '\\' => write!(f, "\\{c}")?,
                 '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1F' | '\x7F' => {
                     write!(f, "\\u{:04x}", c as u32)?;
                 }
@@ -29,16 +28,8 @@ pub(super) struct Object(String);
 
 impl Object {
     pub(super) fn with(mut self, name: &str, value: impl Display) -> Object {
-        self.add(name, &value);
+        add(&mut self.0, format_args!("\"{name}\":{value}"));
         self
-    }
-
-    // Not generic: an answer has some twenty members of different types.
-    #[inline(never)]
-    fn add(&mut self, name: &str, value: &dyn Display) {
-        let comma = if self.0.is_empty() { "" } else { "," };
-        // A String accepts everything.
-        let _ = write!(self.0, "{comma}\"{name}\":{value}");
     }
 
     /// The same if there is a value.
@@ -57,18 +48,19 @@ impl Display for Object {
 }
 
 pub(super) fn list(items: impl Iterator<Item = impl Display>) -> String {
-    // Not generic.
-    #[inline(never)]
-    fn add(text: &mut String, item: &dyn Display) {
-        let comma = if text.len() == 1 { "" } else { "," };
-        // A String accepts everything.
-        let _ = write!(text, "{comma}{item}");
-    }
-    let mut text = String::from("[");
+    let mut text = String::new();
     for item in items {
-        add(&mut text, &item);
+        add(&mut text, format_args!("{item}"));
     }
-    text + "]"
+    format!("[{text}]")
+}
+
+/// Adds a member or an item. Not generic: an answer has some twenty members of different types.
+#[inline(never)]
+fn add(text: &mut String, more: Arguments<'_>) {
+    let comma = if text.is_empty() { "" } else { "," };
+    // A String accepts everything.
+    let _ = write!(text, "{comma}{more}");
 }
 
 #[cfg(test)]

@@ -101,14 +101,15 @@ impl Kept {
         }
     }
 
-    /// The ring of the processor. The owner of the processor calls; the first call makes the ring.
+    /// The ring of `processor`, whose owner calls; the first call makes the ring. `None`: there is no memory.
     #[inline]
-    pub(super) fn ring(&self) -> Option<&'static Ring> {
-        self.ring.load(Relaxed).or_else(|| {
+    pub(super) fn ring(processor: &OwnedProcessor<'_>) -> Option<&'static Ring> {
+        let kept = Kept::of(processor)?;
+        kept.ring.load(Relaxed).or_else(|| {
             // SAFETY: the memory is new, large enough and aligned to a page, and it stays; zero bytes are a ring.
             let ring = mapped::<Ring>().map(|memory| unsafe { &*memory.cast_const() });
             // Release: partner: Acquire in the collector's `copy`.
-            self.ring.store(ring, Release);
+            kept.ring.store(ring, Release);
             ring
         })
     }

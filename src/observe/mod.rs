@@ -112,9 +112,9 @@ mod warn;
 
 pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 #[cfg(feature = "tracing")]
-pub use self::events::publish_events;
+pub use self::events::publish::publish_events;
 #[cfg(feature = "metrics")]
-pub use self::export::publish_metrics;
+pub use self::export::publish::publish_metrics;
 pub use self::export::{is_measuring, measure, write_prometheus};
 pub use self::trace::{Trace, trace};
 

@@ -4,10 +4,16 @@
 //! here use std's code with one type each, whatever they hold.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 /// Where the value of a number lies among the entries.
-type Places = HashMap<u64, u32, BuildHasherDefault<DefaultHasher>>;
+type Places = HashMap<u64, u32, Hashing>;
+type Hashing = BuildHasherDefault<DefaultHasher>;
+
+/// A number that differs, in all likelihood, if the value does.
+pub(super) fn digest(value: impl Hash) -> u64 {
+    Hashing::default().hash_one(value)
+}
 
 /// Values by number, in the order in which they came.
 pub(super) struct NumberMap<V> {
@@ -71,14 +77,9 @@ fn find_or_insert(places: &mut Places, number: u64, new: usize) -> usize {
 /// The places of items with these keys, from the lowest key on. Items with the same key stay in their order.
 pub(super) fn order(keys: &mut dyn Iterator<Item = u64>) -> Vec<usize> {
     let mut order: Vec<(u64, u32)> = keys.zip(0..).collect();
-    sort(&mut order);
+    order.sort_unstable();
     let places = order.into_iter().map(|(_, place)| place as usize);
     places.collect()
-}
-
-#[inline(never)]
-fn sort(items: &mut [(u64, u32)]) {
-    items.sort_unstable();
 }
 
 /// Puts an item where it belongs among the `most` items of the greatest weights, which begin with the greatest.

@@ -159,10 +159,7 @@ impl<const PLACES: usize, const WORDS: usize> Queue<PLACES, WORDS> {
         if first == 0 {
             return None;
         }
-        let mut event = [0; WORDS];
-        for (value, word) in event.iter_mut().zip(place) {
-            *value = word.load(Relaxed);
-        }
+        let event = place.each_ref().map(|word| word.load(Relaxed));
         place[0].store(0, Relaxed);
         // Release: the place is free; partner: Acquire in `put`.
         self.tail.store(tail + 1, Release);

@@ -19,7 +19,7 @@
 //!
 //! *A cycle.* A thread that waits for a lock leads to the thread that holds the lock, and one that joins leads to the
 //! other thread. A cycle among these is a deadlock, whatever else the program does. The threads were not looked at
-//! at one moment, so each is looked at again (`stands`): if none has run since, and each still waits for the next, the
+//! at one moment, so each is looked at again (`look_again`): if none has run since, and each still waits for the next, the
 //! cycle stood all the while.
 //!
 //! *All.* Every thread waits, without a deadline, for what only threads of the process end; and the process has no other
@@ -35,14 +35,12 @@
 //! | a signal | the program has handlers |
 //! | a future's waker | the kind of wait is one from outside |
 
-use core::hash::{Hash, Hasher};
 use std::fs::OpenOptions;
-use std::hash::DefaultHasher;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, OnceLock};
 
-use super::numbers::NumberMap;
+use super::numbers::{NumberMap, digest};
 use super::snapshot::{Depth, Snapshot};
 use super::start::Plan;
 use super::text::Json;
@@ -132,34 +130,29 @@ fn set_timer(nanos: u64) {
     }
 }
 
-/// Whether the signal is still ours. A handler of the program's may call the former one, as `signal::Signals`
-/// does; and yet the signal is the program's.
-fn has_signal() -> bool {
-    signal::action(libc::SIGQUIT, None)
-        .is_ok_and(|action| action.sa_sigaction == on_quit as *const () as usize)
-}
-
 fn live() {
-    let own = kernel_thread::id();
     let (mut done, mut has_reported) = (0, false);
     let mut look_at = 0;
     let mut pause = REST;
     loop {
         let asked = ASKED.load(Ordering::Relaxed);
         if asked != done {
-            if has_signal() {
+            // Whether the signal is still ours. A handler of the program's may call the former one, as `signal::Signals`
+            // does; and yet the signal is the program's.
+            let is_ours =
+                |action: libc::sigaction| action.sa_sigaction == on_quit as *const () as usize;
+            if signal::action(libc::SIGQUIT, None).is_ok_and(is_ours) {
                 let _ = write_dump(&Snapshot::take(Depth::Stacks), "");
             }
             done = asked;
             set_timer(0);
             SINCE.store(0, Ordering::Relaxed);
         }
-        let now = clock::now();
         if has_reported || action() == OnDeadlock::Ignore {
             quiet::wait(None);
-        } else if now < look_at {
+        } else if clock::now() < look_at {
             quiet::wait(Some(look_at));
-        } else if finds_deadlock(own) {
+        } else if finds_deadlock() {
             report();
             has_reported = true;
         } else {
@@ -173,12 +166,12 @@ fn live() {
 }
 
 /// Looks for a deadlock of all threads. From now on it is told when threads become quiet.
-fn finds_deadlock(own: i32) -> bool {
+fn finds_deadlock() -> bool {
     quiet::be_interested();
-    let digest = all_wait(own);
+    let digest = all_wait();
     digest.is_some() && {
         kernel_thread::rest(BETWEEN_PASSES);
-        all_wait(own) == digest
+        all_wait() == digest
     }
 }
 
@@ -217,22 +210,18 @@ fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
     });
     let extension = path.as_ref().and_then(|path| path.extension());
     let is_json = extension.is_some_and(|extension| extension == "json");
-    match file {
+    let mut to: Box<dyn Write> = match file {
         Some(file) if is_json => {
             let mut to = BufWriter::new(file);
             let written = writeln!(to, "{}", Json(snapshot)).and_then(|()| to.flush());
             io::stderr().write_all(head.as_bytes())?;
-            written
+            return written;
         }
-        Some(mut file) => {
-            file.write_all(head.as_bytes())?;
-            file.write_all(snapshot.text().as_bytes())
-        }
-        None => {
-            io::stderr().write_all(head.as_bytes())?;
-            io::stderr().write_all(snapshot.text().as_bytes())
-        }
-    }
+        Some(file) => Box::new(file),
+        None => Box::new(io::stderr()),
+    };
+    to.write_all(head.as_bytes())?;
+    to.write_all(snapshot.text().as_bytes())
 }
 
 // ==== deadlocks ====
@@ -244,17 +233,16 @@ impl Snapshot {
             let entry = &self.threads[place as usize];
             entry.wait.as_ref().filter(|wait| wait.left.is_none())?.whom
         };
-        const UNSEEN: u32 = u32::MAX;
         // In which walk a thread was first met.
-        let mut walk_of = vec![UNSEEN; self.threads.len()];
+        let mut walk_of = vec![None; self.threads.len()];
         let mut found = Vec::new();
         for start in 0..self.threads.len() as u32 {
             let mut at = Some(start);
-            while let Some(place) = at.filter(|&place| walk_of[place as usize] == UNSEEN) {
-                walk_of[place as usize] = start;
+            while let Some(place) = at.filter(|&place| walk_of[place as usize].is_none()) {
+                walk_of[place as usize] = Some(start);
                 at = next(place);
             }
-            if let Some(entry) = at.filter(|&place| walk_of[place as usize] == start) {
+            if let Some(entry) = at.filter(|&place| walk_of[place as usize] == Some(start)) {
                 let around = core::iter::successors(Some(entry), |&place| {
                     next(place).filter(|&next| next != entry)
                 });
@@ -273,26 +261,27 @@ impl Snapshot {
         let mut steps = cycle.iter().zip(followers);
         // No thread has run between the looks of the dump and the last question, so all steps were true at one moment: a
         // thread that does not run gives no lock away.
-        cycle.iter().all(|place| entry(place).stands())
+        let stands = |place| entry(place).look_again().is_some();
+        cycle.iter().all(stands)
             && steps.all(|(place, next)| entry(place).waits_still_for(entry(next)))
-            && cycle.iter().all(|place| entry(place).stands())
+            && cycle.iter().all(stands)
     }
 }
 
 /// A digest of all waits, if every thread waits for another: if a second look finds the same digest, all threads waited at
 /// once in between. `None`: a thread can go on, or something from outside can wake one.
-fn all_wait(own_thread: i32) -> Option<u64> {
+fn all_wait() -> Option<u64> {
     if may_be_woken() {
         return None;
     }
     // The digest differs if any wait differs.
-    let (mut digest, mut threads) = (DefaultHasher::new(), 0);
-    let mut add = |record: usize, seen: &ThreadSnapshot| {
-        (record, seen.turns).hash(&mut digest);
+    let (mut waits, mut threads) = (0, 0);
+    let mut add = |seen: &ThreadSnapshot| {
+        waits = digest((waits, seen.thread.record(), seen.turns));
         threads += 1;
     };
     let mut known = NumberMap::default();
-    known.or_insert(own_thread as u64, ());
+    known.or_insert(kernel_thread::id() as u64, ());
     for thread in kernel::all() {
         if thread.is_helper() {
             known.or_insert(thread.thread() as u64, ());
@@ -301,7 +290,7 @@ fn all_wait(own_thread: i32) -> Option<u64> {
         match AnyThread::Kernel(thread).look() {
             Some(seen) if waits_inside(&seen) => {
                 known.or_insert(thread.thread() as u64, ());
-                add(seen.thread.record(), &seen);
+                add(&seen);
             }
             Some(_) => return None,
             // The thread has ended. If it is still there, its task below is not known, and so there is no alarm.
@@ -318,10 +307,10 @@ fn all_wait(own_thread: i32) -> Option<u64> {
             if !waits_inside(&seen) {
                 return None;
             }
-            add(thread.record(), &seen);
+            add(&seen);
         }
     }
-    (threads != 0).then(|| digest.finish())
+    (threads != 0).then_some(waits)
 }
 
 fn waits_inside(seen: &ThreadSnapshot) -> bool {

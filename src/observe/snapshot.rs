@@ -14,15 +14,13 @@
 //!
 //! Invariant: while a thread is held nothing is allocated, since that thread may hold the allocator's lock.
 
-use core::hash::{Hash, Hasher};
 use core::mem::ManuallyDrop;
-use std::hash::DefaultHasher;
 use std::net::TcpStream;
 use std::os::fd::{FromRawFd, RawFd};
 use std::time::SystemTime;
 
 pub(super) use super::dump::{Depth, Entry, State, Wait};
-use super::numbers::NumberMap;
+use super::numbers::{NumberMap, digest};
 pub(super) use super::symbols::Symbols;
 use super::symbols::{Symbol, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
@@ -39,23 +37,20 @@ const AT_ONCE: usize = 1024;
 const TRIES: usize = 8;
 
 impl Entry {
-    /// Whether the thread has not run since it was looked at.
-    pub(super) fn stands(&self) -> bool {
-        let seen = self.thread.look();
-        seen.is_some_and(|seen| self.is_same(&seen))
+    /// Looks again. `None`: the thread has run since it was looked at.
+    pub(super) fn look_again(&self) -> Option<ThreadSnapshot> {
+        self.thread.look().filter(|seen| {
+            let state = State::of(seen.doing, self.system_call.is_some());
+            seen.turns == self.turns && state == self.state
+        })
     }
 
     /// Whether the thread waits still, and for `whom`.
     pub(super) fn waits_still_for(&self, whom: &Entry) -> bool {
-        let seen = self.thread.look().filter(|seen| self.is_same(seen));
-        seen.and_then(|seen| seen.facts()).is_some_and(|facts| {
+        let facts = self.look_again().and_then(|seen| seen.facts());
+        facts.is_some_and(|facts| {
             facts.holder == Some(whom.mark) || facts.target == Some(whom.identity)
         })
-    }
-
-    fn is_same(&self, seen: &ThreadSnapshot) -> bool {
-        let state = State::of(seen.doing, self.system_call.is_some());
-        seen.turns == self.turns && state == self.state
     }
 }
 
@@ -80,8 +75,6 @@ pub(crate) struct Snapshot {
     pub(super) stacks: NumberMap<Box<[usize]>>,
     /// With [`Depth::Stacks`].
     unwinder: Option<Unwinder>,
-    /// The stack that was read last.
-    last: Vec<usize>,
 }
 
 impl Snapshot {
@@ -102,7 +95,6 @@ impl Snapshot {
             threads: Vec::new(),
             stacks: NumberMap::default(),
             unwinder: (depth == Depth::Stacks).then(Unwinder::new),
-            last: Vec::with_capacity(FRAMES),
         };
         // Number 0 is the empty stack: that of threads which have none or are not asked for theirs.
         number_of(&mut snapshot.stacks, &[]);
@@ -121,13 +113,9 @@ impl Snapshot {
 
     /// The frames of a stack, as `RUST_BACKTRACE` asks for them.
     pub(super) fn frames(&self, number: u32, symbols: &mut Symbols) -> Vec<Symbol> {
-        match &self.unwinder {
-            Some(unwinder) => {
-                let stack = &self.stacks.entries[number as usize].1;
-                symbols.stack(stack, is_full(), &unwinder.modules)
-            }
-            None => Vec::new(),
-        }
+        let stack = &self.stacks.entries[number as usize].1;
+        let with = |unwinder: &Unwinder| symbols.stack(stack, is_full(), &unwinder.modules);
+        self.unwinder.as_ref().map_or(Vec::new(), with)
     }
 
     /// Adds the threads that hold things, or are to end, and are not in it: they are looked for among all.
@@ -179,13 +167,20 @@ impl Snapshot {
             }
             let Some(seen) = thread.look() else { return };
             let facts = seen.facts();
-            let system_call = Snapshot::call(&seen);
+            // The system call in which the thread blocks its kernel thread.
+            let system_call = match seen.doing {
+                Doing::Running(thread) => kernel_thread::call_of(thread),
+                _ => None,
+            };
             let stack = self.stack(&seen);
             // At the last try the thread is shown although it has run meanwhile.
             if tries > 0 && (stack.is_none() || !seen.holds()) {
                 continue;
             }
-            let own_name = thread.own_name();
+            let own_name = thread.own_name().map(|name| {
+                let text = name.split(|&byte| byte == 0).next();
+                String::from_utf8_lossy(text.unwrap_or_default()).into()
+            });
             // If the identity has changed, another thread has the record by now.
             if thread.identity() != identity {
                 continue;
@@ -205,14 +200,15 @@ impl Snapshot {
                 name: name
                     .and_then(Identity::name)
                     .map(Into::into)
-                    .or_else(|| own_name.map(text_of))
+                    .or(own_name)
                     .or_else(|| kernel_name(&seen)),
                 is_green: matches!(thread, AnyThread::Green(_)),
                 state: State::of(seen.doing, system_call.is_some()),
                 since: seen.since,
                 cpu: thread.cpu_time(),
                 wait,
-                system_call,
+                frames: thread.frames(),
+                system_call: system_call.map(|call| kernel_thread::call_name(call.number)),
                 spawned_at: name.and_then(|name| name.spawned_at),
                 stack: stack.unwrap_or(0),
                 thread,
@@ -224,44 +220,28 @@ impl Snapshot {
         }
     }
 
-    /// The system call in which the thread blocks its kernel thread.
-    fn call(seen: &ThreadSnapshot) -> Option<String> {
-        let Doing::Running(thread) = seen.doing else {
-            return None;
-        };
-        Some(kernel_thread::call_name(
-            kernel_thread::call_of(thread)?.number,
-        ))
-    }
-
     /// The number of the thread's stack, 0 if stacks are not asked for; `None`: the thread has run meanwhile.
     fn stack(&mut self, seen: &ThreadSnapshot) -> Option<u32> {
         let Some(unwinder) = &mut self.unwinder else {
             return Some(0);
         };
-        let frames = &mut self.last;
-        frames.clear();
+        let mut frames = Vec::with_capacity(FRAMES);
         if let Some(thread) = seen.kernel_thread() {
             // The thread may run on meanwhile. Then its stack is shown as it was at another moment than its state.
             let is_green = matches!(seen.thread, AnyThread::Green(_));
-            frames_of_running(thread, is_green, unwinder, frames);
+            frames_of_running(thread, is_green, unwinder, &mut frames);
         } else {
             if let Some((saved, stack)) = seen.saved()
                 && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
             {
-                unwinder.frames(registers, |at| stack.word(at), frames);
+                unwinder.frames(registers, |at| stack.word(at), &mut frames);
             }
             if !seen.holds() {
                 return None;
             }
         }
-        Some(number_of(&mut self.stacks, &self.last))
+        Some(number_of(&mut self.stacks, &frames))
     }
-}
-
-fn text_of(name: [u8; 16]) -> Box<str> {
-    let text = name.split(|&byte| byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into()
 }
 
 /// The name that the system has for a kernel thread of which nothing else is known. (A thread of a runtime
@@ -314,10 +294,7 @@ pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
 
 /// The number of this stack among the `stacks`, where it is kept if it is new.
 pub(super) fn number_of(stacks: &mut NumberMap<Box<[usize]>>, stack: &[usize]) -> u32 {
-    let mut digest = DefaultHasher::new();
-    stack.hash(&mut digest);
-    let place = stacks.place(digest.finish(), |known| **known == *stack, || stack.into());
-    place as u32
+    stacks.place(digest(stack), |known| **known == *stack, || stack.into()) as u32
 }
 
 #[cfg(test)]

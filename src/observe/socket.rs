@@ -37,7 +37,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Once, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use super::dump::STATES;
@@ -47,12 +47,10 @@ use super::numbers::{NumberMap, insert};
 use super::snapshot::{Depth, Entry, Snapshot, State};
 use super::symbols::Symbols;
 use super::text::{Json, thread_as_json};
-use crate::atomic::{AtomicUsize, Ordering};
 use crate::engine::facade::{Backend, Running, is_forked_child};
 use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
-use crate::engine::inspect::{Activity, Cluster, Processor};
-use crate::engine::inspect::{all, kernel};
+use crate::engine::inspect::{Activity, Cluster, Processor, all, kernel};
 use crate::observe::export::{FIGURES, Value};
 use crate::sys::clock;
 
@@ -79,7 +77,6 @@ const QUESTIONS: usize = 1000;
 /// So many threads are fetched together.
 const TOGETHER: usize = 32;
 
-static SERVED: AtomicUsize = AtomicUsize::new(0);
 /// The file, the process that has made it, and by which numbers the file is known again.
 static MADE: OnceLock<(PathBuf, u32, (u64, u64))> = OnceLock::new();
 
@@ -90,25 +87,22 @@ pub(super) fn start(path: &Path) {
     if is_forked_child() {
         return;
     }
+    let serve = |listener: UnixListener| {
+        let only_here = OnlyHere::new(listener.as_raw_fd());
+        let service = Arc::new(clock::now());
+        employ("gt-observe", move || {
+            accept(listener, &service);
+            drop(only_here);
+        })
+    };
     ONCE.call_once(|| {
-        if let Err(error) = serve(path) {
+        if let Err(error) = listen(path).and_then(serve) {
             let path = path.display();
             let text = format!("greenthread: GREENTHREAD_OBSERVE=unix:{path}: {error}\n");
             // An error is ignored: perhaps nobody reads the line.
             let _ = io::stderr().write_all(text.as_bytes());
         }
     });
-}
-
-fn serve(path: &Path) -> io::Result<()> {
-    let listener = listen(path)?;
-    let only_here = OnlyHere::new(listener.as_raw_fd());
-    let started = clock::now();
-    employ("gt-observe", move || {
-        accept(listener, started);
-        drop(only_here);
-    })
-    .map(drop)
 }
 
 /// Listens at `path`.
@@ -228,10 +222,10 @@ extern "C" fn remove() {
     }
 }
 
-fn accept(listener: UnixListener, started: u64) {
+fn accept(listener: UnixListener, service: &Arc<u64>) {
     loop {
         match listener.accept() {
-            Ok((stream, _)) => admit(stream, started),
+            Ok((stream, _)) => admit(stream, service),
             Err(error) => match error.raw_os_error() {
                 // The program has closed it, and the number may be another file's by now.
                 Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL) => {
@@ -244,8 +238,9 @@ fn accept(listener: UnixListener, started: u64) {
     }
 }
 
-/// Serves a client, if it may be served.
-fn admit(stream: UnixStream, started: u64) {
+/// Serves a client, if it may be served. `service`: when the process began to serve; this thread has one reference to it, and
+/// each client that is served another one.
+fn admit(stream: UnixStream, service: &Arc<u64>) {
     let only_here = OnlyHere::new(stream.as_raw_fd());
     let refuse = |reason: String| drop(send(&stream, &versioned("error", reason)));
     if stream.set_write_timeout(Some(PATIENCE)).is_err() {
@@ -256,27 +251,24 @@ fn admit(stream: UnixStream, started: u64) {
     if !user(&stream).is_some_and(|user| user == own || user == 0) {
         return refuse(format!("only user {own} and root may ask"));
     }
-    // Relaxed: this thread alone adds to it.
-    if SERVED.load(Ordering::Relaxed) >= CLIENTS {
+    if Arc::strong_count(service) > CLIENTS {
         return refuse(format!("{CLIENTS} clients are served already"));
     }
-    SERVED.fetch_add(1, Ordering::Relaxed);
+    let service = service.clone();
     let serve = move || {
         let mut client = Client {
             read: BufReader::new(&stream),
             looks: Looks::default(),
-            started,
+            started: *service,
             asked: clock::now(),
             summarized: None,
         };
         // An error ends the connection, and concerns nobody else.
         let _ = client.live();
-        drop((stream, only_here));
-        SERVED.fetch_sub(1, Ordering::Relaxed);
+        drop((stream, only_here, service));
     };
-    if employ("gt-client", serve).is_err() {
-        SERVED.fetch_sub(1, Ordering::Relaxed);
-    }
+    // If the system refuses a kernel thread, the connection ends.
+    let _ = employ("gt-client", serve);
 }
 
 /// Writes an answer to a client, but not for ever.
@@ -411,10 +403,9 @@ impl Client<'_> {
             all.find(|entry| entry.thread.record() == thread.record())
         };
         let mut longest_now = Vec::new();
-        for entry in longest.iter().filter_map(entry) {
-            if entry.state != State::Running {
-                insert(&mut longest_now, entry.since.into(), entry, show);
-            }
+        let waits = |entry: &&Entry| entry.state != State::Running;
+        for entry in longest.iter().filter_map(entry).filter(waits) {
+            insert(&mut longest_now, entry.since.into(), entry, show);
         }
         let took = clock::now() - started;
         let of_each = runtimes.iter().zip(processors);
@@ -700,8 +691,7 @@ fn of_runtime(runtime: &Running) -> Object {
 }
 
 fn of_thread(snapshot: &Snapshot, entry: &Entry) -> Object {
-    let wait = entry.wait.as_ref();
-    let wait = wait.map(|wait| snapshot.describe_wait(wait));
+    let wait = snapshot.describe_wait(entry);
     thread_as_json(entry)
         .with("turns", entry.turns)
         .maybe("waits_for", wait.as_deref().map(Quoted))
@@ -721,7 +711,7 @@ fn thread(id: u64) -> Object {
     let Some(entry) = snapshot.threads.first().filter(|entry| entry.id == id) else {
         return versioned("error", format!("there is no thread {id}"));
     };
-    let frames = snapshot.frames_as_json(entry.stack, &mut Symbols::new());
+    let frames = snapshot.frames_as_json(entry.stack, &mut Symbols::default());
     versioned("answer", "thread").with("thread", of_thread(&snapshot, entry).with("frames", frames))
 }
 

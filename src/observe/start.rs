@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{export, trace};
-#[cfg(green)]
-use super::{gdb, reporter};
 use crate::engine::facade::{Backend, one_of, read_variable as read};
 use crate::engine::public::OnDeadlock;
 
@@ -80,9 +78,7 @@ impl Plan {
 
     /// Starts what sees the runtime's first thread, too.
     pub(crate) fn begin(&self) -> io::Result<()> {
-        if let Some(path) = &self.trace {
-            trace::begin(path)?;
-        }
+        self.trace.as_deref().map_or(Ok(()), trace::begin)?;
         if self.measures {
             export::measure(true);
         }
@@ -95,8 +91,8 @@ impl Plan {
         #[cfg(green)]
         {
             let signal = backend.preemption_signal();
-            signal.into_iter().for_each(gdb::prepare);
-            reporter::start(&self);
+            signal.into_iter().for_each(super::gdb::prepare);
+            super::reporter::start(&self);
         }
         #[cfg(not(green))]
         if self.socket.is_some() {

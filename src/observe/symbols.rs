@@ -6,7 +6,7 @@
 //! which a function stands, if that is known, or else by the function's path. (Debug information that is
 //! only line tables has names without paths of inlined functions.)
 //!
-//! What a name is found by is in the files of the program and of its libraries ([`DebugInfo`]): by their debug information,
+//! What a name is found by is in the files of the program and of its libraries ([`Module`]): by their debug information,
 //! the function at an address and those that were inlined into it, with their places in the source; by the table of symbols,
 //! the function alone. The table has the function's path, too, which debug information has not if it is only line tables.
 //!
@@ -31,7 +31,7 @@ use crate::sys::variable;
 
 /// The debug information of a file, a unit of it, and an entry of that.
 type Dwarf = gimli::Dwarf<Bytes<'static>>;
-type DwarfUnit = gimli::Unit<Bytes<'static>>;
+type Unit = gimli::Unit<Bytes<'static>>;
 type Entry = gimli::DebuggingInformationEntry<Bytes<'static>>;
 
 /// Whether `RUST_BACKTRACE` asks for all of a stack.
@@ -54,21 +54,12 @@ pub(crate) struct Symbol {
 #[derive(Default)]
 pub(crate) struct Symbols {
     known: NumberMap<Vec<Symbol>>,
-    debug_info: DebugInfo,
-    /// The current folder.
-    folder: Option<PathBuf>,
+    files: Files,
     /// This library's, once it was needed.
     own: Option<String>,
 }
 
 impl Symbols {
-    pub(crate) fn new() -> Symbols {
-        Symbols {
-            folder: std::env::current_dir().ok(),
-            ..Symbols::default()
-        }
-    }
-
     /// Returns the functions for an address of `Unwinder::frames`: the function, and before it the functions
     /// that were inlined into it, the innermost first. Never none.
     pub(crate) fn of(&mut self, address: usize, modules: &Modules) -> &[Symbol] {
@@ -93,11 +84,11 @@ impl Symbols {
     }
 
     fn find(&mut self, address: usize, modules: &Modules) -> Vec<Symbol> {
-        let (debug_info, folder) = (&mut self.debug_info, self.folder.as_deref());
-        let own = || own_folder(debug_info, modules);
+        let folder = std::env::current_dir().ok();
+        let own = || own_folder(&mut self.files, modules);
         let own: &str = self.own.get_or_insert_with(own);
         let mut found = Vec::new();
-        for Frame { name, file, line } in debug_info.of(address, modules) {
+        for Frame { name, file, line } in frames_at(&mut self.files, address, modules) {
             let Some(name) = &name else { continue };
             let name = String::from_utf8_lossy(name);
             let function = format!("{:#}", rustc_demangle::demangle(&name));
@@ -105,7 +96,7 @@ impl Symbols {
             found.push(Symbol {
                 kind: kind(&function, file, own),
                 function: function.into(),
-                file: file.map(|file| shorten(file, folder).into()),
+                file: file.map(|file| shorten(file, folder.as_deref()).into()),
                 line: line.filter(|&line| line != 0),
             });
         }
@@ -146,8 +137,7 @@ fn shorten(file: &Path, folder: Option<&Path>) -> String {
 }
 
 /// The files that were asked so far, by what is added to the addresses in them; `None`: there is no such file.
-#[derive(Default)]
-struct DebugInfo(NumberMap<Option<Module>>);
+type Files = NumberMap<Option<Module>>;
 
 /// A function, as its file has its name, and the place in it.
 #[derive(Default)]
@@ -157,49 +147,46 @@ struct Frame {
     line: Option<u32>,
 }
 
-impl DebugInfo {
-    /// The functions at an address, the innermost first.
-    fn of(&mut self, address: usize, modules: &Modules) -> Vec<Frame> {
-        let Some((path, bias)) = modules.file(address) else {
-            return Vec::new();
-        };
-        let open = || Elf::open(path).map(Module::new);
-        let place = self.0.place(bias as u64, |_| true, open);
-        let Some(module) = &mut self.0.entries[place].1 else {
-            return Vec::new();
-        };
-        let address = address.wrapping_sub(bias);
-        let mut frames = module.frames(address as u64).unwrap_or_default();
-        if frames.is_empty() {
-            frames.push(Frame::default());
-        }
-        // A name of Rust's that has the function's path is mangled: it begins with an underscore.
-        let outermost = frames.len() - 1;
-        let name = &mut frames[outermost].name;
-        if !name.as_ref().is_some_and(|name| name.starts_with(b"_"))
-            && let Some(symbol) = module.elf.function_at(address)
-        {
-            *name = Some(symbol.into());
-        }
-        frames
+/// The functions at an address, the innermost first.
+fn frames_at(files: &mut Files, address: usize, modules: &Modules) -> Vec<Frame> {
+    let Some((path, bias)) = modules.file(address) else {
+        return Vec::new();
+    };
+    let open = || Elf::open(path).map(Module::new);
+    let place = files.place(bias as u64, |_| true, open);
+    let Some(module) = &mut files.entries[place].1 else {
+        return Vec::new();
+    };
+    let address = address.wrapping_sub(bias);
+    let mut frames = module.frames(address as u64).unwrap_or_default();
+    let mut outermost = frames.pop().unwrap_or_default();
+    // A name of Rust's that has the function's path is mangled: it begins with an underscore.
+    let name = &mut outermost.name;
+    if !name.as_ref().is_some_and(|name| name.starts_with(b"_"))
+        && let Some(symbol) = module.elf.function_at(address)
+    {
+        *name = Some(symbol.into());
     }
+    frames.push(outermost);
+    frames
 }
 
 /// A file. Its fields are dropped in this order: the others refer to `elf`.
 struct Module {
     dwarf: Dwarf,
-    units: Vec<Unit>,
+    /// Units of compilation, and what was read of them when somebody asked for an address in them.
+    units: Vec<(Unit, Option<Code>)>,
     elf: Elf,
 }
 
 /// From this address on, the code is of this file's and this line; `None`: there is no code.
 type Row = (u64, Option<(u64, u32)>);
 
-/// A unit of compilation, and what was read of it when somebody asked for an address in it.
-struct Unit {
-    unit: DwarfUnit,
+/// The functions and the lines of a unit.
+#[derive(Default)]
+struct Code {
     functions: Vec<(Range, UnitOffset)>,
-    rows: Vec<Row>,
+    lines: Vec<Row>,
 }
 
 impl Module {
@@ -210,41 +197,34 @@ impl Module {
             Ok::<_, Infallible>(Bytes::new(unsafe { &*bytes }, LittleEndian))
         };
         let Ok(dwarf) = Dwarf::load(section);
-        let (mut units, mut headers) = (Vec::new(), dwarf.units());
-        while let Ok(Some(header)) = headers.next() {
-            if let Ok(unit) = dwarf.unit(header) {
-                units.push(Unit {
-                    unit,
-                    functions: Vec::new(),
-                    rows: Vec::new(),
-                });
-            }
-        }
+        let headers = dwarf.units().map_while(Result::ok);
+        let units = headers.filter_map(|header| dwarf.unit(header).ok());
+        let units = units.map(|unit| (unit, None)).collect();
         Module { dwarf, units, elf }
     }
 
     /// The function at an address, behind those that were inlined into it there.
     fn frames(&mut self, address: u64) -> gimli::Result<Vec<Frame>> {
         let Module { dwarf, units, .. } = self;
-        let has = |unit: &Unit| holds(dwarf.unit_ranges(&unit.unit)?, address);
-        let Some(index) = units.iter().position(|unit| has(unit) == Ok(true)) else {
+        let has = |(unit, _): &(Unit, _)| holds(dwarf.unit_ranges(unit), address);
+        let Some(index) = units.iter().position(has) else {
             return Ok(Vec::new());
         };
-        let unit = &mut units[index];
-        if unit.functions.is_empty() && unit.rows.is_empty() {
-            unit.read(dwarf)?;
-        }
-        let Unit { unit, .. } = &units[index];
-        let (functions, rows) = (&units[index].functions, &units[index].rows);
+        let (unit, code) = &mut units[index];
+        // What cannot be read is not tried again.
+        let read = || Code::read(dwarf, unit).unwrap_or_default();
+        let Code { functions, lines } = code.get_or_insert_with(read);
         let has = |row: &&[Row]| (row[0].0..row[1].0).contains(&address) && row[0].1.is_some();
-        let mut place = rows.windows(2).find(has).and_then(|row| row[0].1);
+        let mut place = lines.windows(2).find(has).and_then(|row| row[0].1);
+        let has = |function: &&(Range, _)| (function.0.begin..function.0.end).contains(&address);
+        let function = functions.iter().find(has).map(|function| function.1);
+        let unit = &units[index].0;
         let frame = |name, place: Option<(u64, u32)>| Frame {
             name,
             file: place.and_then(|(file, _)| path_of(dwarf, unit, file)),
             line: place.map(|(_, line)| line),
         };
-        let has = |function: &&(Range, _)| (function.0.begin..function.0.end).contains(&address);
-        let Some(&(_, function)) = functions.iter().find(has) else {
+        let Some(function) = function else {
             return Ok(vec![frame(None, place)]);
         };
         // The function, and what was inlined into it at this address: each is an entry below its caller's.
@@ -254,7 +234,7 @@ impl Module {
                 break;
             }
             let is_inlined = entry.tag() == gimli::DW_TAG_inlined_subroutine;
-            if calls.is_empty() || is_inlined && holds(dwarf.die_ranges(unit, entry)?, address)? {
+            if calls.is_empty() || is_inlined && holds(dwarf.die_ranges(unit, entry), address) {
                 calls.push(entry.clone());
             }
         }
@@ -273,10 +253,10 @@ impl Module {
     }
 }
 
-impl Unit {
-    /// Reads the functions and the lines.
-    fn read(&mut self, dwarf: &Dwarf) -> gimli::Result<()> {
-        let mut entries = self.unit.entries_raw(None)?;
+impl Code {
+    fn read(dwarf: &Dwarf, unit: &Unit) -> gimli::Result<Code> {
+        let (mut functions, mut lines) = (Vec::new(), Vec::new());
+        let mut entries = unit.entries_raw(None)?;
         while !entries.is_empty() {
             let offset = entries.next_offset();
             let Some(abbreviation) = entries.read_abbreviation()? else {
@@ -284,39 +264,40 @@ impl Unit {
             };
             entries.skip_attributes(abbreviation.attributes())?;
             if abbreviation.tag() == gimli::DW_TAG_subprogram {
-                let mut ranges = dwarf.die_ranges(&self.unit, &self.unit.entry(offset)?)?;
-                while let Some(range) = ranges.next()? {
-                    self.functions.push((range, offset));
+                for range in dwarf.die_ranges(unit, &unit.entry(offset)?)? {
+                    functions.push((range?, offset));
                 }
             }
         }
-        if let Some(program) = self.unit.line_program.clone() {
+        if let Some(program) = unit.line_program.clone() {
             let mut rows = program.rows();
             while let Some((_, row)) = rows.next_row()? {
                 let line = row.line().map_or(0, NonZeroU64::get) as u32;
                 let place = (!row.end_sequence()).then_some((row.file_index(), line));
-                self.rows.push((row.address(), place));
+                lines.push((row.address(), place));
             }
         }
-        Ok(())
+        Ok(Code { functions, lines })
     }
 }
 
-fn holds(mut ranges: RangeIter<Bytes<'static>>, address: u64) -> gimli::Result<bool> {
-    while let Some(range) = ranges.next()? {
-        if range.begin <= address && address < range.end {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Whether one of these ranges has the address. What cannot be read has none.
+fn holds(ranges: gimli::Result<RangeIter<Bytes<'static>>>, address: u64) -> bool {
+    let has = |range: Range| range.begin <= address && address < range.end;
+    ranges.is_ok_and(|mut ranges| ranges.any(|range| range.is_ok_and(has)))
 }
 
 /// The name of a function, mangled if it is known so: its own, or that of the function of which it is a copy.
-fn name_of(dwarf: &Dwarf, units: &[Unit], mut index: usize, entry: &Entry) -> Option<Vec<u8>> {
+fn name_of(
+    dwarf: &Dwarf,
+    units: &[(Unit, Option<Code>)],
+    mut index: usize,
+    entry: &Entry,
+) -> Option<Vec<u8>> {
     let mut entry = entry.clone();
     // A chain of copies is short, unless it is a circle.
     for _ in 0..16 {
-        let unit = &units[index].unit;
+        let unit = &units[index].0;
         let names = [
             gimli::DW_AT_linkage_name,
             gimli::DW_AT_MIPS_linkage_name,
@@ -330,19 +311,19 @@ fn name_of(dwarf: &Dwarf, units: &[Unit], mut index: usize, entry: &Entry) -> Op
         let offset = match original.or_else(|| entry.attr_value(gimli::DW_AT_specification))? {
             AttributeValue::UnitRef(offset) => offset,
             AttributeValue::DebugInfoRef(offset) => {
-                let inside = |unit: &Unit| offset.to_unit_offset(&unit.unit.header);
+                let inside = |(unit, _): &(Unit, _)| offset.to_unit_offset(&unit.header);
                 index = units.iter().position(|unit| inside(unit).is_some())?;
                 inside(&units[index])?
             }
             _ => return None,
         };
-        entry = units[index].unit.entry(offset).ok()?;
+        entry = units[index].0.entry(offset).ok()?;
     }
     None
 }
 
 /// The path of a file that a unit knows by this number.
-fn path_of(dwarf: &Dwarf, unit: &DwarfUnit, number: u64) -> Option<PathBuf> {
+fn path_of(dwarf: &Dwarf, unit: &Unit, number: u64) -> Option<PathBuf> {
     let header = unit.line_program.as_ref()?.header();
     let is_used = number > 0 || header.version() >= 5;
     let file = header.file(number).filter(|_| is_used)?;
@@ -405,9 +386,9 @@ fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
 }
 
 /// Returns this library's folder, as the debug information has it.
-fn own_folder(debug_info: &mut DebugInfo, modules: &Modules) -> String {
-    let own = own_folder as fn(&mut DebugInfo, &Modules) -> String as usize;
-    let outermost = debug_info.of(own, modules).pop();
+fn own_folder(files: &mut Files, modules: &Modules) -> String {
+    let own = own_folder as fn(&mut Files, &Modules) -> String as usize;
+    let outermost = frames_at(files, own, modules).pop();
     let file = outermost.and_then(|frame| frame.file).unwrap_or_default();
     let folder = file.to_str().and_then(|file| file.strip_suffix(OWN_FILE));
     folder.unwrap_or_default().to_owned()
@@ -421,10 +402,9 @@ fn short(frames: &[Symbol]) -> &[Symbol] {
     // std's name for the function below which a short backtrace ends.
     let is_bottom = |frame: &Symbol| frame.function.contains("__rust_begin_short_backtrace");
     let bottom = frames.iter().position(is_bottom);
-    let mut end = bottom.unwrap_or(frames.len());
-    while end > 0 && frames[end - 1].kind == Kind::Runtime {
-        end -= 1;
-    }
+    let above = &frames[..bottom.unwrap_or(frames.len())];
+    let last = above.iter().rposition(|frame| frame.kind != Kind::Runtime);
+    let end = last.map_or(0, |last| last + 1);
     let mut start = 0;
     for (index, frame) in frames[..end].iter().enumerate() {
         match frame.kind {
@@ -550,7 +530,7 @@ mod tests {
     #[test]
     fn this_library_knows_its_folder() {
         let modules = Modules::load();
-        let mut symbols = Symbols::new();
+        let mut symbols = Symbols::default();
         let address = Modules::load as fn() -> Modules as usize + 1;
         let found = symbols.of(address, &modules).last().unwrap();
         assert_eq!(found.kind, Kind::Public, "{found:?}");
@@ -571,7 +551,7 @@ mod tests {
 
     #[test]
     fn the_whole_stack_is_shown_on_request() {
-        let (mut symbols, modules) = (Symbols::new(), Modules::load());
+        let (mut symbols, modules) = (Symbols::default(), Modules::load());
         let engine = crate::__preemption_is_off as fn() -> bool as usize + 1;
         let short = symbols.stack(&[3, engine], false, &modules);
         let full = symbols.stack(&[3, engine], true, &modules);
@@ -598,7 +578,7 @@ mod tests {
     #[test]
     fn what_has_no_name_has_its_module() {
         let modules = Modules::load();
-        let mut symbols = Symbols::new();
+        let mut symbols = Symbols::default();
         let function: &str = &symbols.of(3, &modules)[0].function.clone();
         assert_eq!(function, "0x2");
         let own = what_has_no_name_has_its_module as fn() as usize + 1;

@@ -6,13 +6,11 @@
 //! JSON is one object, by the schema `docs/dump.schema.json`. Stacks are listed once, and threads name theirs by number.
 
 use core::fmt::{self, Display};
-use core::hash::{Hash, Hasher};
-use std::hash::DefaultHasher;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::dump::{Entry, State, Wait};
 use super::json::{Object, Quoted, list};
-use super::numbers::{NumberMap, order};
+use super::numbers::{NumberMap, digest, order};
 use super::snapshot::{Snapshot, Symbols, descriptor_text};
 
 /// The version of the format of JSON.
@@ -24,7 +22,7 @@ impl Snapshot {
     /// The whole dump.
     pub(crate) fn text(&self) -> String {
         let mut text = self.summary();
-        let mut symbols = Symbols::new();
+        let mut symbols = Symbols::default();
         for group in self.groups() {
             text.push('\n');
             self.add_group(&group, &mut symbols, &mut text);
@@ -44,10 +42,10 @@ impl Snapshot {
         };
         let states = ["running", "blocked", "ready", "new", "parked"];
         let counted = states.map(|word| format!("{} {word}", of(word))).join(", ");
-        let head = format!(
-            "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}\n"
-        );
-        head + &format!("  green threads: {counted}\n")
+        format!(
+            "greenthread: {green} green thread{one} and {kernel} kernel thread{other} of process {process}, at {at}\n  \
+             green threads: {counted}\n"
+        )
     }
 
     /// The threads by what they do, the smallest groups first.
@@ -59,10 +57,9 @@ impl Snapshot {
         };
         let mut groups: NumberMap<Vec<&Entry>> = NumberMap::default();
         for entry in &self.threads {
-            let (own, mut digest) = (key(entry), DefaultHasher::new());
-            own.hash(&mut digest);
+            let own = key(entry);
             let is_it = |group: &Vec<&Entry>| key(group[0]) == own;
-            let place = groups.place(digest.finish(), is_it, || Vec::with_capacity(1));
+            let place = groups.place(digest(own), is_it, || Vec::with_capacity(1));
             groups.entries[place].1.push(entry);
         }
         let mut groups = groups.entries;
@@ -106,21 +103,33 @@ impl Snapshot {
         if let Some(call) = &entry.system_call {
             text += &format!(" in the system call {call}");
         }
-        if let Some(wait) = &entry.wait {
+        if let Some(wait) = self.describe_wait(entry) {
             // A ready thread was woken. Any other waits: parked, or on its own kernel thread.
-            let is_woken = entry.state == State::Ready;
-            text += if is_woken {
-                ", woken from its wait for "
-            } else {
-                ", waits for "
+            let how = match entry.state {
+                State::Ready => "woken from its wait for",
+                _ => "waits for",
             };
-            text += &self.describe_wait(wait);
+            text += &format!(", {how} {wait}");
+        }
+        if let Some(frames) = entry.frames {
+            let left = |millis: i64| time(millis.unsigned_abs());
+            text += &match frames.left {
+                Some(late @ ..=0) => format!(", in a frame that ended {} ago", left(late)),
+                _ if frames.is_cancelled => ", in a frame that was cancelled".into(),
+                Some(more) => format!(", in a frame that ends in {}", left(more)),
+                None => String::new(),
+            };
+            let waits_on = |wait: &Wait| !wait.kind.when_ended.ends();
+            if frames.have_ended() && entry.wait.as_deref().is_some_and(waits_on) {
+                text += ", and waits on";
+            }
         }
         text
     }
 
     /// What a thread waits for: `mutex 0x7f…, held by thread 3 "b"`.
-    pub(crate) fn describe_wait(&self, wait: &Wait) -> String {
+    pub(crate) fn describe_wait(&self, entry: &Entry) -> Option<String> {
+        let wait = entry.wait.as_ref()?;
         let whom = wait.whom.map(|at| title(&self.threads[at as usize]));
         let mut text = match (wait.facts.target, &whom) {
             (Some(_), Some(whom)) => format!("the end of {whom}"),
@@ -143,15 +152,14 @@ impl Snapshot {
         if let Some(left) = wait.left {
             text += &format!(", for {} at most", time(left / 1_000_000));
         }
-        text
+        Some(text)
     }
 
     /// A cycle in words, a line for each thread.
     pub(crate) fn describe_cycle(&self, cycle: &[u32]) -> String {
         let line = |&place: &u32| {
             let entry = &self.threads[place as usize];
-            let wait = entry.wait.as_ref().map(|wait| self.describe_wait(wait));
-            let wait = wait.unwrap_or_default();
+            let wait = self.describe_wait(entry).unwrap_or_default();
             format!("  {} waits for {wait}\n", title(entry))
         };
         cycle.iter().map(line).collect()
@@ -222,12 +230,15 @@ pub(super) fn time(millis: u64) -> String {
 pub(super) fn thread_as_json(entry: &Entry) -> Object {
     let kind = if entry.is_green { "green" } else { "kernel" };
     let place = entry.spawned_at.map(|place| place.to_string());
+    let frames = entry.frames;
     Object::default()
         .with("id", entry.id)
         .with("kind", Quoted(kind))
         .with("state", Quoted(entry.state.word()))
         .with("since_ms", entry.since)
         .maybe("cpu_us", entry.cpu.map(|cpu| cpu / 1_000))
+        .maybe("frames_end_in_ms", frames.and_then(|frames| frames.left))
+        .maybe("cancelled", frames.map(|frames| frames.is_cancelled))
         .maybe("name", entry.name.as_deref().map(Quoted))
         .maybe("system_call", entry.system_call.as_deref().map(Quoted))
         .maybe("spawned_at", place.as_deref().map(Quoted))
@@ -253,7 +264,7 @@ impl Display for Json<'_> {
             write!(f, "{}{}", comma(place), thread.maybe("waits_for", wait))?;
         }
         f.write_str(r#"],"stacks":["#)?;
-        let mut symbols = Symbols::new();
+        let mut symbols = Symbols::default();
         for place in 0..dump.stacks.entries.len() {
             let frames = dump.frames_as_json(place as u32, &mut symbols);
             write!(f, "{}{frames}", comma(place))?;

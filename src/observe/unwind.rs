@@ -64,6 +64,9 @@ const WORD: usize = size_of::<usize>();
 /// How many rules are kept, a power of two.
 const RULES: usize = 4096;
 
+/// The most words that an expression of the tables may keep.
+const OPERANDS: usize = 16;
+
 /// Why there is no frame below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -85,6 +88,8 @@ pub(crate) struct Unwinder {
     /// The program and its libraries.
     pub(super) modules: Modules,
     context: Box<UnwindContext<usize, InPlace>>,
+    /// The stack of an expression, which has space for [`OPERANDS`].
+    operands: Vec<usize>,
     /// Rules, and the address that each is for; 0 if there is none.
     rules: Box<[(usize, Rule)]>,
 }
@@ -94,6 +99,7 @@ impl Unwinder {
         Unwinder {
             modules: Modules::load(),
             context: Box::new(UnwindContext::new_in()),
+            operands: Vec::with_capacity(OPERANDS),
             rules: vec![(0, Rule::Untold); RULES].into(),
         }
     }
@@ -180,7 +186,7 @@ impl Unwinder {
 
     #[cold]
     fn step_by_tables(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), End> {
-        let row = self.row(at.address()).ok_or(End::Lost)?;
+        let mut row = self.row(at.address()).ok_or(End::Lost)?;
         let below = row.caller(at, read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // The frame below is exact only if a signal has interrupted it.
@@ -218,14 +224,13 @@ impl Unwinder {
 
     /// Whether a signal's handler returns to the address behind this one.
     fn is_below_a_handler(&self, address: usize) -> bool {
-        let Some((code, _)) = here::SIGNAL else {
-            return false;
-        };
         let first = address.wrapping_add(1);
-        first.is_multiple_of(4)
-            && self.modules.has_code(first)
-            && (code.iter().zip(0..))
-                .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
+        here::SIGNAL.is_some_and(|(code, _)| {
+            first.is_multiple_of(4)
+                && self.modules.has_code(first)
+                && (code.iter().zip(0..))
+                    .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
+        })
     }
 
     /// The rule of the tables for the instruction at `address`.
@@ -240,6 +245,7 @@ impl Unwinder {
         Some(Row {
             row: row.ok()?,
             section,
+            operands: &mut self.operands,
             return_address: entry.cie().return_address_register(),
             is_signal: entry.is_signal_trampoline(),
         })
@@ -453,6 +459,7 @@ impl UnwindContextStorage<usize> for InPlace {
 struct Row<'a> {
     row: &'a UnwindTableRow<usize, InPlace>,
     section: EhFrame<Bytes<'a>>,
+    operands: &'a mut Vec<usize>,
     return_address: Register,
     is_signal: bool,
 }
@@ -481,7 +488,7 @@ impl Row<'_> {
         Rule::Complicated
     }
 
-    fn caller(&self, registers: &Registers, read: Read<'_>) -> Result<Registers, End> {
+    fn caller(&mut self, registers: &Registers, read: Read<'_>) -> Result<Registers, End> {
         let cfa = match self.row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => registers
                 .get(*register)?
@@ -508,7 +515,7 @@ impl Row<'_> {
     }
 
     fn register(
-        &self,
+        &mut self,
         register: Register,
         cfa: usize,
         registers: &Registers,
@@ -533,7 +540,7 @@ impl Row<'_> {
     /// Computes an expression, which begins with `first` on its stack. It has no loops, and only the operations that compilers
     /// and assembly use in unwind tables: a register at a distance, constants, arithmetic, and a word of memory.
     fn evaluate(
-        &self,
+        &mut self,
         expression: &UnwindExpression<usize>,
         first: Option<usize>,
         registers: &Registers,
@@ -541,10 +548,9 @@ impl Row<'_> {
     ) -> Result<usize, End> {
         let lost = |_| End::Lost;
         let Expression(mut code) = expression.get(&self.section).map_err(lost)?;
-        let mut stack = Operands::default();
-        if let Some(first) = first {
-            stack.push(first)?;
-        }
+        let stack = &mut *self.operands;
+        stack.clear();
+        stack.extend(first);
         while !code.is_empty() {
             let operation = DwOp(code.read_u8().map_err(lost)?);
             let value = match operation {
@@ -557,13 +563,14 @@ impl Row<'_> {
                 op::DW_OP_const1s => code.read_i8().map_err(lost)? as usize,
                 op::DW_OP_constu => code.read_uleb128().map_err(lost)? as usize,
                 op::DW_OP_consts => code.read_sleb128().map_err(lost)? as usize,
-                op::DW_OP_deref => read(stack.pop()?)?,
+                op::DW_OP_deref => read(stack.pop().ok_or(End::Lost)?)?,
                 op::DW_OP_plus_uconst => {
                     let more = code.read_uleb128().map_err(lost)?;
-                    stack.pop()?.wrapping_add(more as usize)
+                    stack.pop().ok_or(End::Lost)?.wrapping_add(more as usize)
                 }
                 _ => {
-                    let (right, left) = (stack.pop()?, stack.pop()?);
+                    let right = stack.pop().ok_or(End::Lost)?;
+                    let left = stack.pop().ok_or(End::Lost)?;
                     match operation {
                         op::DW_OP_and => left & right,
                         op::DW_OP_minus => left.wrapping_sub(right),
@@ -574,29 +581,13 @@ impl Row<'_> {
                     }
                 }
             };
-            stack.push(value)?;
+            // Nothing may be allocated.
+            if stack.len() == OPERANDS {
+                return Err(End::Lost);
+            }
+            stack.push(value);
         }
-        stack.pop()
-    }
-}
-
-/// The stack of an expression.
-#[derive(Default)]
-struct Operands {
-    words: [usize; 16],
-    count: usize,
-}
-
-impl Operands {
-    fn push(&mut self, word: usize) -> Result<(), End> {
-        *self.words.get_mut(self.count).ok_or(End::Lost)? = word;
-        self.count += 1;
-        Ok(())
-    }
-
-    fn pop(&mut self) -> Result<usize, End> {
-        self.count = self.count.checked_sub(1).ok_or(End::Lost)?;
-        Ok(self.words[self.count])
+        stack.pop().ok_or(End::Lost)
     }
 }
 

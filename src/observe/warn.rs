@@ -6,6 +6,7 @@
 //! | keeps a processor while others wait | samples, too |
 //! | holds a lock, and waits for long while others wait for the lock | a look at all threads |
 //! | waits for minutes for what nobody can do | a look at all threads |
+//! | goes on a second after its frame has ended | two looks at all threads |
 //!
 //! A kernel thread of its own takes the samples and looks; the program's threads take no part. Each kind of warning is given
 //! once in a while for the threads that were spawned at one place.
@@ -18,13 +19,13 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use super::dump::State;
-use super::numbers::NumberMap;
-use super::snapshot::{Depth, Entry, Snapshot, Symbols, Wait};
+use super::numbers::{NumberMap, digest};
+use super::snapshot::{Depth, Entry, Snapshot, Symbols};
 use super::text::title;
 use crate::engine::inspect::layout::Green;
 use crate::engine::inspect::system::kernel_thread;
 use crate::engine::inspect::threads::AnyThread;
-use crate::engine::inspect::{all, runs};
+use crate::engine::inspect::{Seen, all, runs};
 
 /// In nanoseconds, on the average.
 const SAMPLE: u64 = 10_000_000;
@@ -55,13 +56,11 @@ struct Tally {
 
 /// When each kind of warning was last given about each place of a spawn.
 #[derive(Default)]
-struct Said(NumberMap<Option<Instant>>);
-
-// The kinds of warnings: rows of the header's table.
-const BLOCKS: u64 = 0;
-const HOGS: u64 = 1;
-const HOLDS: u64 = 2;
-const LEAKS: u64 = 3;
+struct Said {
+    last: NumberMap<Option<Instant>>,
+    /// The threads of which the last look has seen that their frames have ended, by their records, and since when.
+    late: NumberMap<Instant>,
+}
 
 /// What the kernel thread does that warns. It warns of a thread that no other can reach once that has waited for `leak`.
 pub(super) fn live(leak: Duration) {
@@ -83,6 +82,7 @@ pub(super) fn live(leak: Duration) {
             let snapshot = Snapshot::take(Depth::Stacks);
             said.find_holders(&snapshot);
             said.find_leaks(&snapshot, leak);
+            said.find_late(&snapshot);
             next_look = Instant::now() + LOOK.max(start.elapsed() * SHARE);
         }
     }
@@ -120,14 +120,12 @@ impl Said {
         let (kind, text) = if blocks {
             let call = entry.system_call.as_ref();
             let now = call.map_or("in system calls".into(), |call| format!("now in {call}"));
-            let text = format!(
-                "blocks its kernel thread and has not said so: in {blocked} of {SAMPLES} samples, {now}; \
-                 greenthread::blocking says so"
-            );
-            (BLOCKS, text)
+            let seen = format!("in {blocked} of {SAMPLES} samples, {now}");
+            let text = format!("{seen}; greenthread::blocking says so");
+            ("blocks its kernel thread and has not said so:", text)
         } else {
-            let why = "keeps a processor while others wait: it ran";
-            (HOGS, format!("{why} in {running} of {SAMPLES} samples"))
+            let text = format!("{running} of {SAMPLES} samples");
+            ("keeps a processor while others wait: it ran in", text)
         };
         self.say(kind, &snapshot, entry, &text);
     }
@@ -148,8 +146,8 @@ impl Said {
             let waits = matches!(holder.state, State::Parked | State::Blocked);
             if waits && holder.since >= LONG {
                 let doing = snapshot.doing(holder);
-                let text = format!("holds a lock for which {count} wait, and is itself {doing}");
-                self.say(HOLDS, snapshot, holder, &text);
+                let text = format!("for which {count} wait, and is itself {doing}");
+                self.say("holds a lock", snapshot, holder, &text);
             }
         }
     }
@@ -159,6 +157,11 @@ impl Said {
         for place in snapshot.cycles().into_iter().flatten() {
             in_cycle.or_insert(place.into(), ());
         }
+        let next = |place: &u32| snapshot.threads[*place as usize].wait.as_ref()?.whom;
+        let leads_there = |place| {
+            let mut path = core::iter::successors(Some(place), next).take(LONGEST_PATH);
+            path.any(|place| in_cycle.get(place.into()).is_some())
+        };
         for (place, entry) in (0..).zip(&snapshot.threads) {
             // The program's own kernel threads are left out: how they are woken is not known.
             let is_ours = entry.spawned_at.is_some();
@@ -166,50 +169,54 @@ impl Said {
             if is_new || !is_ours || entry.state != State::Parked {
                 continue;
             }
+            // Whether the thread waits to be unparked, for ever, and nobody has a handle to it.
+            let has_no_handle = entry.wait.as_deref().is_some_and(|wait| {
+                wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0))
+            });
             let why = if in_cycle.get(place.into()).is_some() {
                 "it waits in a circle"
-            } else if leads_into(snapshot, place, &in_cycle) {
+            } else if leads_there(place) {
                 "it waits for threads that wait for each other in a circle"
-            } else if has_no_handle(entry) {
+            } else if has_no_handle {
                 "nobody has a handle to unpark it"
             } else {
                 continue;
             };
-            let text = format!("has leaked: {why}, and it is {}", snapshot.doing(entry));
-            self.say(LEAKS, snapshot, entry, &text);
+            let text = format!("{why}, and it is {}", snapshot.doing(entry));
+            self.say("has leaked:", snapshot, entry, &text);
         }
     }
 
-    /// Prints a warning with a backtrace, unless there was one like it a while ago.
-    fn say(&mut self, kind: u64, snapshot: &Snapshot, entry: &Entry, text: &str) {
+    fn find_late(&mut self, snapshot: &Snapshot) {
+        let mut late = NumberMap::default();
+        for entry in &snapshot.threads {
+            if entry.frames.is_some_and(Seen::have_ended) {
+                let record = entry.thread.record() as u64;
+                let known = self.late.get(record).copied();
+                let since = *late.or_insert(record, known.unwrap_or_else(Instant::now));
+                if since.elapsed().as_millis() >= u128::from(LONG) {
+                    let kind = "goes on in a frame that has ended: it is";
+                    self.say(kind, snapshot, entry, &snapshot.doing(entry));
+                }
+            }
+        }
+        self.late = late;
+    }
+
+    /// Prints a warning, which begins with its kind, and a backtrace, unless there was one like it a while ago.
+    fn say(&mut self, kind: &str, snapshot: &Snapshot, entry: &Entry, text: &str) {
         let place = entry.spawned_at.map(core::ptr::from_ref);
-        // A place is longer than the number of kinds, so the sums of two places never meet.
-        let key = place.map_or(0, <*const _>::addr) as u64 + kind;
         let now = Instant::now();
-        let last = self.0.or_insert(key, None);
+        let last = self.last.or_insert(digest((place, kind)), None);
         if last.is_some_and(|last| now - last < SILENCE) {
             return;
         }
         *last = Some(now);
-        let mut out = format!("greenthread: warning: {} {text}\n", title(entry));
+        let mut out = format!("greenthread: warning: {} {kind} {text}\n", title(entry));
         if let Some(place) = entry.spawned_at {
             out += &format!("  spawned at {place}\n");
         }
-        out += &snapshot.backtrace(entry.stack, &mut Symbols::new());
+        out += &snapshot.backtrace(entry.stack, &mut Symbols::default());
         let _ = io::stderr().write_all(out.as_bytes());
     }
-}
-
-/// Whether the thread waits, by way of others, for a thread in `goal`.
-fn leads_into(snapshot: &Snapshot, place: u32, goal: &NumberMap<()>) -> bool {
-    let next = |place: &u32| snapshot.threads[*place as usize].wait.as_ref()?.whom;
-    core::iter::successors(Some(place), next)
-        .take(LONGEST_PATH)
-        .any(|place| goal.get(place.into()).is_some())
-}
-
-/// Whether the thread waits to be unparked, for ever, and nobody has a handle to it.
-fn has_no_handle(entry: &Entry) -> bool {
-    let is_lost = |wait: &Wait| wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0));
-    entry.wait.as_deref().is_some_and(is_lost)
 }

@@ -13,6 +13,7 @@ use crate::engine::facade::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
 use crate::sys::calls;
 use crate::thread::{Builder, blocking, scope};
+use crate::wait::{refusal, shielded};
 
 /// The writing end of a pipe to a child's standard input, like [`std::process::ChildStdin`].
 ///
@@ -230,6 +231,18 @@ impl Child {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.collect()
+    }
+
+    /// The process, which nobody else knows, ends if a frame ended the `waited` for it.
+    pub(super) fn or_kill<T>(&mut self, waited: io::Result<T>) -> io::Result<T> {
+        if waited.is_err() && refusal(None).is_some() {
+            let _ = shielded(|| self.kill().and(self.wait()));
+        }
+        waited
+    }
+
+    pub(super) fn collect(&mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         // Both pipes get the same type, so that one function reads either.
         let stderr = self.stderr.take().map(|pipe| ChildStdout(pipe.0));
@@ -238,7 +251,7 @@ impl Child {
                 // Both pipes are read at once, since the process may fill either and wait.
                 let errors = Builder::new().spawn_scoped(s, || all(Some(stderr)))?;
                 let stdout = all(Some(stdout));
-                let stderr = errors.join().expect("reading does not panic");
+                let stderr = shielded(|| errors.join()).expect("reading does not panic");
                 Ok::<_, io::Error>((stdout?, stderr?))
             })?,
             (stdout, stderr) => (all(stdout)?, all(stderr)?),

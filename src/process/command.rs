@@ -256,7 +256,9 @@ impl Command {
         self.others(set, Stdio::null, Stdio::piped);
         let child = self.spawn();
         self.others(set, Stdio::inherit, Stdio::inherit); // what a new command has
-        child?.wait_with_output()
+        let mut child = child?;
+        let output = child.collect();
+        child.or_kill(output)
     }
 
     /// Sets the streams that the user has not set.
@@ -287,7 +289,9 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn status(&mut self) -> io::Result<ExitStatus> {
-        self.spawn()?.wait()
+        let mut child = self.spawn()?;
+        let status = child.wait();
+        child.or_kill(status)
     }
 
     /// Returns the program that was given to [`new`](Command::new).

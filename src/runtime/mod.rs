@@ -271,6 +271,27 @@ impl Runtime {
         self.backend.metrics()
     }
 
+    /// Cancels all threads of the runtime, and those that are spawned in it from now on, as
+    /// [`JoinHandle::cancel`] does.
+    ///
+    /// With [`shutdown`](Runtime::shutdown) after it, that is the end of a server.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().build()?;
+    /// runtime.spawn(greenthread::park);
+    /// runtime.cancel_all();
+    /// runtime.shutdown();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cancel_all(&self) {
+        self.backend.cancel_all(std::panic::Location::caller());
+    }
+
     /// Waits until all threads of this runtime have ended, and then ends its kernel threads.
     ///
     /// It also waits for threads that are spawned meanwhile.

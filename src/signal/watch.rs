@@ -89,15 +89,8 @@ fn checked(signal: i32) -> io::Result<Mask> {
 /// Sends a signal into one channel, if the channel is for that signal. False: all receivers of the channel are gone.
 type Watcher = Box<dyn FnMut(Option<i32>) -> bool + Send>;
 
-struct State {
-    watchers: Vec<Watcher>,
-    has_forwarder: bool,
-}
-
-static STATE: Mutex<State> = Mutex::new(State {
-    watchers: Vec::new(),
-    has_forwarder: false,
-});
+/// `None`: nobody forwards signals yet.
+static WATCHERS: Mutex<Option<Vec<Watcher>>> = Mutex::new(None);
 /// The signals that have our handler.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
 
@@ -113,19 +106,19 @@ fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
             "signals cannot be watched in a process forked from one with green threads",
         ));
     }
-    let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
-    if !state.has_forwarder {
+    let mut watchers = WATCHERS.lock().unwrap_or_else(|poison| poison.into_inner());
+    if watchers.is_none() {
         libraries::stay_loaded(); // this library's code runs in the forwarder and in the handlers from now on
         spawn_helper("greenthread-signals", forward)?;
-        state.has_forwarder = true;
     }
-    state.watchers.retain_mut(|watcher| watcher(None));
+    let watchers = watchers.get_or_insert_default();
+    watchers.retain_mut(|watcher| watcher(None));
     // The watcher is added before the handlers, so that it gets each signal that they catch.
-    state.watchers.push(watcher);
+    watchers.push(watcher);
     for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
         let unblocked = FORBIDDEN.iter().map(|(signal, _)| *signal);
         if let Err(error) = kernel::catch(signal, unblocked) {
-            state.watchers.pop();
+            watchers.pop();
             return Err(error);
         }
         CAUGHT.fetch_or(bit(signal), Ordering::Relaxed);
@@ -147,6 +140,7 @@ fn forward() {
 // Not in the loop, which the compiler makes 64 copies of.
 #[inline(never)]
 fn forward_one(signal: i32) {
-    let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
-    state.watchers.retain_mut(|watcher| watcher(Some(signal)));
+    let mut watchers = WATCHERS.lock().unwrap_or_else(|poison| poison.into_inner());
+    let watchers = watchers.iter_mut();
+    watchers.for_each(|all| all.retain_mut(|watcher| watcher(Some(signal))));
 }

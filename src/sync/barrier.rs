@@ -10,8 +10,8 @@
 use core::mem::offset_of;
 
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::wait::queue::{Position, WaitQueue};
-use crate::wait::{WaitKind, WaitReason};
+use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::wait::{WaitKind, WaitReason, raise};
 
 /// A point at which a fixed number of threads wait for each other.
 ///
@@ -38,6 +38,8 @@ pub struct Barrier {
     /// The number of threads that have arrived in this round. It changes only with the queue's list
     /// in hand.
     arrived: AtomicUsize,
+    /// The number of this round, under the same lock.
+    round: AtomicUsize,
     size: usize,
 }
 
@@ -61,7 +63,7 @@ pub struct BarrierWaitResult {
 }
 
 /// For reports.
-static BARRIER: WaitKind = WaitKind::inside("barrier").with_numbers(|address, facts| {
+static BARRIER: WaitKind = WaitKind::unwinding("barrier").with_numbers(|address, facts| {
     facts.word("arrived", address + offset_of!(Barrier, arrived));
     facts.word("of", address + offset_of!(Barrier, size));
 });
@@ -85,6 +87,7 @@ impl Barrier {
         Barrier {
             queue: WaitQueue::new(0),
             arrived: AtomicUsize::new(0),
+            round: AtomicUsize::new(0),
             size: n,
         }
     }
@@ -118,12 +121,28 @@ impl Barrier {
         if arrived < self.size {
             self.arrived.store(arrived, Relaxed);
             let reason = WaitReason::new(&BARRIER, self);
-            let _woken = locked.wait(reason, Position::Back, 0, None, Some, || ());
+            let round = self.round.load(Relaxed);
+            let waited = locked.wait(reason, Position::Back, 0, None, Some, || ());
+            if waited == Waited::TimedOut {
+                self.take_back(round);
+            }
             return BarrierWaitResult { is_leader: false };
         }
         self.arrived.store(0, Relaxed);
+        self.round.fetch_add(1, Relaxed);
         locked.wake_all(|flags| flags);
         BarrierWaitResult { is_leader: true }
+    }
+
+    /// A frame of the calling thread, which waits in `round`, has ended. If the round goes on, the thread has not arrived.
+    #[cold]
+    fn take_back(&self, round: usize) {
+        let locked = self.queue.lock();
+        if self.round.load(Relaxed) == round {
+            self.arrived.store(self.arrived.load(Relaxed) - 1, Relaxed);
+            drop(locked);
+            raise(None);
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 //!
 //! Orderings: the mutex's, and the queue's own.
 
+use core::mem::ManuallyDrop;
 use core::time::Duration;
 
 use super::mutex::MutexGuard;
@@ -22,7 +23,7 @@ use super::poison::{self, LockResult, PoisonError};
 use crate::atomic::{Ordering::Relaxed, const_fn};
 use crate::sys::clock;
 use crate::wait::queue::{Position, WaitQueue, Waited};
-use crate::wait::{WaitKind, WaitReason};
+use crate::wait::{WaitKind, WaitReason, raise};
 
 /// A condition variable: threads wait on it until data behind a [`Mutex`](super::Mutex) has
 /// changed.
@@ -99,7 +100,7 @@ impl WaitTimeoutResult {
 }
 
 /// For reports.
-static CONDVAR: WaitKind = WaitKind::inside("condition variable");
+static CONDVAR: WaitKind = WaitKind::unwinding("condition variable");
 
 impl Condvar {
     const_fn! {
@@ -150,9 +151,9 @@ impl Condvar {
     ///     assert_eq!(guard.pop(), Some("job"));
     /// });
     /// ```
-    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
-        self.wait_by(&mut guard, None);
-        poison::checked(guard.is_poisoned(), guard)
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        let (guard, _) = self.wait_by(guard, None);
+        poison::checked(guard.lock.is_poisoned(), guard)
     }
 
     /// Blocks the current thread until `condition` is false, waiting as [`wait`](Condvar::wait)
@@ -361,21 +362,33 @@ impl Condvar {
 
     fn wait_until<'a, T>(
         &self,
-        mut guard: MutexGuard<'a, T>,
+        guard: MutexGuard<'a, T>,
         deadline: u64,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
-        let timed_out = WaitTimeoutResult(self.wait_by(&mut guard, Some(deadline)));
-        poison::checked(guard.is_poisoned(), (guard, timed_out))
+        let (guard, timed_out) = self.wait_by(guard, Some(deadline));
+        poison::checked(
+            guard.lock.is_poisoned(),
+            (guard, WaitTimeoutResult(timed_out)),
+        )
     }
 
-    /// Unlocks the guard's mutex, waits, and locks it again. Returns whether the wait timed out.
-    fn wait_by<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, deadline: Option<u64>) -> bool {
-        let waited = guard.unlocked(|mutex| {
-            let locked = self.queue.lock();
-            let unlock = || mutex.unlock();
-            let reason = WaitReason::new(&CONDVAR, self);
-            locked.wait(reason, Position::Back, 0, deadline, Some, unlock)
-        });
-        waited == Waited::TimedOut
+    /// Unlocks the guard's mutex, waits, and locks it again. Also returns whether the wait timed out. If it unwinds, because a
+    /// frame has ended, it does not lock the mutex again: the holder may wait for this thread.
+    fn wait_by<'a, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Option<u64>,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let guard = ManuallyDrop::new(guard);
+        let locked = self.queue.lock();
+        let unlock = || guard.lock.raw.unlock();
+        let reason = WaitReason::new(&CONDVAR, self);
+        let waited = locked.wait(reason, Position::Back, 0, deadline, Some, unlock);
+        let timed_out = waited == Waited::TimedOut;
+        if timed_out {
+            raise(deadline);
+        }
+        guard.lock.raw.lock(None);
+        (ManuallyDrop::into_inner(guard), timed_out)
     }
 }

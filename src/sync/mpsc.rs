@@ -156,7 +156,7 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        send(&self.0, message)
+        self.0.send(message).map_err(|error| SendError(error.0))
     }
 }
 
@@ -182,7 +182,7 @@ impl<T> SyncSender<T> {
     /// ```
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        send(&self.0, message)
+        self.0.send(message).map_err(|error| SendError(error.0))
     }
 
     /// Sends a message on this channel if that is possible without blocking.
@@ -211,12 +211,6 @@ impl<T> SyncSender<T> {
             channel::TrySendError::Disconnected(message) => TrySendError::Disconnected(message),
         })
     }
-}
-
-#[inline]
-fn send<T>(sender: &channel::Sender<T>, message: T) -> Result<(), SendError<T>> {
-    let sent = sender.send(message);
-    sent.map_err(|error| SendError(error.into_inner()))
 }
 
 impl<T> Receiver<T> {

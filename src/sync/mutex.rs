@@ -59,7 +59,8 @@ use crate::sys::clock;
 /// assert_eq!(*count.lock().unwrap(), 100);
 /// ```
 pub struct Mutex<T: ?Sized> {
-    raw: RawMutex,
+    /// For a condition variable, too, which unlocks it and locks it again.
+    pub(super) raw: RawMutex,
     data: UnsafeCell<T>,
 }
 
@@ -92,7 +93,7 @@ impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 /// ```
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    lock: &'a Mutex<T>,
+    pub(super) lock: &'a Mutex<T>,
     witness: Witness,
     not_send: PhantomData<*mut ()>,
 }
@@ -327,25 +328,6 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         poison::checked(self.is_poisoned(), self.data.get_mut())
-    }
-}
-
-impl<T: ?Sized> MutexGuard<'_, T> {
-    #[inline]
-    pub(super) fn is_poisoned(&self) -> bool {
-        self.lock.is_poisoned()
-    }
-
-    /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
-    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(&RawMutex) -> R) -> R {
-        struct Relock<'a>(&'a RawMutex);
-        impl Drop for Relock<'_> {
-            fn drop(&mut self) {
-                self.0.lock(None);
-            }
-        }
-        let relock = Relock(&self.lock.raw);
-        wait(relock.0)
     }
 }
 

@@ -36,8 +36,8 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 use crate::atomic::{AtomicUsize, const_fn};
 use crate::engine::facade::mark;
-use crate::wait::queue::{Position, State, WaitQueue};
-use crate::wait::{Locator, WaitKind, WaitReason};
+use crate::wait::queue::{Position, State, WaitQueue, Waited};
+use crate::wait::{Locator, WaitKind, WaitReason, raise, shielded};
 
 const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);
@@ -73,11 +73,14 @@ pub struct Once {
 }
 
 /// For reports.
-static ONCE: WaitKind = WaitKind::inside("once").with(Locator::Holder {
+static ONCE: WaitKind = WaitKind::inside("once").with(HOLDER);
+/// Of a value that a call makes (`dataflow`): frames end this wait.
+static VALUE: WaitKind = WaitKind::inside("value").with(HOLDER).unwinds();
+const HOLDER: Locator = Locator::Holder {
     at: offset_of!(Once, runner),
     flags_at: offset_of!(Once, queue),
     flags: RUNNING,
-});
+};
 
 // Poisoning reports that a closure panicked.
 impl UnwindSafe for Once {}
@@ -233,7 +236,7 @@ impl Once {
     /// ```
     #[track_caller]
     pub fn wait(&self) {
-        self.wait_while(|state| !state.has(COMPLETE | POISONED));
+        self.wait_while(&ONCE, |state| !state.has(COMPLETE | POISONED));
         if !self.is_completed() {
             poisoned();
         }
@@ -255,17 +258,23 @@ impl Once {
     /// waiter.join().unwrap();
     /// ```
     pub fn wait_force(&self) {
-        self.wait_while(|state| !state.has(COMPLETE));
+        self.wait_while(&ONCE, |state| !state.has(COMPLETE));
+    }
+
+    /// [`Once::wait_force`], but frames end the wait.
+    pub(crate) fn wait_for_value(&self) {
+        self.wait_while(&VALUE, |state| !state.has(COMPLETE));
     }
 
     /// Blocks as long as `unfinished` is true of the state.
-    fn wait_while(&self, unfinished: impl Fn(State) -> bool) {
+    fn wait_while(&self, kind: &'static WaitKind, unfinished: impl Fn(State) -> bool) {
         // Acquire: pairs with the Release in `Running::drop`.
         while unfinished(self.queue.state(Acquire)) {
             let waits = |state| unfinished(state).then_some(state);
-            // Whatever ended the wait, the loop looks again.
-            let reason = WaitReason::new(&ONCE, self);
-            let _ = self.queue.wait(reason, Position::Back, 0, None, waits);
+            let reason = WaitReason::new(kind, self);
+            if self.queue.wait(reason, Position::Back, 0, None, waits) == Waited::TimedOut {
+                raise(None);
+            }
         }
     }
 
@@ -273,7 +282,7 @@ impl Once {
     #[track_caller]
     fn call(&self, force: bool, f: &mut dyn FnMut(&OnceState)) {
         loop {
-            self.wait_while(|state| state.has(RUNNING));
+            self.wait_while(&ONCE, |state| state.has(RUNNING));
             let state = self.queue.state(Acquire);
             if state.has(COMPLETE) {
                 return;
@@ -290,10 +299,12 @@ impl Once {
                     once: self,
                     leaves: POISONED,
                 };
-                f(&OnceState {
+                let state = OnceState {
                     poisoned: was_poisoned,
                     not_sync: PhantomData,
-                });
+                };
+                // What unwinds here stays poisoned for ever, so no frame of the first caller ends it.
+                shielded(|| f(&state));
                 running.leaves = COMPLETE;
                 return;
             }

@@ -120,6 +120,12 @@ impl<T> OnceLock<T> {
         self.completed()
     }
 
+    /// [`OnceLock::wait`], but frames end the wait.
+    pub(crate) fn wait_for_value(&self) -> &T {
+        self.once.wait_for_value();
+        self.completed()
+    }
+
     /// Sets the value of the cell if it is empty.
     ///
     /// The call blocks while another thread is making the value. When it returns, the cell has a

@@ -83,33 +83,27 @@ impl RawMutex {
         while is_free(state) {
             // Acquire: pairs with the Release in `unlock`.
             match self.queue.change(state, state.with(HELD), Acquire) {
-                Ok(()) => {
-                    self.note_holder();
-                    return true;
-                }
+                Ok(()) => return self.noted(true),
                 Err(now) => state = now,
             }
         }
         false
     }
 
+    /// Notes the caller as the holder, if it has locked the mutex; returns whether it has.
     #[inline(always)]
-    fn note_holder(&self) {
-        self.holder.store(facade::mark(), Relaxed);
+    fn noted(&self, locked: bool) -> bool {
+        if locked {
+            self.holder.store(facade::mark(), Relaxed);
+        }
+        locked
     }
 
     /// Blocks until the caller has the mutex. Returns false if `deadline` (monotonic nanoseconds)
     /// passes first.
     #[inline]
     pub(crate) fn lock(&self, deadline: Option<u64>) -> bool {
-        if self.try_lock() {
-            return true;
-        }
-        let locked = self.lock_contended(deadline);
-        if locked {
-            self.note_holder();
-        }
-        locked
+        self.try_lock() || self.noted(self.lock_contended(deadline))
     }
 
     #[cold]

@@ -208,10 +208,10 @@ impl RawRwLock {
     }
 
     #[inline(always)]
-    fn change(&self, from: State, to: State, order: Ordering) -> Result<(), State> {
+    fn change(&self, from: State, to: State, order: Ordering) -> bool {
         perturb::point("rwlock: changing");
         let changed = (self.state).compare_exchange_weak(from.0, to.0, order, Relaxed);
-        changed.map_or_else(|now| Err(State(now)), |_| Ok(()))
+        changed.is_ok()
     }
 
     /// Changes the state to what `change` says; returns whether it said anything.
@@ -235,13 +235,9 @@ impl RawRwLock {
     #[inline]
     pub(crate) fn try_write(&self) -> bool {
         // Acquire: pairs with the Release in `unlock_read` and `unlock_write`.
-        let locked = self.update(Acquire, |state| {
+        self.noted(self.update(Acquire, |state| {
             state.may_write().then_some(state.0 | WRITER)
-        });
-        if locked {
-            self.note_writer();
-        }
-        locked
+        }))
     }
 
     /// Blocks until the caller may read. Returns false if `deadline` (monotonic nanoseconds) passes
@@ -258,30 +254,30 @@ impl RawRwLock {
     /// passes first.
     #[inline]
     pub(crate) fn write(&self, deadline: Option<u64>) -> bool {
-        if self.try_write() {
-            return true;
-        }
-        let locked = self.lock_contended(true, deadline);
-        if locked {
-            self.note_writer();
-        }
-        locked
+        self.try_write() || self.noted(self.lock_contended(true, deadline))
     }
 
+    /// Notes the caller as the writer, if it has locked for writing; returns whether it has.
     #[inline(always)]
-    fn note_writer(&self) {
-        self.writer.store(facade::mark(), Relaxed);
+    fn noted(&self, locked: bool) -> bool {
+        if locked {
+            self.writer.store(facade::mark(), Relaxed);
+        }
+        locked
     }
 
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, to_write: bool, deadline: Option<u64>) -> bool {
+        let may_take = |state: State, woken: u64| match to_write {
+            false => state.may_read(),
+            true => state.may_write() || woken != 0 && state.is_free(),
+        };
         let take = |woken: u64| match to_write {
             false => self.try_read(),
             // Acquire: as in `try_write`.
             true => self.update(Acquire, |state| {
-                let may_take = state.may_write() || woken != 0 && state.is_free();
-                may_take.then_some(state.0 & !woken | WRITER)
+                may_take(state, woken).then_some(state.0 & !woken | WRITER)
             }),
         };
         let mut backoff = Backoff::AS_IT_MAY_WAIT;
@@ -295,13 +291,33 @@ impl RawRwLock {
         // This is `WOKEN` while the flag stands for this thread. (Only a writer is woken to try again.)
         let mut woken = 0;
         loop {
-            match self.wait(to_write, since, position, deadline, &mut woken) {
+            let reason = WaitReason::new(if to_write { &WRITE } else { &READ }, self);
+            let waits = |flags| {
+                let queued = self.update(Relaxed, |state| {
+                    let queued = State(state.0 & !woken | QUEUED);
+                    let is_first = position == Position::Front || !state.has(QUEUED);
+                    let queued = match is_first {
+                        true => queued.queued(since),
+                        false => queued,
+                    };
+                    (!may_take(state, woken)).then_some(queued.0)
+                });
+                queued.then(|| {
+                    woken = 0;
+                    flags
+                })
+            };
+            match (self.queue).wait(reason, position, tag(to_write, since), deadline, waits) {
                 Waited::Woken(HANDED) => return true,
                 Waited::Woken(_) => {
                     position = Position::Front;
                     woken = WOKEN;
                 }
-                Waited::TimedOut => return false,
+                Waited::TimedOut => {
+                    // Threads behind this one, which could not overtake it, may be able to take the lock now.
+                    self.pass_on();
+                    return false;
+                }
                 Waited::Refused => {}
             }
             if take(woken) {
@@ -313,43 +329,6 @@ impl RawRwLock {
                 "a RwLock has {readers} readers: too many for another"
             );
         }
-    }
-
-    /// Queues the caller, unless it may take the lock, and blocks it.
-    fn wait(
-        &self,
-        to_write: bool,
-        since: u32,
-        position: Position,
-        deadline: Option<u64>,
-        woken: &mut u64,
-    ) -> Waited {
-        let reason = WaitReason::new(if to_write { &WRITE } else { &READ }, self);
-        let waits = |flags| {
-            let queued = self.update(Relaxed, |state| {
-                let may_take = match to_write {
-                    false => state.may_read(),
-                    true => state.may_write() || *woken != 0 && state.is_free(),
-                };
-                let queued = State(state.0 & !*woken | QUEUED);
-                let is_first = position == Position::Front || !state.has(QUEUED);
-                let queued = match is_first {
-                    true => queued.queued(since),
-                    false => queued,
-                };
-                (!may_take).then_some(queued.0)
-            });
-            queued.then(|| {
-                *woken = 0;
-                flags
-            })
-        };
-        let waited = (self.queue).wait(reason, position, tag(to_write, since), deadline, waits);
-        if waited == Waited::TimedOut {
-            // Threads behind this one, which could not overtake it, may be able to take the lock now.
-            self.pass_on();
-        }
-        waited
     }
 
     /// Gives a reader's hold back.
@@ -408,14 +387,14 @@ impl RawRwLock {
                         Some((_, since)) => state.queued(since),
                         None => State(state.0 & !QUEUED),
                     };
-                    if self.change(state, to, Relaxed).is_ok() {
+                    if self.change(state, to, Relaxed) {
                         break;
                     }
                     continue;
                 }
             };
             // Acquire: as in `try_read` and `try_write`, in the other's name.
-            if self.change(state, State(state.0 + hold), Acquire).is_err() {
+            if !self.change(state, State(state.0 + hold), Acquire) {
                 continue;
             }
             let to_write = hold != READER;

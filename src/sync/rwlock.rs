@@ -12,7 +12,7 @@ use core::{fmt, mem};
 use std::time::Instant;
 
 use super::poison::{
-    self, LockResult, POISONED, TryLockError, TryLockResult, Witness, exclusive, shown,
+    self, LockResult, POISONED, PoisonError, TryLockError, TryLockResult, Witness, exclusive, shown,
 };
 use super::raw_rwlock::RawRwLock;
 use crate::atomic::Ordering::Relaxed;
@@ -191,7 +191,7 @@ impl<T: ?Sized> RwLock<T> {
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         // Without a deadline the call returns only when it has the lock.
         self.raw.read(None);
-        self.checked(self.reading())
+        self.reading()
     }
 
     /// Locks for reading if that is possible without blocking.
@@ -217,8 +217,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        let held = self.raw.try_read();
-        poison::tried(held.then(|| self.checked(self.reading())))
+        poison::tried(self.raw.try_read().then(|| self.reading()))
     }
 
     /// Locks for reading, blocking the current thread for no longer than `timeout`.
@@ -277,7 +276,7 @@ impl<T: ?Sized> RwLock<T> {
 
     fn read_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockReadGuard<'_, T>> {
         let held = self.raw.try_read() || self.raw.read(Some(deadline()));
-        poison::tried(held.then(|| self.checked(self.reading())))
+        poison::tried(held.then(|| self.reading()))
     }
 
     /// Locks for writing, blocking the current thread while other threads read or write.
@@ -306,7 +305,7 @@ impl<T: ?Sized> RwLock<T> {
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         // Without a deadline the call returns only when it has the lock.
         self.raw.write(None);
-        self.checked(self.writing())
+        self.writing()
     }
 
     /// Locks for writing if that is possible without blocking.
@@ -329,8 +328,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        let held = self.raw.try_write();
-        poison::tried(held.then(|| self.checked(self.writing())))
+        poison::tried(self.raw.try_write().then(|| self.writing()))
     }
 
     /// Locks for writing, blocking the current thread for no longer than `timeout`.
@@ -382,31 +380,28 @@ impl<T: ?Sized> RwLock<T> {
 
     fn write_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         let held = self.raw.try_write() || self.raw.write(Some(deadline()));
-        poison::tried(held.then(|| self.checked(self.writing())))
+        poison::tried(held.then(|| self.writing()))
     }
 
     /// Makes the guard of a thread that has just begun to read.
     #[inline]
-    fn reading(&self) -> RwLockReadGuard<'_, T> {
-        RwLockReadGuard {
+    fn reading(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        let guard = RwLockReadGuard {
             // SAFETY: the pointer is the address of a field.
             data: unsafe { NonNull::new_unchecked(self.data.get()) },
             raw: &self.raw,
-        }
+        };
+        poison::checked(self.is_poisoned(), guard)
     }
 
     /// Makes the guard of a thread that has just begun to write.
     #[inline]
-    fn writing(&self) -> RwLockWriteGuard<'_, T> {
-        RwLockWriteGuard {
+    fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        let guard = RwLockWriteGuard {
             lock: self,
             witness: Witness::new(),
             not_send: PhantomData,
-        }
-    }
-
-    #[inline]
-    fn checked<G>(&self, guard: G) -> LockResult<G> {
+        };
         poison::checked(self.is_poisoned(), guard)
     }
 
@@ -507,7 +502,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let lock = s.lock;
         mem::forget(s);
         lock.raw.downgrade();
-        lock.reading()
+        lock.reading().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -38,7 +38,7 @@ use crate::atomic::AtomicUsize;
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sys::{clock, perturb, word};
 use crate::wait::queue::{Chain, Position, WaitQueue, Waited};
-use crate::wait::{WaitKind, WaitReason};
+use crate::wait::{WaitKind, WaitReason, raise};
 
 /// A counter of permits, which limits how many threads do something at a time.
 ///
@@ -79,7 +79,7 @@ const QUEUED: usize = 1;
 const PERMIT: usize = 2;
 
 /// For reports.
-static SEMAPHORE: WaitKind = WaitKind::inside("semaphore").with_numbers(|address, facts| {
+static SEMAPHORE: WaitKind = WaitKind::unwinding("semaphore").with_numbers(|address, facts| {
     if let Some(state) = word::read(address + offset_of!(Semaphore, state)) {
         facts.number("permits", (state / PERMIT) as u64);
     }
@@ -565,6 +565,7 @@ impl Semaphore {
                 Waited::Refused => {}
                 Waited::TimedOut => {
                     self.pass_on();
+                    raise(deadline);
                     return false;
                 }
             }

@@ -18,7 +18,7 @@ use crate::atomic::AtomicUsize;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sys::clock;
 use crate::wait::queue::{Position, WaitQueue, Waited};
-use crate::wait::{WaitKind, WaitReason};
+use crate::wait::{WaitKind, WaitReason, raise};
 
 /// A handle of a group of threads, each of which can wait until the others have finished.
 ///
@@ -53,7 +53,7 @@ struct Inner {
 }
 
 /// For reports.
-static WAIT_GROUP: WaitKind = WaitKind::inside("wait group").with_numbers(|address, facts| {
+static WAIT_GROUP: WaitKind = WaitKind::unwinding("wait group").with_numbers(|address, facts| {
     facts.word("handles", address + offset_of!(Inner, count));
 });
 
@@ -63,7 +63,11 @@ impl Inner {
         let reason = WaitReason::new(&WAIT_GROUP, self);
         // Acquire: pairs with the Release in `drop`.
         let waits = |state| (self.count.load(Acquire) != 0).then_some(state);
-        self.queue.wait(reason, Position::Back, 0, deadline, waits) != Waited::TimedOut
+        let waited = (self.queue).wait(reason, Position::Back, 0, deadline, waits);
+        if waited == Waited::TimedOut {
+            raise(deadline);
+        }
+        waited != Waited::TimedOut
     }
 }
 

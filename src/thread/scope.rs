@@ -53,11 +53,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// ```
 #[track_caller]
 pub fn scope<'env, F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T, T>(f: F) -> T {
-    match Scope::run(f) {
-        (Err(payload), _) => resume_unwind(payload),
-        (Ok(_), true) => panic!("a scoped thread panicked"),
-        (Ok(result), false) => result,
-    }
+    Scope::run(f).unwrap_or_else(|payload| resume_unwind(payload))
 }
 
 impl Builder {

@@ -55,7 +55,8 @@
 //! one sees what the other has stored.
 
 use core::{cell::Cell, ptr};
-use std::{io, os::fd::RawFd, sync::OnceLock};
+use std::os::fd::{AsRawFd, RawFd};
+use std::{io, sync::OnceLock};
 
 use super::source::{Direction, Limit, Source, wait_in_kernel, would_block};
 use super::watch;
@@ -89,7 +90,7 @@ pub(super) fn wait(source: &Source, direction: Direction, limit: Limit) -> io::R
         return Err(would_block());
     }
     let reason = source.wait_reason(direction);
-    let Ok(record) = source.register() else {
+    let Ok(record) = source.registration.register(source.as_raw_fd()) else {
         // There is no epoll instance, no descriptor for one, or no room in it: the thread waits as a kernel
         // thread does, and its processor goes to others.
         return blocking(|| wait_in_kernel(source, direction, limit));

@@ -26,7 +26,7 @@
 //!
 //! Memory orderings: Relaxed; the nature is a hint and guards nothing.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd};
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -141,13 +141,9 @@ fn with(done: usize, rest: io::Result<usize>) -> io::Result<usize> {
 /// that is the first byte of all. Not by way of libc, whose call is a cancellation point: that costs
 /// a twentieth of the read.
 fn read_cached(file: &File, buffer: &mut [u8], offset: i64) -> io::Result<usize> {
-    let vector = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
-    let (fd, vectors) = (file.as_raw_fd() as usize, &raw const vector as usize);
-    let flags = libc::RWF_NOWAIT as usize;
-    let arguments = [fd, vectors, 1, offset as usize, 0, flags];
+    let vector = IoSliceMut::new(buffer);
+    let (number, fd, vector) = (libc::SYS_preadv2, file.as_raw_fd(), &raw const vector);
     // SAFETY: the call gets one vector, of writable memory. (The offset has one register on 64 bits.)
-    unsafe { sys::call(libc::SYS_preadv2, &arguments) }.map_err(io::Error::from_raw_os_error)
+    let read = unsafe { sys::syscall!(number, fd, vector, 1, offset, 0, libc::RWF_NOWAIT) };
+    read.map_err(io::Error::from_raw_os_error)
 }

@@ -70,8 +70,8 @@ static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 /// The sends that a processor holds back.
 struct Sends {
     batch: Batch,
-    requests: [*const Request; SIZE],
-    count: usize,
+    /// With room for [`SIZE`].
+    requests: Vec<*const Request>,
 }
 
 /// A send, for the thread that waits for it.
@@ -114,9 +114,8 @@ pub(super) fn try_together(source: &Source, bytes: &[u8], flags: i32) -> Option<
     // SAFETY: the bytes are borrowed, and the request stays here, until this returns; that is after the flush.
     // The flag keeps the send from waiting.
     unsafe { sends.batch.push(&entry, name) };
-    sends.requests[sends.count] = &request;
-    sends.count += 1;
-    let is_full = sends.count == SIZE;
+    sends.requests.push(&request);
+    let is_full = sends.requests.len() == SIZE;
     hold(&mut processor, is_full);
     let reason = WaitReason::only(&SENT);
     request.waiter.wait_inside(entered, reason, None);
@@ -137,8 +136,7 @@ fn make_ring() {
     };
     let sends = Sends {
         batch,
-        requests: [ptr::null(); SIZE],
-        count: 0,
+        requests: Vec::with_capacity(SIZE),
     };
     let mut sends: Option<Box<dyn HeldBack>> = Some(Box::new(sends));
     if let Some(mut entered) = enter() {
@@ -163,7 +161,7 @@ impl HeldBack for Sends {
             IS_REFUSED.store(true, Relaxed);
         }
         let mut ready = Fifo::new();
-        for &request in &self.requests[..mem::take(&mut self.count)] {
+        for request in self.requests.drain(..) {
             // SAFETY: its thread waits until it is notified, and the request is not touched after that.
             if let Some(green) = unsafe { Waiter::notify_at(&raw const (*request).waiter) } {
                 ready.push(green);
@@ -238,10 +236,9 @@ impl Batch {
     }
 
     fn enter(&self, submit: usize, want: usize, flags: EnterFlags) -> Result<usize, i32> {
-        let flags = flags.bits() as usize;
-        let arguments = [self.descriptor() as usize, submit, want, flags, 0, 0];
+        let (number, ring, flags) = (libc::SYS_io_uring_enter, self.descriptor(), flags.bits());
         // SAFETY: the memory that the entries point to is valid, as `push` demands; after a refusal
         // nothing is submitted.
-        unsafe { sys::call(libc::SYS_io_uring_enter, &arguments) }
+        unsafe { sys::syscall!(number, ring, submit, want, flags, 0, 0) }
     }
 }

@@ -17,23 +17,23 @@ use io_uring::{opcode, squeue::Entry, types};
 #[cfg(feature = "net")]
 use socket2::{SockAddr, SockAddrStorage};
 
-use super::epoll::{self, INSTANCE, Record, Registration};
+use super::epoll::{self, INSTANCE, Registration};
 #[cfg(feature = "io-uring")]
 use super::sends::try_together;
 #[cfg(feature = "io-uring")]
 use super::uring::{self, length};
 pub(crate) use super::watch::Direction;
-#[cfg(not(sanitized = "thread"))]
-use crate::engine::arch;
 use crate::engine::sched::{cluster::Kind, current};
-use crate::engine::sys::{clock, perturb};
-use crate::engine::wait::{Locator, WaitKind, WaitReason};
+use crate::engine::sys::{self, clock, perturb};
+use crate::engine::wait::{Locator, WaitKind, WaitReason, Waiter, ends_at, is_in_frame, refusal};
 
 /// The time that a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
-    /// Until the call is done.
+    /// Until the call is done, or a frame has ended.
     Forever,
+    /// Until the call is done: for disks, which answer.
+    Shielded,
     /// The call may wait until this time (monotonic nanoseconds); then it fails with `WouldBlock`,
     /// as std's calls with a time-out do.
     Until(u64),
@@ -45,7 +45,7 @@ impl Limit {
     /// Returns when the wait ends, in monotonic nanoseconds.
     pub(super) fn deadline(self) -> Option<u64> {
         match self {
-            Limit::Forever => None,
+            Limit::Forever | Limit::Shielded => None,
             Limit::Until(deadline) => Some(deadline),
             Limit::DontWait => Some(0),
         }
@@ -62,8 +62,8 @@ pub(crate) struct Source {
 }
 
 /// For reports.
-static READ: WaitKind = WaitKind::outside("descriptor to read").with(FD);
-static WRITE: WaitKind = WaitKind::outside("descriptor to write").with(FD);
+static READ: WaitKind = WaitKind::outside("descriptor to read").fails().with(FD);
+static WRITE: WaitKind = WaitKind::outside("descriptor to write").fails().with(FD);
 const FD: Locator = Locator::Descriptor {
     at: mem::offset_of!(Source, fd),
 };
@@ -99,11 +99,6 @@ impl Source {
         let this = ManuallyDrop::new(self);
         // SAFETY: the descriptor is taken once, since `this` is not dropped. (Nothing else of it owns anything.)
         unsafe { ptr::read(&this.fd) }
-    }
-
-    /// Returns the record, which receives events from now on, the present state first.
-    pub(super) fn register(&self) -> io::Result<&'static Record> {
-        self.registration.register(self.as_raw_fd())
     }
 
     /// Undoes the registration before the descriptor is closed; no thread uses the source any more.
@@ -195,13 +190,12 @@ impl Source {
         asked: usize,
     ) -> io::Result<usize> {
         let mut is_last = limit == Limit::DontWait;
-        let mut must_try = is_last;
         let mut waited = false;
         loop {
             let record = self.registration.look()?;
             let readiness = record.map(|record| record.side(direction));
             let may_find = readiness.is_none_or(|side| side.begin());
-            if may_find || must_try {
+            if may_find || is_last || waited {
                 let answer = Source::uninterrupted(&mut call);
                 let would_block = answer.as_ref().is_err_and(says_would_block);
                 if let Some(side) = readiness
@@ -209,6 +203,12 @@ impl Source {
                 {
                     let emptied = |&count: &usize| 0 < count && count < asked;
                     side.answered(answer.as_ref().is_ok_and(emptied));
+                }
+                if would_block
+                    && waited
+                    && let Some(errno) = refusal(limit.deadline())
+                {
+                    return Err(io::Error::from_raw_os_error(errno));
                 }
                 if !would_block || is_last {
                     return answer.map_err(|error| match waited {
@@ -223,7 +223,6 @@ impl Source {
                 Err(error) if says_would_block(&error) => is_last = true,
                 answer => answer?,
             }
-            must_try = true;
             waited = true;
         }
     }
@@ -332,21 +331,37 @@ pub(super) fn wait_in_kernel(
     direction: Direction,
     limit: Limit,
 ) -> io::Result<()> {
-    let mut poll = libc::pollfd {
-        fd: source.as_raw_fd(),
-        events: direction as i16,
-        revents: 0,
-    };
-    let millis = limit.deadline().map_or(-1, |deadline| {
-        let left = deadline.saturating_sub(clock::now());
-        left.div_ceil(1_000_000).min(i32::MAX as u64) as i32
-    });
-    if millis == 0 {
-        return Err(would_block());
+    /// A token cannot end the call, so in frames it is made again now and then, in nanoseconds: from so often that a stop is not
+    /// felt as slow, to so rarely that a thousand idle connections take no CPU (`tests/cancel`).
+    const LOOKS: [u64; 2] = [20_000_000, 320_000_000];
+    let mut poll = sys::pollfd(source.as_raw_fd(), direction as i16);
+    let (own, mut look) = (limit.deadline().unwrap_or(clock::NEVER), LOOKS[0]);
+    loop {
+        let in_frames = match is_in_frame() {
+            true if refusal(limit.deadline()).is_some() => {
+                // It lasts for a while if the thread overlooks its errors.
+                Waiter::new().wait(WaitReason::new(&READ, source), None);
+                return Err(would_block());
+            }
+            true => ends_at().min(clock::now() + look),
+            false => clock::NEVER,
+        };
+        let millis = match own.min(in_frames) {
+            clock::NEVER => -1,
+            end => {
+                let left = end.saturating_sub(clock::now());
+                left.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+            }
+        };
+        if millis == 0 {
+            return Err(would_block());
+        }
+        // SAFETY: the call gets one valid record. A failure means: try again.
+        if unsafe { libc::poll(&mut poll, 1, millis) } != 0 {
+            return Ok(());
+        }
+        look = (2 * look).min(LOOKS[1]);
     }
-    // SAFETY: the call gets one valid record. A failure means: try again.
-    unsafe { libc::poll(&mut poll, 1, millis) };
-    Ok(())
 }
 
 /// The error of a call whose time is up.
@@ -403,8 +418,8 @@ impl Transfer<'_, '_> {
         };
         // SAFETY: the buffers have their lengths, and a message points to memory that is borrowed with it. Nobody asks for
         // the address of a peer.
-        let result = unsafe { arch::syscall(number, [fd as usize, memory, length, flags, 0, 0]) };
-        usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result as i32))
+        let result = unsafe { sys::syscall!(number, fd, memory, length, flags, 0, 0) };
+        result.map_err(io::Error::from_raw_os_error)
     }
 
     /// As above: ThreadSanitizer learns from libc's functions which thread has received what another one has sent.

@@ -128,13 +128,17 @@ pub(crate) struct Call {
     moved: AtomicBool,
     /// It is in `calls`.
     has_waited: Cell<bool>,
+    kind: &'static WaitKind,
     /// The lists have the nodes' addresses.
     _pinned: PhantomPinned,
 }
 
 /// For reports: a `poll`, or the like; a call.
-static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors");
-static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor").with(Locator::Descriptor { at: 0 });
+static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors").fails();
+pub(crate) static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor").with(FD).fails();
+/// The same for a call that frames do not end.
+pub(crate) static UNENDED: WaitKind = WaitKind::outside("descriptor").with(FD);
+const FD: Locator = Locator::Descriptor { at: 0 };
 
 /// The events that a node waits for.
 fn wanted(node: &Node) -> i32 {
@@ -360,8 +364,9 @@ fn wait_in(
 
 impl Call {
     /// A call on the descriptor that the program names `fd`.
-    pub(crate) fn new(fd: RawFd) -> Call {
+    pub(crate) fn new(fd: RawFd, kind: &'static WaitKind) -> Call {
         Call {
+            kind,
             node: Node::new(ptr::null()),
             waiting: Node::new(ptr::null()),
             fd: AtomicI32::new(fd),
@@ -392,7 +397,7 @@ impl Call {
             this.change(|_, lists, _| unsafe { lists.calls.push_back(this.node()) })?;
             this.has_waited.set(true);
         }
-        let wait = Wait::new(WaitReason::new(&DESCRIPTOR, &raw const this.fd));
+        let wait = Wait::new(WaitReason::new(this.kind, &raw const this.fd));
         this.waiting.wait.set(&wait);
         this.waiting.tag.set(direction as usize | TAKES);
         let queue = || {

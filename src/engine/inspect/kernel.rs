@@ -54,7 +54,10 @@
 use crate::engine::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, const_fn, fence,
 };
-use crate::engine::sched::{Identity, current, park::Parking};
+use crate::engine::sched::{
+    Identity, current,
+    park::{Interrupts, Parking, Waiter},
+};
 use crate::engine::sys::shared::{Zero, Zeros};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
 use core::cell::Cell;
@@ -77,7 +80,7 @@ pub(crate) struct KernelThread {
     place: Place,
     role: AtomicU8,
     identity: AtomicPtr<Identity>,
-    parking: AtomicPtr<Parking>,
+    pub(super) interrupts: Interrupts,
     /// How often the thread has begun and ended a wait.
     turns: AtomicU32,
     /// When the thread last did so, in milliseconds of the monotonic clock.
@@ -126,7 +129,10 @@ impl KernelThread {
     fn clear(&self) {
         self.role.store(FOREIGN, Relaxed);
         self.identity.store(core::ptr::null_mut(), Relaxed);
-        self.parking.store(core::ptr::null_mut(), Relaxed);
+        self.interrupts
+            .parking
+            .store(core::ptr::null_mut(), Relaxed);
+        self.interrupts.forget_frames();
         self.next_turn();
         self.mark.store(0, Relaxed);
     }
@@ -172,23 +178,39 @@ impl KernelThread {
         }
     }
 
-    /// Runs `wait`, in which the calling kernel thread waits.
-    pub(crate) fn while_waiting<R>(parking: &Parking, wait: impl FnOnce() -> R) -> R {
+    /// By what others end the calling kernel thread's waits.
+    pub(crate) fn interrupts() -> Option<&'static Interrupts> {
+        KernelThread::own().map(|own| &own.interrupts)
+    }
+
+    /// Runs `wait`, in which the calling kernel thread waits. True: a frame may have ended.
+    pub(crate) fn while_waiting<R>(parking: &Parking, wait: impl FnOnce(bool) -> R) -> R {
         let Some(own) = KernelThread::own() else {
-            return wait();
+            return wait(false);
         };
         let point_to = |parking: *const Parking| {
             // Release: the new count, and the wait; partner: Acquire in `parking`.
-            own.parking.store(parking.cast_mut(), Release);
+            own.interrupts.parking.store(parking.cast_mut(), Release);
+            // SeqCst: partner: the fence in `Pinned::interrupt`.
+            fence(SeqCst);
         };
         // This may be a signal handler's wait, which has interrupted another wait of this thread.
-        let outer = own.parking.load(Relaxed);
+        let outer = own.interrupts.parking.load(Relaxed);
         own.next_turn();
         own.note_time();
         point_to(parking);
         quiet::tell();
-        let result = wait();
+        let result = wait(own.interrupts.is_pending());
         point_to(outer);
+        own.interrupts.settle();
+        // SAFETY: the outer wait lies on this thread's stack.
+        if let Some(outer) = unsafe { outer.as_ref() }
+            && outer.reason.kind.when_ended.ends()
+        {
+            // A canceller has found this wait, and not the outer one, which may be about to sleep.
+            // SAFETY: as above.
+            let _ = unsafe { Waiter::expire_at(outer.waiter) };
+        }
         own.note_time();
         own.next_turn();
         // Release: an observer that sees what the thread writes next sees the new count; partner: the Acquire
@@ -232,7 +254,7 @@ impl KernelThread {
 
     pub(crate) fn parking(&self) -> *const Parking {
         // Acquire: partner: Release in `while_waiting`.
-        self.parking.load(Acquire)
+        self.interrupts.parking.load(Acquire)
     }
 
     pub(crate) fn turns(&self) -> u32 {

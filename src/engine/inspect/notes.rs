@@ -43,7 +43,7 @@ use core::panic::Location;
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, fence};
 use crate::engine::sys::{die, kernel_thread, shared::entry_fence, word};
 
 // ==== identities ====
@@ -57,6 +57,8 @@ pub(crate) struct Identity {
     pub(crate) name: Option<Box<Box<str>>>,
     /// The place in the program that spawned the thread; none if that was not this crate's doing.
     pub(crate) spawned_at: Option<&'static Location<'static>>,
+    /// Where the thread was cancelled, if it was (`sched::cancel`).
+    pub(crate) cancelled: Reason,
 }
 
 thread_local! {
@@ -85,6 +87,7 @@ impl Identity {
             id: AtomicU64::new(0),
             name: name.map(Box::new),
             spawned_at,
+            cancelled: Reason::none(),
         }
     }
 
@@ -111,6 +114,28 @@ impl Identity {
     }
 }
 
+/// Whether something was cancelled, and where the program said so first.
+#[derive(Default)]
+pub(crate) struct Reason(AtomicPtr<Location<'static>>);
+
+impl Reason {
+    pub(crate) const fn none() -> Reason {
+        Reason(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    pub(crate) fn give(&self, at: &'static Location<'static>) {
+        let at = core::ptr::from_ref(at).cast_mut();
+        let none = core::ptr::null_mut();
+        // Release: what the canceller did before; partner: Acquire in `get`.
+        let _ = self.0.compare_exchange(none, at, Release, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: `give` has stored a reference for good. Acquire: partner: Release in `give`.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+}
+
 // ==== wait reasons ====
 
 /// A kind of thing that threads wait for.
@@ -120,10 +145,35 @@ pub(crate) struct WaitKind {
     pub(crate) name: &'static str,
     /// The threads of this process are all that can end the wait, apart from the clock.
     pub(crate) is_inside: bool,
+    /// What becomes of the wait when a frame of its thread has ended (`sched::frames`).
+    pub(crate) when_ended: WhenEnded,
     /// What is to be read of the thing at an address.
     pub(crate) locator: Locator,
     /// Tells numbers of the thing; a debugger, which calls no functions, does without.
     numbers: fn(usize, &mut Facts),
+}
+
+/// What a wait does if a frame of its thread has ended, or ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenEnded {
+    /// It waits on.
+    Waits,
+    /// It fails, or returns early.
+    Fails,
+    /// It unwinds.
+    Unwinds,
+    /// It ends, and its caller tells others, for whom it then waits on.
+    PassesOn,
+    /// It waits on, since another thread runs in its place. The thing is an `AtomicPtr<Interrupts>`, which leads to that one.
+    Leads,
+}
+
+impl WhenEnded {
+    /// Whether it ends the wait.
+    #[inline(always)]
+    pub(crate) fn ends(self) -> bool {
+        !matches!(self, WhenEnded::Waits | WhenEnded::Leads)
+    }
 }
 
 /// Where observers find the thread that a thing leads to. The debugger's script reads these words, so a change here is a
@@ -158,6 +208,7 @@ impl WaitKind {
         WaitKind {
             name,
             is_inside: true,
+            when_ended: WhenEnded::Waits,
             locator: Locator::Nothing,
             numbers: |_, _| (),
         }
@@ -169,6 +220,27 @@ impl WaitKind {
             is_inside: false,
             ..WaitKind::inside(name)
         }
+    }
+
+    /// A kind whose waits other threads end, or a frame that ends: then they unwind.
+    pub(crate) const fn unwinding(name: &'static str) -> WaitKind {
+        WaitKind::inside(name).unwinds()
+    }
+
+    /// The same kind, whose waits fail when a frame of their thread has ended.
+    pub(crate) const fn fails(self) -> WaitKind {
+        self.when_ended(WhenEnded::Fails)
+    }
+
+    /// The same kind, whose waits unwind when a frame of their thread has ended.
+    pub(crate) const fn unwinds(self) -> WaitKind {
+        self.when_ended(WhenEnded::Unwinds)
+    }
+
+    /// The same kind, whose waits do that.
+    pub(crate) const fn when_ended(mut self, when_ended: WhenEnded) -> WaitKind {
+        self.when_ended = when_ended;
+        self
     }
 
     /// The same kind, of which this is to be read.

@@ -25,12 +25,25 @@ use crate::engine::arch;
 use crate::engine::atomic::{Ordering::*, fence};
 use crate::engine::inspect::kernel::{self, KernelThread};
 use crate::engine::inspect::notes::Facts;
+use crate::engine::sched::frames::Seen;
 use crate::engine::sched::park::{ParkState, Parking, Waiter};
 use crate::engine::sched::thread::{Records, SystemName};
 use crate::engine::sched::{
     Cluster, Green, Identity, Processor, ThreadFlags, Worker, cpu_time, current, switch::Bounds,
 };
 use crate::engine::sys::{signal, word};
+
+impl AnyThread {
+    /// What can be seen of the thread's frames. A read section is open.
+    pub(crate) fn frames(self) -> Option<Seen> {
+        // SAFETY: it was seen in this read section, and so it stays.
+        let identity = unsafe { self.identity().as_ref() };
+        match self {
+            AnyThread::Green(green) => Seen::of(green.interrupts(), identity),
+            AnyThread::Kernel(kernel) => Seen::of(&kernel.interrupts, identity),
+        }
+    }
+}
 
 // ==== a snapshot ====
 

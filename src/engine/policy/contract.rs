@@ -1056,27 +1056,19 @@ pub(crate) struct Seats<T> {
 struct Entry<T> {
     /// The name of the seat that is accepted; 0 before the first seat comes.
     seat: AtomicU64,
-    value: T,
+    value: Held<T>,
 }
 
-/// An entry and the right to be its one user: that of the seat's holder, for as long as the holder lends the seat. Functions
-/// take it by value: a reference to it would lead to the entry by way of the stack, and a yield takes 4 % more.
-pub(crate) struct Held<'a, T>(pub(crate) &'a T, PhantomData<&'a Seat>);
+/// What an entry holds. A reference to it is the right to be the entry's one user: that of the seat's holder, for as long
+/// as the holder lends the seat. Everybody else gets references to the value alone.
+pub(crate) struct Held<T>(T);
 
-impl<T> Clone for Held<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Held<'_, T> {}
-
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for Held<T> {
     type Target = T;
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        self.0
+        &self.0
     }
 }
 
@@ -1102,7 +1094,7 @@ impl<T> Seats<T> {
         );
         self.entries.grow_to(processors, |index| Entry {
             seat: AtomicU64::new(0),
-            value: make(index),
+            value: Held(make(index)),
         });
     }
 
@@ -1141,22 +1133,22 @@ impl<T> Seats<T> {
     ///
     /// Panics if there is none, or if the entry belongs to another runtime.
     #[inline(always)]
-    pub(crate) fn of<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
+    pub(crate) fn of<'a>(&'a self, seat: &'a Seat) -> &'a Held<T> {
         self.known(seat).unwrap_or_else(|| self.claim(seat))
     }
 
     /// Returns the entry of the caller if its seat has come before. (A caller that handles the other case last need
     /// not save its registers for a call that is hardly ever made.)
     #[inline(always)]
-    pub(crate) fn known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
+    pub(crate) fn known<'a>(&'a self, seat: &'a Seat) -> Option<&'a Held<T>> {
         let entry = self.entries.find(seat.index())?;
         let is_known = entry.seat.load(Ordering::Relaxed) == seat.name;
-        is_known.then_some(Held(&entry.value, PhantomData))
+        is_known.then_some(&entry.value)
     }
 
     #[cold]
     #[inline(never)]
-    fn claim<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
+    fn claim<'a>(&'a self, seat: &'a Seat) -> &'a Held<T> {
         let Some(entry) = self.entries.find(seat.index()) else {
             panic!(
                 "the seat of processor {} was used with a policy that knows of {} processors: \
@@ -1173,22 +1165,22 @@ impl<T> Seats<T> {
              accepted are the seats of one runtime",
             seat.index()
         );
-        Held(&entry.value, PhantomData)
+        &entry.value
     }
 
     /// Returns an entry that there is. Any thread may call it.
     pub(crate) fn get(&self, processor: usize) -> &T {
-        &self.entries.get(processor).value
+        &self.entries.get(processor).value.0
     }
 
     /// Returns the entry of a processor, if there is one. Any thread may call it.
     pub(crate) fn find(&self, processor: usize) -> Option<&T> {
-        self.entries.find(processor).map(|entry| &entry.value)
+        self.entries.find(processor).map(|entry| &entry.value.0)
     }
 
     /// Returns an iterator over all entries, of processors that have left too. Any thread may call it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().map(|entry| &entry.value)
+        self.entries.iter().map(|entry| &entry.value.0)
     }
 }
 
@@ -1226,13 +1218,6 @@ impl Fifo {
             }
         };
         self.len += 1;
-    }
-
-    /// Puts `green` in front of all others.
-    pub(crate) fn push_first(&mut self, green: &'static Green) {
-        let others = core::mem::take(self);
-        self.push(green);
-        self.append(others);
     }
 
     /// Takes out the first threads, `count` at most.

@@ -83,9 +83,6 @@ impl Worker {
 
 /// Returns the indices of the `round`th batch of `batch` workers.
 fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
-    if workers <= batch {
-        return 0..workers;
-    }
     let start = round % workers.div_ceil(batch) * batch;
     start..(start + batch).min(workers)
 }
@@ -146,11 +143,13 @@ impl LeastLoaded {
     /// Returns the worker with the fewest threads in the next batch.
     fn least_loaded(&self) -> usize {
         let workers = self.workers.in_use();
-        let round = match workers <= self.batch {
-            true => 0,
-            false => self.round.fetch_add(1, Ordering::Relaxed),
+        let batch = match workers <= self.batch {
+            true => 0..workers,
+            false => {
+                let round = self.round.fetch_add(1, Ordering::Relaxed);
+                range(round, workers, self.batch)
+            }
         };
-        let batch = range(round, workers, self.batch);
         let worker = batch.min_by_key(|&index| self.workers.get(index).load());
         worker.unwrap_or_else(|| die("a policy has no queue"))
     }

@@ -158,11 +158,11 @@ impl Lanes {
         let [mine, others] = [one, other].map(|index| self.oldest(index));
         let mut found = None;
         if mine != EMPTY && others != EMPTY {
-            found = self.take(if others < mine { other } else { one });
+            found = self.change(if others < mine { other } else { one }, Fifo::pop);
         }
         while found.is_none() {
             // The lane may be empty by now, if other processors were faster.
-            found = self.take(self.oldest_used(roll(dice))?);
+            found = self.change(self.oldest_used(roll(dice))?, Fifo::pop);
         }
         found
     }
@@ -189,11 +189,11 @@ impl Lanes {
         self.lanes.get(index).oldest.load(Ordering::Relaxed)
     }
 
-    fn take(&self, index: usize) -> Option<&'static Green> {
+    fn change<T>(&self, index: usize, change: impl FnOnce(&mut Fifo) -> T) -> T {
         let mut list = self.lanes.get(index).list.lock();
-        let green = list.pop()?;
+        let result = change(&mut list);
         self.publish(index, &list);
-        Some(green)
+        result
     }
 
     /// Publishes the contents of a lane, which the caller has locked.
@@ -202,10 +202,8 @@ impl Lanes {
         let oldest = list.first().map_or(EMPTY, |green| green.heap.stamp());
         let bits = &self.used.get(index / 64).0;
         let bit = 1 << (index % 64);
-        match (
-            lane.oldest.load(Ordering::Relaxed) == EMPTY,
-            oldest == EMPTY,
-        ) {
+        let was_empty = lane.oldest.load(Ordering::Relaxed) == EMPTY;
+        match (was_empty, oldest == EMPTY) {
             (true, false) => _ = bits.fetch_or(bit, Ordering::Relaxed),
             (false, true) => _ = bits.fetch_and(!bit, Ordering::Relaxed),
             _ => {}
@@ -240,14 +238,8 @@ impl Lanes {
         // Relaxed: the locks of the lanes order it (invariant 2).
         self.in_use.store(lanes, Ordering::Relaxed);
         for index in lanes..self.lanes.len() {
-            let mut list = self.lanes.get(index).list.lock();
-            let left = mem::take(&mut *list);
-            self.publish(index, &list);
-            drop(list);
-            let heir = index % lanes;
-            let mut list = self.lanes.get(heir).list.lock();
-            list.merge(left);
-            self.publish(heir, &list);
+            let left = self.change(index, mem::take);
+            self.change(index % lanes, |heir| heir.merge(left));
         }
     }
 }
@@ -291,7 +283,7 @@ impl RelaxedFifo {
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
-        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat).0);
+        let dice = seat.map_or(&self.shared_dice, |seat| self.dice.of(seat));
         let lanes = match how {
             Readied::Preempted => &self.preempted,
             _ => &self.fresh,
@@ -303,7 +295,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
-        Some(Ready::new(self.pop(&self.dice.of(seat))?).into())
+        Some(Ready::new(self.pop(self.dice.of(seat))?).into())
     }
 
     fn resize(&self, processors: usize) {
@@ -321,10 +313,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
-        match processor {
-            None => self.fresh.len() + self.preempted.len(),
-            Some(_) => 0,
-        }
+        processor.map_or_else(|| self.fresh.len() + self.preempted.len(), |_| 0)
     }
 
     fn work_for_others(&self) -> ForOthers {

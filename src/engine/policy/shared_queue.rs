@@ -47,8 +47,8 @@ impl Aging {
     /// Returns whether it is a preempted thread's turn, now that such threads wait, and fresh ones unless `no_fresh`.
     #[inline]
     pub(super) fn is_turn(&self, no_fresh: bool) -> bool {
-        if no_fresh {
-            self.reset();
+        if no_fresh && self.0.load(Relaxed) != NOT_YET {
+            self.0.store(NOT_YET, Relaxed);
         }
         no_fresh || self.is_due(clock::now())
     }
@@ -64,14 +64,6 @@ impl Aging {
         };
         let changed = self.0.compare_exchange(since, new, Relaxed, Relaxed);
         changed.is_ok() && new == NOT_YET
-    }
-
-    /// Notes that no fresh thread waits, so that no preempted one is passed over.
-    #[inline]
-    fn reset(&self) {
-        if self.0.load(Relaxed) != NOT_YET {
-            self.0.store(NOT_YET, Relaxed);
-        }
     }
 }
 
@@ -248,10 +240,7 @@ impl Policy for GlobalQueue {
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
-        match processor {
-            None => self.0.len(),
-            Some(_) => 0,
-        }
+        processor.map_or_else(|| self.0.len(), |_| 0)
     }
 }
 
@@ -357,7 +346,7 @@ mod tests {
         // Where a turn takes as long as aging, fresh threads have every other look.
         let looks = (20 * AGING..30 * AGING).step_by(AGING as usize);
         assert_eq!(looks.filter(|&now| aging.is_due(now)).count(), 5);
-        aging.reset();
+        assert!(aging.is_turn(true), "no fresh thread waits");
         assert!(!aging.is_due(40 * AGING), "nobody was passed over");
         assert!(aging.is_due(50 * AGING));
     }

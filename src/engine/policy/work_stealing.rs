@@ -318,7 +318,7 @@ impl WorkStealing {
         self
     }
 
-    fn take_global(&self, local: Held<'_, Local>) -> Option<Ready> {
+    fn take_global(&self, local: &Held<Local>) -> Option<Ready> {
         let processors = self.locals.in_use();
         // Even an empty queue may have no space, while a thief copies: see `LocalQueue::space`.
         let most = local.queue.space().min(HALF);
@@ -330,7 +330,7 @@ impl WorkStealing {
     }
 
     #[inline]
-    fn push(&self, local: Held<'_, Local>, thread: Ready) {
+    fn push(&self, local: &Held<Local>, thread: Ready) {
         if self.options.last_in_first_out {
             local.stack(thread);
         } else if local.queue.space() != 0 {
@@ -343,7 +343,7 @@ impl WorkStealing {
     /// Moves half of the full queue, and `last` behind it, to where there is no bound. (Only `last`, while a thief copies.)
     #[cold]
     #[inline(never)]
-    fn overflow(&self, local: Held<'_, Local>, last: Ready) {
+    fn overflow(&self, local: &Held<Local>, last: Ready) {
         let mut chain = Fifo::new();
         local.queue.take_half(|green| chain.push(green));
         chain.push(last.into_green());
@@ -359,7 +359,7 @@ impl WorkStealing {
     /// thief comes for the thread.
     #[cold]
     #[inline(never)]
-    fn mix(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
+    fn mix(&self, local: &Held<Local>, thread: Ready) -> ForOthers {
         let green = thread.into_green();
         if let Some(index) = local.exchange_requests(&self.locals)
             && let Some(asking) = self.locals.find(index)
@@ -378,7 +378,7 @@ impl WorkStealing {
     /// Takes the thread out of the neighbour's next slot now and then, if it would wait there for long.
     #[cold]
     #[inline(never)]
-    fn help(&self, local: Held<'_, Local>) -> Option<Ready> {
+    fn help(&self, local: &Held<Local>) -> Option<Ready> {
         let turns = local.round_turns.get();
         if !self.options.stealing || !turns.is_multiple_of(HELP_INTERVAL) {
             return None;
@@ -391,7 +391,7 @@ impl WorkStealing {
     /// Takes the first thread of the overflow; or now and then threads of another processor, if more wait there than here.
     #[cold]
     #[inline(never)]
-    fn take_beyond_the_queue(&self, local: Held<'_, Local>, picks: u32) -> Option<Ready> {
+    fn take_beyond_the_queue(&self, local: &Held<Local>, picks: u32) -> Option<Ready> {
         if self.options.stealing && picks.is_multiple_of(EVENING_OUT) {
             perturb::point("work_stealing: evening out");
             let partner = local.next_partner(&self.locals);
@@ -407,7 +407,7 @@ impl WorkStealing {
 
     /// Chooses the thread that runs next.
     #[inline(always)]
-    fn choose(&self, local: Held<'_, Local>, others: Others) -> Option<Next> {
+    fn choose(&self, local: &Held<Local>, others: Others) -> Option<Next> {
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
         if picks.is_multiple_of(GLOBAL_INTERVAL)
@@ -422,7 +422,9 @@ impl WorkStealing {
         }
         let interval = self.options.global_interval;
         if interval != 0 && local.is_global_turn(interval) {
-            let global = match local.has_only_next() {
+            let is_round_empty = local.round_len() == 0;
+            let has_only_next = !local.next.is_empty() && local.queue.is_empty() && is_round_empty;
+            let global = match has_only_next {
                 // Before a preempted thread, the thread in the slot would wait for a whole time slice. So preempted
                 // threads get their turn only when the monitor ends the slice that the slot's threads share.
                 true => self.global.take_if_fresh(),
@@ -482,30 +484,6 @@ impl WorkStealing {
     fn next_at_first(&self, seat: &Seat, others: Others) -> Option<Next> {
         self.locals.of(seat);
         self.next(seat, others)
-    }
-
-    /// Takes threads from the victims, and returns one.
-    fn steal_for(&self, mine: Held<'_, Local>, victims: Victims<'_>) -> Option<Ready> {
-        let last = victims.is_last_pass();
-        if let Some(thread) = mine.pop() {
-            return Some(thread);
-        }
-        for victim in victims.filter_map(|index| self.locals.find(index)) {
-            if let Some(thread) = mine.steal_from(victim) {
-                return Some(thread);
-            }
-            let next = match last && !victim.next.is_empty() {
-                true => {
-                    perturb::point("work_stealing: stealing the next");
-                    victim.next.steal()
-                }
-                false => victim.next.relieve(),
-            };
-            if next.is_some() {
-                return next;
-            }
-        }
-        None
     }
 }
 
@@ -568,8 +546,17 @@ impl Policy for WorkStealing {
         if !self.options.stealing {
             return None;
         }
-        let mine = self.locals.of(seat);
-        let thread = self.steal_for(mine, victims)?;
+        let (mine, is_last) = (self.locals.of(seat), victims.is_last_pass());
+        let next_of = |victim: &Local| match is_last && !victim.next.is_empty() {
+            true => {
+                perturb::point("work_stealing: stealing the next");
+                victim.next.steal()
+            }
+            false => victim.next.relieve(),
+        };
+        let mut victims = victims.filter_map(|index| self.locals.find(index));
+        let steal = |victim| mine.steal_from(victim).or_else(|| next_of(victim));
+        let thread = mine.pop().or_else(|| victims.find_map(steal))?;
         mine.next.set_running(thread.green());
         Some(thread)
     }
@@ -816,10 +803,8 @@ impl Overflow {
 
     /// Takes the first threads for another processor; none if the overflow is in use.
     fn steal(&self) -> Fifo {
-        match self.threads.try_lock() {
-            Some(threads) => self.change(threads, |threads| threads.take_first(HALF)),
-            None => Fifo::new(),
-        }
+        let take = |threads| self.change(threads, |threads| threads.take_first(HALF));
+        self.threads.try_lock().map(take).unwrap_or_default()
     }
 
     /// Takes all threads. The caller is not preempted.
@@ -899,7 +884,7 @@ impl Local {
     }
 }
 
-impl Held<'_, Local> {
+impl Held<Local> {
     /// Puts the threads of `batch` at the end of the queue, as far as there is space.
     fn push_some_of(&self, batch: &mut Fifo) {
         let mut space = self.queue.space();
@@ -988,12 +973,6 @@ impl Held<'_, Local> {
         }
     }
 
-    /// Returns whether no other thread waits here than the one in the next slot.
-    #[inline(always)]
-    fn has_only_next(&self) -> bool {
-        !self.next.is_empty() && self.queue.is_empty() && self.round_len() == 0
-    }
-
     /// Counts a yield, and says whether it is time to exchange threads.
     #[inline(always)]
     fn mixes_now(&self) -> bool {
@@ -1007,10 +986,8 @@ impl Held<'_, Local> {
     fn exchange_requests(&self, locals: &Seats<Local>) -> Option<usize> {
         self.yields_to_mixing.set(MIXING_INTERVAL);
         if let Some(partner) = self.next_partner(locals) {
-            partner
-                .overflow
-                .wanted
-                .store(self.index + 1, Ordering::Relaxed);
+            let wanted = &partner.overflow.wanted;
+            wanted.store(self.index + 1, Ordering::Relaxed);
         }
         let wanted = self.overflow.wanted.load(Ordering::Relaxed);
         if wanted != 0 {
@@ -1082,7 +1059,9 @@ impl Held<'_, Local> {
     /// goes to the queue when that is empty, so that thieves find some.
     fn stack(&self, thread: Ready) {
         self.with_round(|round| {
-            round.push_first(thread.into_green());
+            let others = mem::take(round);
+            round.push(thread.into_green());
+            round.append(others);
             if self.queue.is_empty() {
                 let newer = round.take_first(round.len().div_ceil(2));
                 let mut older = mem::replace(round, newer);
@@ -1095,11 +1074,9 @@ impl Held<'_, Local> {
     /// Takes all threads; the processor goes out of use until it asks for a thread again.
     fn leave(&self) -> Fifo {
         let mut all = Fifo::new();
-        let next = self.next.steal().map(Ready::into_green);
+        let next = self.next.steal().map(Ready::into_green).into_iter();
         let queued = iter::from_fn(|| self.queue.pop());
-        next.into_iter()
-            .chain(queued)
-            .for_each(|green| all.push(green));
+        next.chain(queued).for_each(|green| all.push(green));
         all.append(self.overflow.take_all());
         all.append(self.with_round(mem::take));
         all

@@ -2,11 +2,13 @@
 //! signal, and what a cluster says of itself.
 
 use std::io;
+use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
 use super::options::{Driver, invalid};
 use super::panic_hook;
-use crate::engine::sched::{Cluster, current, signals, start};
+use crate::engine::inspect::notes::Reason;
+use crate::engine::sched::{Cluster, Green, cancel, current, signals, start, thread::Records};
 use crate::engine::sys::{kernel_thread, libraries, sanitizer, signal};
 use crate::engine::{atomic::Ordering, inspect::hold, sched::cluster::Kind, stack, tls};
 
@@ -85,6 +87,19 @@ impl Cluster {
     pub(super) fn idle_counts(&self) -> (usize, usize) {
         let idle = &self.idle;
         (idle.sleeping() as usize, idle.searching() as usize)
+    }
+
+    /// Where all threads were cancelled, if they were.
+    pub(crate) fn cancelled(&self) -> &Reason {
+        &self.cancelled
+    }
+
+    pub(super) fn cancel_all(&'static self, at: &'static Location<'static>) {
+        self.cancelled.give(at);
+        // The records are looked at after this; partner: the fence in `spawn_green`.
+        kernel_thread::barrier();
+        let own = Records::all().filter(|green| green.is_of(self));
+        cancel::interrupt_each(own.map(Green::interrupts));
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -49,6 +49,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, offset_of};
 use core::num::NonZeroU64;
+use core::panic::Location;
 use core::ptr::NonNull;
 use std::fmt;
 #[cfg(unix)]
@@ -63,11 +64,13 @@ use atomic_waker::AtomicWaker;
 
 use super::kernel::Pthread;
 use super::spawn::{Act, Packet, Shares, packet_of_unknown_thread};
-use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{self, Facts, Locator, WaitKind, WaitReason};
+use crate::engine::sched::frames::{Cancelled, raise};
 use crate::engine::sched::park::{Outcome, Waiter};
 use crate::engine::sched::{Green, Identity, current as me};
+use crate::engine::sched::{cancel, park::Node};
 #[cfg(green)]
 use crate::engine::sys::libraries;
 use crate::engine::sys::{clock, die, perturb, word};
@@ -103,6 +106,8 @@ pub(super) struct Shared {
     pub(super) shares: Shares,
     /// The closure has returned.
     pub(super) is_finished: AtomicBool,
+    /// By which cancellers find the thread: its place in its scope's list, if it is in one.
+    pub(super) node: Node,
     /// What only the code that knows the packet's type can do. It gets the address of these data.
     pub(super) act: unsafe fn(*const Shared, Act),
 }
@@ -114,8 +119,10 @@ impl Shared {
     /// Waits for the token of the calling thread, whose data these are.
     #[inline(always)]
     fn park(&self, kind: &'static WaitKind, deadline: Option<u64>) {
-        self.token
-            .wait(WaitReason::new(kind, &self.token), deadline);
+        let reason = WaitReason::new(kind, &self.token);
+        if self.token.wait(reason, deadline) == Outcome::Expired {
+            raise(deadline);
+        }
     }
 
     /// Says, on the ending thread, that it has ended. Returns whether it has called a waker, which
@@ -387,9 +394,9 @@ fn forget_at_end(shared: *const Shared) {
 }
 
 /// For reports: a thread waits to be unparked. It owns one share of its data itself.
-static PARK: WaitKind = WaitKind::inside("unpark").with_numbers(handles::<1>);
+static PARK: WaitKind = WaitKind::unwinding("unpark").with_numbers(handles::<1>);
 /// A kernel thread that was spawned here owns three: with its job, as its handle, and for its end (`runtime::kernel`).
-static PARK_SPAWNED_KERNEL: WaitKind = WaitKind::inside("unpark").with_numbers(handles::<3>);
+static PARK_SPAWNED_KERNEL: WaitKind = WaitKind::unwinding("unpark").with_numbers(handles::<3>);
 
 /// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself
 /// owns `OWN` shares.
@@ -415,7 +422,7 @@ impl UnwindSafe for End {}
 impl RefUnwindSafe for End {}
 
 /// For reports: a joiner waits.
-static JOIN: WaitKind = WaitKind::inside("end of a thread").with(Locator::Target {
+static JOIN: WaitKind = WaitKind::unwinding("end of a thread").with(Locator::Target {
     at: offset_of!(Shared, end).wrapping_neg(),
 });
 
@@ -440,9 +447,13 @@ impl End {
     // This is always inlined: the processor does not predict returns of a thread that has just been switched to.
     #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
-        self.token
-            .wait_for_good(WaitReason::new(&JOIN, self), deadline)
-            == Outcome::Notified
+        let outcome = self
+            .token
+            .wait_for_good(WaitReason::new(&JOIN, self), deadline);
+        if outcome == Outcome::Expired {
+            raise(deadline);
+        }
+        outcome == Outcome::Notified
     }
 
     /// Returns whether the end has come. If not, `waker` is called when it comes, instead of any
@@ -547,8 +558,8 @@ impl<T> JoinHandle<T> {
         self.forbid_self();
         // The caller waits for a kernel thread's token, too, though it joins that thread below: so reports know
         // for whom the caller waits.
-        self.thread.shared().end.wait(None);
-        self.after_end()
+        while !self.thread.shared().end.wait(None) {}
+        raised(self.after_end())
     }
 
     /// Waits like [`JoinHandle::join`], but for `timeout` at most.
@@ -609,7 +620,7 @@ impl<T> JoinHandle<T> {
     fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
         self.forbid_self();
         match self.thread.shared().end.wait(Some(deadline)) {
-            true => Ok(self.after_end()),
+            true => Ok(raised(self.after_end())),
             false => Err(self),
         }
     }
@@ -619,6 +630,34 @@ impl<T> JoinHandle<T> {
             !core::ptr::eq(own(), self.thread.as_ptr()),
             "failed to join thread: it would wait for itself"
         );
+    }
+
+    /// Cancels the thread: ends its waits, those of now and later ones, and those of the threads in its scopes.
+    ///
+    /// The thread unwinds, or gets errors: see [`cancel`](crate::cancel). It does not wait for the end; after it,
+    /// [`join`](JoinHandle::join) returns the closure's value, or [`Cancelled`](crate::cancel::Cancelled) as the payload of
+    /// the error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{cancel, thread};
+    ///
+    /// let parked = thread::spawn(|| loop {
+    ///     thread::park();
+    /// });
+    /// parked.cancel();
+    /// assert!(parked.join().unwrap_err().is::<cancel::Cancelled>());
+    /// ```
+    #[track_caller]
+    pub fn cancel(&self) {
+        let shared = self.thread.shared();
+        shared.identity.cancelled.give(Location::caller());
+        // SeqCst: partner: the fence in `frames::begin`.
+        fence(Ordering::SeqCst);
+        // SAFETY: records are never freed. Acquire: the record; partner: Release in `spawn_green`.
+        let thread = unsafe { shared.node.thread.load(Ordering::Acquire).as_ref() };
+        cancel::interrupt_each(thread.into_iter());
     }
 
     /// Returns whether the thread's closure has returned.
@@ -656,7 +695,8 @@ impl<T> JoinHandle<T> {
         let ending = unsafe { &mut *this.packet().ending.get() };
         let (result, scope) = (ending.result.take(), ending.scope.take());
         if let Some(scope) = scope {
-            scope.leave(false);
+            // SAFETY: the thread is in the scope, which therefore lasts; it leaves once.
+            unsafe { scope.as_ref().leave(&this.thread.shared().node) };
         }
         // SAFETY: `this` is used no more, and never dropped.
         drop(unsafe { ManuallyDrop::take(&mut this.thread) });
@@ -680,6 +720,14 @@ impl<T> Drop for JoinHandle<T> {
             }
         }
     }
+}
+
+/// A thread that ended because a frame had ended tells the joiner nothing new if the joiner is in that frame, too.
+fn raised<T>(result: Result<T>) -> Result<T> {
+    if matches!(&result, Err(payload) if payload.is::<Cancelled>()) {
+        raise(None);
+    }
+    result
 }
 
 /// See [`os::unix::thread`](crate::os::unix::thread).

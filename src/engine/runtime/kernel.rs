@@ -13,7 +13,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::sync::OnceLock;
+use std::panic::Location;
+use std::sync::{Arc, OnceLock};
 #[cfg(green)]
 use std::{ffi::c_void, mem::ManuallyDrop, os::unix::thread::JoinHandleExt};
 
@@ -21,12 +22,14 @@ use super::handle::{self, Thread};
 use super::metrics::{Metrics, ProcessorMetrics};
 #[cfg(green)]
 use super::options::default_stack_size;
-use super::scope::Members;
 use super::spawn::{Builder, Job};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::inspect::notes::WaitKind;
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::notes::{WaitKind, WaitReason};
 use crate::engine::probe::{self, Kernel as Does};
-use crate::engine::{inspect::kernel::KernelThread, sys::die};
+use crate::engine::sched::frames::{self, What};
+use crate::engine::sched::{cancel::Token, park::Waiter};
+use crate::engine::sys::{clock::NEVER, die};
 #[cfg(green)]
 use crate::engine::{sched::current, sys::kernel_thread};
 
@@ -46,7 +49,10 @@ pub(crate) struct KernelBackend {
     /// The number of processors that was set; it has no effect.
     pub(super) processors: AtomicUsize,
     spawns: AtomicU64,
-    threads: Members,
+    /// All threads are in its frames: they are cancelled by it.
+    token: Arc<Token>,
+    running: AtomicUsize,
+    all_done: Waiter,
     closing: AtomicBool,
 }
 
@@ -79,14 +85,14 @@ impl KernelBackend {
                 probe::kernel(Some(&self.1.shared().identity), Does::Ended);
                 let _ = self.1.shared().end();
                 KernelThread::end();
-                self.0.threads.leave(false);
+                self.0.leave();
             }
         }
         thread_local! {
             static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
         }
         self.spawns.fetch_add(1, Ordering::Relaxed);
-        self.threads.running.fetch_add(1, Ordering::Relaxed);
+        self.running.fetch_add(1, Ordering::Relaxed);
         let thread = job.thread().clone();
         probe::kernel(Some(&thread.shared().identity), Does::Spawned);
         let main = move || {
@@ -95,14 +101,16 @@ impl KernelBackend {
             LAST.set(Some(Last(self, job.thread().clone())));
             KernelThread::begin(false);
             handle::set_kernel_thread(job.thread().clone());
-            drop(job.run());
+            frames::begin(&job.thread().shared().node, &self.token.reason);
+            frames::within(NEVER, What::token(&self.token), || drop(job.run()));
+            frames::end();
         };
         let stack_size = options.stack_size.or(self.stack_size);
-        spawn(thread.name(), stack_size, main).inspect_err(|_| self.threads.leave(false))
+        spawn(thread.name(), stack_size, main).inspect_err(|_| self.leave())
     }
 
     pub(super) fn metrics(&self) -> Metrics {
-        let live = self.threads.running.load(Ordering::Relaxed);
+        let live = self.running.load(Ordering::Relaxed);
         Metrics {
             spawns: self.spawns.load(Ordering::Relaxed),
             live_threads: live,
@@ -113,12 +121,26 @@ impl KernelBackend {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closing.load(Ordering::Relaxed) && self.threads.running.load(Ordering::Relaxed) == 0
+        self.closing.load(Ordering::Relaxed) && self.running.load(Ordering::Relaxed) == 0
     }
 
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        self.threads.wait(&DRAINED);
+        // Acquire: pairs with the Release in `leave`.
+        while self.running.load(Ordering::Acquire) != 0 {
+            (self.all_done).wait(WaitReason::new(&DRAINED, self), None);
+        }
+    }
+
+    fn leave(&self) {
+        // Release: pairs with the Acquire in `close`.
+        if self.running.fetch_sub(1, Ordering::Release) == 1 {
+            self.all_done.wake();
+        }
+    }
+
+    pub(super) fn cancel_all(&self, at: &'static Location<'static>) {
+        self.token.cancel(at);
     }
 }
 

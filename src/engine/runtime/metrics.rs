@@ -55,6 +55,9 @@ pub struct Metrics {
     /// The number of times that a blocking call of libc, made by code that knows nothing of green
     /// threads, has parked the thread that made it.
     pub parked_calls: u64,
+    /// The number of waits that ended, or did not begin, because a frame round them had ended
+    /// ([`cancel`](crate::cancel)).
+    pub refused_waits: u64,
     /// The system calls in which threads were blocked when their processor was taken from them: the ten
     /// most frequent ones, the most frequent first. Each such thread keeps a kernel thread until its
     /// call returns.
@@ -377,6 +380,7 @@ impl Cluster {
             preemptions: sum(|counts| counts.preemptions.get()),
             hand_offs: self.hand_offs.get(),
             parked_calls: sum(|counts| counts.parked_calls.get()),
+            refused_waits: sum(|counts| counts.refused_waits.get()),
             blocked_calls: {
                 let places = self.blocked_calls.used();
                 blocked_calls(places.map(|place| {

@@ -25,6 +25,7 @@ pub(crate) mod spawn;
 mod start;
 
 use std::io;
+use std::panic::Location;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use self::kernel::KernelBackend;
@@ -188,6 +189,14 @@ impl Backend {
             Backend::Kernel(backend) => kernel::OWNER
                 .get()
                 .is_some_and(|owner| core::ptr::eq(owner, backend)),
+        }
+    }
+
+    /// Cancels the backend's threads, and those that it starts from now on.
+    pub(crate) fn cancel_all(self, at: &'static Location<'static>) {
+        match self.or_child() {
+            Backend::Green(cluster) => cluster.cancel_all(at),
+            Backend::Kernel(backend) => backend.cancel_all(at),
         }
     }
 

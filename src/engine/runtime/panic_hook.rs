@@ -24,7 +24,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::handle::Thread;
-use crate::engine::{sched::current, sys::variable};
+use crate::engine::{sched::current, sched::frames::Cancelled, sys::variable};
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 
@@ -127,6 +127,8 @@ fn short(trace: &str) -> String {
 /// Returns the message of a panic.
 pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
     let text = payload.downcast_ref::<&'static str>().copied();
+    let cancelled = || payload.is::<Cancelled>().then_some("a frame has ended");
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(cancelled)
         .unwrap_or("Box<dyn Any>")
 }

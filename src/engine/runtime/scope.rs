@@ -1,50 +1,177 @@
 //! A scope, which ends after its threads.
 //!
-//! Invariant: only [`Scope::run`] makes a [`Scope`], and it does not return before all threads that
-//! were started with the scope have given up closure and result. So `'scope` outlives them.
+//! The scope's threads are in a list ([`Threads`]): its owner waits until the list is empty, and a canceller that finds the owner
+//! finds them, too, by a frame. A thread is in the list from before it begins until it has given up closure and result. The owner
+//! that waits for the scope's end, and is ended, ends the threads by the scope's token: those of a coroutine's scope do not see
+//! the frames round the coroutine.
 //!
-//! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
-//! the scope's last look at the count is an Acquire: no access of the threads to borrowed data
-//! comes after that.
+//! Invariant: only [`Scope::run`] makes a [`Scope`], and it does not return before the list is empty, and no canceller holds it.
+//! So `'scope` outlives the threads, and the frame outlives those that are inside it.
+//!
+//! Ordering: a thread leaves the list, under its lock, after its packet has given up closure and result: no access of
+//! the threads to borrowed data comes after the owner has seen the empty list.
 
-use core::fmt;
+use core::cell::Cell;
 use core::marker::PhantomData;
-use core::mem::offset_of;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use core::panic::Location;
+use core::{any::Any, fmt, ptr};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::sys::{die, perturb};
-use crate::engine::wait::{WaitKind, WaitReason, Waiter};
+use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::engine::inspect::notes::WhenEnded;
+use crate::engine::sched::Identity;
+use crate::engine::sched::cancel::{Threads, Token};
+use crate::engine::sched::frames::{self, Cancelled, Frame, What, own_identity};
+use crate::engine::sched::park::Node;
+use crate::engine::sys::clock::NEVER;
+use crate::engine::wait::WaitKind;
 
-/// Threads whose end is waited for together: those of a scope, and those of a runtime of kernel threads.
-#[derive(Default)]
+/// The threads of a scope, and how they have ended.
 pub(super) struct Members {
-    pub(super) running: AtomicUsize,
+    /// Its threads end with it.
+    token: Token,
+    /// The frame of the scope, in which its threads run, and whose it is.
+    frame: Cell<*const Frame>,
+    owner: *const Identity,
     panicked: AtomicBool,
-    all_done: Waiter,
+    cancelled: AtomicBool,
 }
 
 impl Members {
-    /// Notes that a thread has given up all that it borrowed. `unhandled` says that it panicked and
-    /// was not joined.
-    pub(super) fn leave(&self, unhandled: bool) {
-        if unhandled {
-            self.panicked.store(true, Ordering::Relaxed);
-        }
-        // Release: pairs with the Acquire in `wait`.
-        if self.running.fetch_sub(1, Ordering::Release) == 1 {
-            perturb::point("members: last");
-            self.all_done.wake();
-        }
+    /// The outermost frame for a thread of the scope.
+    pub(super) fn frame(&self) -> Frame {
+        Frame::inside(self.frame.get(), NEVER, What::Base(self.owner))
     }
 
-    /// Waits until no thread is left. One thread at a time may do so.
-    pub(super) fn wait(&self, kind: &'static WaitKind) {
-        // Acquire: pairs with the Release in `leave`.
-        while self.running.load(Ordering::Acquire) != 0 {
-            self.all_done.wait(WaitReason::new(kind, self), None);
+    /// # Safety
+    /// The scope has not ended. The node lies still until it leaves.
+    pub(super) unsafe fn enter(&self, node: &Node) {
+        // SAFETY: the caller's promise.
+        unsafe { self.token.threads.add(node) };
+    }
+
+    /// Notes how a thread ended that was not joined.
+    pub(super) fn note(&self, payload: &(dyn Any + Send)) {
+        let ended = match payload.is::<Cancelled>() {
+            true => &self.cancelled,
+            false => &self.panicked,
+        };
+        ended.store(true, Relaxed);
+    }
+
+    /// Notes that a thread has given up all that it borrowed.
+    ///
+    /// # Safety
+    /// The node is that of a thread of the scope. It is used no more.
+    pub(super) unsafe fn leave(&self, node: &Node) {
+        // SAFETY: the caller's promise.
+        unsafe { self.token.threads.remove(node) };
+    }
+}
+
+/// What the threads of a group have in common.
+struct Fate {
+    token: Arc<Token>,
+    /// The payload of the first panic.
+    first: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Fate {
+    fn has_come(&self) -> bool {
+        self.token.reason.get().is_some()
+    }
+
+    /// Calls `f`, which comes from `at`. If it panics, the payload is kept, and the others are cancelled.
+    fn share<T>(&self, f: impl FnOnce() -> T, at: &'static Location<'static>) -> T {
+        catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
+            let payload = match payload.downcast::<Cancelled>() {
+                Ok(cancelled) => resume_unwind(cancelled),
+                Err(payload) => payload,
+            };
+            let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+            let later = match &*first {
+                None => first.replace(payload),
+                Some(_) => Some(payload),
+            };
+            drop(first);
+            // Dropping it could panic.
+            core::mem::forget(later);
+            self.token.cancel(at);
+            // The group raises what was kept.
+            resume_unwind(Box::new(Cancelled::of_all(at)))
+        })
+    }
+}
+
+/// A scope whose threads end together, created by [`group`](crate::cancel::group).
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::cancel;
+///
+/// let sum = cancel::group(|group: &cancel::Group<'_, '_>| {
+///     let six = group.spawn(|| 6);
+///     six.join().unwrap() * 7
+/// });
+/// assert_eq!(sum, 42);
+/// ```
+#[repr(transparent)]
+pub struct Group<'scope, 'env: 'scope>(Scope<'scope, 'env>);
+
+impl<'scope, 'env> Group<'scope, 'env> {
+    #[track_caller]
+    pub(crate) fn run<F, T>(f: F) -> T
+    where
+        F: for<'s> FnOnce(&'s Group<'s, 'env>) -> T,
+    {
+        let at = Location::caller();
+        let fate = Fate {
+            token: Arc::default(),
+            first: Mutex::new(None),
+        };
+        let ended = frames::run(NEVER, What::token(&fate.token), || {
+            Scope::run_in(&fate, |scope| {
+                // SAFETY: a group is a scope, with `fate`, which outlives it.
+                let group = unsafe { &*ptr::from_ref(scope).cast::<Group<'_, 'env>>() };
+                fate.share(|| f(group), at)
+            })
+        });
+        let first = fate.first.into_inner();
+        if let Some(payload) = first.unwrap_or_else(PoisonError::into_inner) {
+            resume_unwind(payload);
         }
+        let result = ended.unwrap_or_else(|cancelled| Err(Box::new(cancelled)));
+        result.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    /// The scope, and `f` as a thread of the group calls it.
+    #[track_caller]
+    pub(crate) fn scope_and<F: FnOnce() -> T, T>(
+        &'scope self,
+        f: F,
+    ) -> (
+        &'scope Scope<'scope, 'env>,
+        impl FnOnce() -> T + use<'scope, F, T>,
+    ) {
+        let (fate, at) = (self.fate(), Location::caller());
+        (&self.0, move || fate.share(f, at))
+    }
+
+    pub(crate) fn cancel_at(&self, at: &'static Location<'static>) {
+        self.fate().token.cancel(at);
+    }
+
+    fn fate(&self) -> &'scope Fate {
+        // SAFETY: `run` has set it, and it outlives the scope.
+        unsafe { &*self.0.fate }
+    }
+}
+
+impl fmt::Debug for Group<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Group").field(&self.0).finish()
     }
 }
 
@@ -67,50 +194,102 @@ impl Members {
 /// assert_eq!(numbers, [2, 4, 6]);
 /// ```
 pub struct Scope<'scope, 'env: 'scope> {
-    members: Arc<Members>,
+    members: *const Members,
+    /// A group's; null for a plain scope.
+    fate: *const Fate,
     // The type is invariant in both lifetimes, as std's is.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
+// SAFETY: what the scope leads to lives as long as the scope, and is for any thread.
+unsafe impl Send for Scope<'_, '_> {}
+// SAFETY: as above.
+unsafe impl Sync for Scope<'_, '_> {}
+
+// No panic interrupts a change of its list.
+impl UnwindSafe for Scope<'_, '_> {}
+impl RefUnwindSafe for Scope<'_, '_> {}
+
 /// For reports.
-static SCOPE: WaitKind = WaitKind::inside("end of a scope").with_numbers(|address, facts| {
-    facts.word("threads", address + offset_of!(Members, running));
+static SCOPE: WaitKind = END_OF_SCOPE.when_ended(WhenEnded::PassesOn);
+/// The same when its threads are told to end.
+static ENDED_SCOPE: WaitKind = END_OF_SCOPE;
+const END_OF_SCOPE: WaitKind = WaitKind::inside("end of a scope").with_numbers(|address, facts| {
+    facts.word("threads", address + Threads::COUNT);
 });
 
 impl<'env> Scope<'_, 'env> {
-    /// Calls `f` and waits for the threads that it starts in the scope. Also returns whether one
-    /// panicked and was not joined.
-    pub(crate) fn run<F, T>(f: F) -> (std::thread::Result<T>, bool)
+    /// Calls `f`, and waits for the threads that it starts in the scope, which is a group's if there is a fate. Panics if a
+    /// thread did that nobody has joined, and unwinds if one was ended, but not by its group.
+    #[track_caller]
+    pub(crate) fn run<F, T>(f: F) -> std::thread::Result<T>
     where
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
     {
+        Scope::run_in(ptr::null(), f)
+    }
+
+    #[track_caller]
+    fn run_in<F, T>(fate: *const Fate, f: F) -> std::thread::Result<T>
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    {
+        let members = Members {
+            token: Token::default(),
+            frame: Cell::new(ptr::null()),
+            owner: own_identity(),
+            panicked: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+        };
+        // What the owner waits for while it unwinds, its threads wait for, too.
+        let end = Frame::new(NEVER, What::End);
+        let _end = std::thread::panicking().then(|| end.enter());
+        let frame = Frame::new(NEVER, What::Scope(&members.token));
         let scope = Scope {
-            members: Arc::default(),
+            members: &members,
+            fate,
             scope: PhantomData,
             env: PhantomData,
         };
+        members.frame.set(&raw const frame);
+        let inside = frame.enter();
         // The threads must be waited for even if `f` panics.
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-        scope.members.wait(&SCOPE);
-        (result, scope.members.panicked.load(Ordering::Relaxed))
+        if !members.token.threads.wait(&SCOPE) {
+            // The threads of a coroutine's scope do not see the frames round the coroutine.
+            members.token.cancel(Location::caller());
+            members.token.threads.wait(&ENDED_SCOPE);
+        }
+        drop(inside);
+        // No canceller finds the scope any more, but one may hold it.
+        members.token.threads.wait(&ENDED_SCOPE);
+        if result.is_ok() {
+            assert!(!members.panicked.load(Relaxed), "a scoped thread panicked");
+            // SAFETY: it outlives the scope.
+            let is_meant = unsafe { fate.as_ref() }.is_some_and(Fate::has_come);
+            if members.cancelled.load(Relaxed) && !is_meant {
+                frames::raise_again();
+            }
+        }
+        result
     }
 
-    /// Counts a thread that is about to start.
-    pub(super) fn enter(&self) -> Arc<Members> {
-        if self.members.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-            die("too many threads in one scope");
-        }
-        self.members.clone()
+    pub(super) fn members(&self) -> &Members {
+        // SAFETY: it outlives the scope.
+        unsafe { &*self.members }
     }
 }
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let members = &self.members;
+        let members = self.members();
         f.debug_struct("Scope")
-            .field("running_threads", &members.running.load(Ordering::Relaxed))
-            .field("panicked", &members.panicked.load(Ordering::Relaxed))
+            .field(
+                "running_threads",
+                &members.token.threads.count.load(Relaxed),
+            )
+            .field("panicked", &members.panicked.load(Relaxed))
             .finish_non_exhaustive()
     }
 }

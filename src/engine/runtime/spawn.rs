@@ -48,9 +48,9 @@
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, needs_drop};
 use core::panic::Location;
+use core::ptr::NonNull;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::thread::Result;
 
 use super::Backend;
@@ -59,9 +59,11 @@ use super::options::check_stack_size;
 use super::scope::{Members, Scope};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
 use crate::engine::policy::Priority;
+use crate::engine::sched::frames::{self, Frame, What, within};
+use crate::engine::sched::park::Node;
 use crate::engine::sched::park::Waiter;
 use crate::engine::sched::{Identity, current};
-use crate::engine::sys::{die, perturb};
+use crate::engine::sys::{clock::NEVER, die, perturb};
 #[cfg(green)]
 use crate::engine::{
     arch::FloatControl,
@@ -70,7 +72,7 @@ use crate::engine::{
     probe::{self, By},
     sched::start::{ThreadStack, stock_up},
     sched::{self, Cluster, Green, ThreadFlags, thread::Records},
-    sys::{sanitizer, signal},
+    sys::{sanitizer, shared::entry_fence, signal},
     tls,
 };
 
@@ -89,7 +91,7 @@ pub(super) struct Packet<T, F = ()> {
 /// The result, once the closure has returned, and the scope, which the thread leaves when the result is gone.
 pub(super) struct Ending<T> {
     pub(super) result: Option<Result<T>>,
-    pub(super) scope: Option<Arc<Members>>,
+    pub(super) scope: Option<NonNull<Members>>,
 }
 
 /// What is to be done with a packet, by the function that knows its type: [`Shared::act`].
@@ -111,12 +113,19 @@ impl<T, F> Packet<T, F> {
         // SAFETY: no other thread reaches the ending.
         let ending = unsafe { &mut *self.ending.get() };
         let (result, scope) = (ending.result.take(), ending.scope.take());
-        let unhandled = matches!(result, Some(Err(_)));
-        if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
+        // SAFETY: the thread is in the scope, which therefore lasts.
+        let scope = scope.map(|scope| unsafe { scope.as_ref() });
+        if let (Some(scope), Some(Err(payload))) = (scope, &result) {
+            scope.note(&**payload);
+        }
+        // What its destructor waits for is none of the caller's frames' business.
+        let dropping = || within(NEVER, What::End, || drop(result));
+        if catch_unwind(AssertUnwindSafe(dropping)).is_err() {
             die("a thread's result panicked while it was dropped");
         }
         if let Some(scope) = scope {
-            scope.leave(unhandled);
+            // SAFETY: the thread leaves once.
+            unsafe { scope.leave(&self.shared.node) };
         }
     }
 }
@@ -127,7 +136,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
     fn create(
         identity: Identity,
         shares: Shares,
-        scope: Option<Arc<Members>>,
+        scope: Option<NonNull<Members>>,
         work: MaybeUninit<F>,
     ) -> *const Shared {
         let mut packet = Box::<Packet<T, F>>::new_uninit();
@@ -141,6 +150,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 end: End::default(),
                 shares,
                 is_finished: AtomicBool::new(false),
+                node: Node::new(core::ptr::null()),
                 act: Packet::<T, F>::act,
             },
             ending: UnsafeCell::new(Ending {
@@ -172,7 +182,14 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 // SAFETY: the job's owner alone takes the closure, and takes it once.
                 let call =
                     || unsafe { __rust_begin_short_backtrace(packet.work.get().cast::<F>()) };
+                // SAFETY: the ending is the thread's until it has ended. It is in the scope, which therefore lasts.
+                let frame = unsafe {
+                    let scope = (*packet.ending.get()).scope;
+                    scope.map(|scope| scope.as_ref().frame())
+                };
+                let inside = frame.as_ref().map(Frame::enter);
                 let result = catch_unwind(AssertUnwindSafe(call));
+                drop(inside);
                 // SAFETY: the ending is the thread's until it has ended, and after `finish` if that says so.
                 unsafe {
                     let ending = &mut *packet.ending.get();
@@ -457,7 +474,7 @@ impl Builder {
         f: F,
     ) -> io::Result<JoinHandle<T>> {
         // SAFETY: the scope ends only when its threads have dropped their closures and results.
-        unsafe { self.start(Backend::here()?, Some(scope), f) }
+        unsafe { self.start(Backend::here()?, Some(scope.members()), f) }
     }
 
     /// Starts a thread that may borrow anything.
@@ -469,7 +486,7 @@ impl Builder {
     unsafe fn start<F: FnOnce() -> T + Send, T: Send>(
         mut self,
         backend: Backend,
-        scope: Option<&Scope<'_, '_>>,
+        scope: Option<&Members>,
         f: F,
     ) -> io::Result<JoinHandle<T>> {
         // This function is inlined, so a thread without options costs no look at them.
@@ -480,13 +497,17 @@ impl Builder {
         }
         self.stack_size.map_or(Ok(()), check_stack_size)?;
         let identity = Identity::new(self.name.take(), Some(Location::caller()));
-        let (shares, scope) = (Shares::new(), scope.map(Scope::enter));
+        let (shares, within) = (Shares::new(), scope.map(NonNull::from));
         let packet = if size_of::<F>() > LARGE {
             let f = MaybeUninit::new(Box::new(f));
-            Packet::<T, Box<F>>::create(identity, shares, scope, f)
+            Packet::<T, Box<F>>::create(identity, shares, within, f)
         } else {
-            Packet::<T, F>::create(identity, shares, scope, MaybeUninit::new(f))
+            Packet::<T, F>::create(identity, shares, within, MaybeUninit::new(f))
         };
+        if let Some(scope) = scope {
+            // SAFETY: the caller is in the scope. The packet, in which the node lies, lives until it has left.
+            unsafe { scope.enter(&(*packet).node) };
+        }
         // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
         // outlives the thread.
         let (thread, job) = unsafe { (Thread::from_raw(packet), Job(Thread::from_raw(packet))) };
@@ -551,11 +572,20 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     };
     let spawned_at = job.thread().shared().identity.spawned_at;
     green.spawned_at.store(spawned_at, Relaxed);
+    let node = &job.thread().shared().node;
+    // Release: the record; partner: Acquire in `sched::cancel`.
+    node.thread
+        .store(core::ptr::from_ref(green.interrupts()).cast_mut(), Release);
     let share = job.into_thread().into_raw();
     sanitizer::publish(green);
     let _unseen = sanitizer::unseen();
-    // SAFETY: the thread is new; `body` does not unwind, and gets the job's address, once.
-    unsafe { green.prepare(cluster, (body, share.cast())) };
+    // SAFETY: the thread is new; `body` does not unwind, and finds the job in the record.
+    unsafe { green.prepare(cluster, body) };
+    // Either `cancel_all` finds that the record is the cluster's, or this finds the reason. The fence pairs with its barrier.
+    entry_fence();
+    if cluster.cancelled.get().is_some() {
+        green.interrupts().set();
+    }
     let identity = share.cast_mut().cast();
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Release);
@@ -625,14 +655,14 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 /// Runs the whole life of a green thread, on its own stack. Starts and ends with preemption off.
 ///
 /// # Safety
-/// `job` is the address of this thread's job ([`Job::into_thread`]), for this call alone.
+/// The thread's identity is that of its job ([`Job::into_thread`]), for this call alone.
 #[cfg(green)]
-unsafe fn body(green: &'static Green, job: *const ()) {
+unsafe fn body(green: &'static Green) {
     sanitizer::see_again();
     sanitizer::observe(green);
     current::begin(Some(green));
-    // SAFETY: `spawn_green` has made the address of the job, and nobody else has it.
-    let job = Job(unsafe { Thread::from_raw(job.cast()) });
+    // SAFETY: `spawn_green` has left the job there, and nobody else takes it. Relaxed: the queue has published it.
+    let job = Job(unsafe { Thread::from_raw(green.identity.load(Relaxed).cast()) });
     // Preemption is on for the first time: user code runs.
     current::on(green);
     // SAFETY: the block is the thread's own, at the start of its life.
@@ -646,7 +676,9 @@ unsafe fn body(green: &'static Green, job: *const ()) {
     let pthread = unsafe { libc::pthread_self() } as usize;
     // Release: partner: Acquire in `Shared::pthread` (`runtime::handle`), whose caller may read the control block.
     job.thread().shared().pthread.store(pthread, Release);
-    leave(green, job.run());
+    let thread = job.run();
+    frames::end();
+    leave(green, thread);
 }
 
 /// Ends a green thread: all that comes after its closure, up to its stack's last frame. `thread` is the share that `spawn_green`
@@ -666,6 +698,7 @@ fn leave(green: &'static Green, thread: Thread) {
         // SAFETY: the block is the thread's own, at the end of its life again.
         unsafe { tls::exit() };
     }
+    green.interrupts().forget_frames();
     sanitizer::publish(green.cluster());
     probe::ended(green);
     green.identity.store(core::ptr::null_mut(), Relaxed);

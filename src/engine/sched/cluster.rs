@@ -58,6 +58,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{any::Any, io, sync::Mutex, time::Duration};
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use crate::engine::inspect::notes::Reason;
 use crate::engine::inspect::notes::{WaitKind, WaitReason};
 use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::idle::{IdleWord, Idlers, Parker, Watched};
@@ -103,6 +104,8 @@ pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) policy: &'static dyn Policy,
     pub(crate) table: Table<Processor>,
+    /// Whether all threads were cancelled.
+    pub(crate) cancelled: Reason,
     active: AtomicUsize,
     /// The number of processors that the policy was told of.
     seats: AtomicUsize,
@@ -169,6 +172,7 @@ impl Cluster {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
             table: Table::new(),
+            cancelled: Reason::none(),
             active: AtomicUsize::new(0),
             seats: AtomicUsize::new(0),
             changing: Mutex::default(),

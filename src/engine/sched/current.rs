@@ -456,6 +456,19 @@ impl Entered {
         self.processor.lend()
     }
 
+    pub(crate) fn count_refused_wait(&mut self) {
+        self.processor().counts.refused_waits.add(1);
+    }
+
+    /// Leaves the runtime for a moment: a thread whose slice is over does not give way.
+    pub(crate) fn leave(self) {
+        let green = self.green;
+        core::mem::forget(self);
+        compiler_fence(SeqCst);
+        sanitizer::see_again();
+        on(green);
+    }
+
     /// Leaves the stack with `action`, and leaves the runtime once the thread has been resumed.
     #[inline(always)]
     pub(crate) fn suspend(self, action: Action) {

@@ -120,10 +120,12 @@ use std::sync::OnceLock;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, ReadyReason};
+use crate::engine::sched::cancel::Pinned;
+use crate::engine::sched::park::Found;
 pub(crate) use crate::engine::sched::tuning::BATCH;
 use crate::engine::sched::tuning::{APART, HELP_AFTER, LENT, LOOK_AT_TIMERS, PACE, SPIN};
 use crate::engine::sched::{
-    Cluster, Fifo, Green, Owned, Processor, RunLoop, current, ready_globally,
+    Cluster, Fifo, Green, Owned, Processor, RunLoop, current, current::Entered, ready_globally,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb, sanitizer};
@@ -172,10 +174,27 @@ impl Looks {
 
 /// `green`, which has left its stack, is to be woken at `deadline`.
 pub(crate) fn arm_timer(green: &'static Green, home: &'static Processor, deadline: u64) {
-    green.timer_home.set(Some(home));
+    arm(green, home, deadline, false);
+}
+
+/// The calling thread is to look at its frames at `limit`, in whatever wait it is then, if in any.
+pub(crate) fn keep_timer(entered: &mut Entered, limit: u64) {
+    arm(entered.green, entered.processor().shared(), limit, true);
+}
+
+/// Takes back a timer that is kept.
+pub(crate) fn take_timer_back(green: &'static Green) {
+    if green.timer.kept.get() {
+        disarm_timer(green);
+    }
+}
+
+fn arm(green: &'static Green, home: &'static Processor, deadline: u64, kept: bool) {
+    green.timer.home.set(home.index as u32 + 1);
     perturb::point("timers: arming");
     let mut heap = home.timers.lock();
     // The entry is in no heap: after each wait with a deadline the thread disarms its timer.
+    green.timer.kept.set(kept);
     heap.insert(green, deadline);
     publish_deadline(home, &heap);
 }
@@ -183,9 +202,11 @@ pub(crate) fn arm_timer(green: &'static Green, home: &'static Processor, deadlin
 /// `green`, which runs again, takes its timer back, whether it has fired or not.
 pub(crate) fn disarm_timer(green: &'static Green) {
     let (_off, _unseen) = (current::preemption_off(), sanitizer::unseen());
-    if let Some(home) = green.timer_home.take() {
+    if let Some(home) = green.timer.home.take().checked_sub(1) {
         perturb::point("timers: disarming");
+        let home = green.cluster().table.get(home as usize);
         let mut heap = home.timers.lock();
+        green.timer.kept.set(false);
         // The timer was armed in this heap, and if it was fired, then under the heap's lock.
         if heap.remove(green) {
             publish_deadline(home, &heap);
@@ -245,17 +266,29 @@ fn fire(processor: &mut Owned<'_>, home: &Processor, now: u64, mut how: Readied)
         return;
     }
     let mut ready = Fifo::new();
-    let mut heap = home.timers.lock();
-    while let Some(green) = heap.pop_due(now) {
-        perturb::point("timers: expiring");
-        // SAFETY: the thread left its parking before the run loop armed the timer, and cannot go on before the
-        // lock is free.
-        if unsafe { &*(*green.parking()).waiter }.state.expire() {
-            ready.push(green);
+    let mut is_done = false;
+    while !is_done {
+        let mut pinned = Pinned::none();
+        let mut heap = home.timers.lock();
+        while !pinned.is_full()
+            && let Some(green) = heap.pop_due(now)
+        {
+            perturb::point("timers: expiring");
+            if green.timer.kept.get() {
+                // A thread that takes its timer back sees the pin, by the lock.
+                pinned.pin(green.interrupts());
+            // SAFETY: the thread left its parking before the run loop armed the timer, and cannot go on before the
+            // lock is free.
+            } else if unsafe { &*(*green.parking()).waiter }.state.expire() == Found::Green {
+                ready.push(green);
+            }
         }
+        publish_deadline(home, &heap);
+        drop(heap);
+        is_done = !pinned.is_full();
+        pinned.barrier();
+        pinned.interrupt(&mut ready);
     }
-    publish_deadline(home, &heap);
-    drop(heap);
     perturb::point("timers: fired");
     let (cluster, any) = (processor.cluster(), ready.len() != 0);
     while let Some(green) = ready.pop() {
@@ -307,6 +340,20 @@ pub(crate) struct TimerEntry {
     previous: Cell<Link>,
     rank: Cell<u8>,
     queued: Cell<bool>,
+    /// The timer is kept over waits, so the thread may be doing anything when it fires.
+    kept: Cell<bool>,
+    /// The number of the processor whose heap has, or had, the timer, and 1; 0: none has. The thread's own.
+    home: Cell<u32>,
+}
+
+impl TimerEntry {
+    /// The limit for which the thread, the caller, keeps its timer; [`NEVER`]: for none. (The thread alone changes the key.)
+    pub(crate) fn kept(&self) -> u64 {
+        match self.kept.get() {
+            true => (self.key.get() >> 64) as u64,
+            false => NEVER,
+        }
+    }
 }
 
 /// Makes a root the first child of `parent`.

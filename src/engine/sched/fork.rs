@@ -19,6 +19,7 @@
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
 //! (`runtime::kernel`).
 
+use core::cell::Cell;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -81,7 +82,7 @@ pub(crate) fn register() {
             current::IS_PARENT.store(Some(word), Release);
         }
         // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
 }
 
@@ -93,6 +94,16 @@ fn rseq_area() -> Option<(isize, u32)> {
         // glibc tells how much of the area the kernel uses, and registers no less than 32 bytes.
         (!size.is_null() && !offset.is_null() && *size != 0).then(|| (*offset, (*size).max(32)))
     }
+}
+
+thread_local! {
+    /// The thread has forked, and has not read since.
+    pub(crate) static HAS_FORKED: Cell<bool> = const { Cell::new(false) };
+}
+
+extern "C" fn in_parent() {
+    after_fork();
+    HAS_FORKED.set(current::is_hooked());
 }
 
 /// The child has one thread, which calls this first: the thread that has forked.

@@ -6,6 +6,7 @@
 //! | `thread` | a green thread's record, the store of records, and the thread as C sees it |
 //! | `switch` | to a green thread and back; what becomes of malloc's caches |
 //! | `current` | which thread is this, where is it hidden, and its way into the runtime; threads announce that they block, or may block |
+//! | `frames`, `cancel` | limits around code; how a cancel finds threads and ends their waits |
 //! | `park` | how a thread waits, and how another one wakes it; intrusive lists |
 //! | `processor` | the right to run, and how it is owned and taken; the workers, which own processors |
 //! | `cluster` | processors and workers together; how many threads live, and how many processors there are |
@@ -41,11 +42,13 @@
 //! | the turn at events | a worker that does not get it sleeps on its futex (`events`) |
 //! | places in what a driver holds back at a processor | it goes out before the next thread runs (`events`) |
 
+pub(crate) mod cancel;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
 pub(crate) mod events;
 pub(crate) mod fork;
+pub(crate) mod frames;
 mod idle;
 pub(crate) mod locked;
 mod monitor;

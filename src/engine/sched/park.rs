@@ -16,7 +16,7 @@
 //! | `NOTIFIED` | `EMPTY`, yes | stays, refused      | stays                           | stays                 | `EMPTY`, notified |
 //! | `EXPIRED`  | `EMPTY`, no  | stays, refused      | `NOTIFIED`                      | stays                 | `EMPTY`, expired |
 //! | `PARKED`   | (never)      | (never)             | `NOTIFIED`, **resume**          | `EXPIRED`, **resume** | (never) |
-//! | `ASLEEP`   | (never)      | (never)             | `NOTIFIED`, **futex wake**      | `EXPIRED`             | (never) |
+//! | `ASLEEP`   | (never)      | (never)             | `NOTIFIED`, **futex wake**      | `EXPIRED`, **futex wake** | (never) |
 //!
 //! `is_notified` looks and changes nothing, but is a read-modify-write all the same: if two threads
 //! each write something, change the word, and look at the other's write, one of them sees it
@@ -24,8 +24,8 @@
 //!
 //! `consume`, `commit`, `is_notified` and `resumed` belong to the waiter (`commit`, for a green
 //! thread, to the scheduler that has just left its stack). A waiter whose commit was refused goes on as one that was
-//! resumed. Any thread may call `notify` and
-//! `expire`, but only a kernel thread itself expires its own sleep.
+//! resumed. Any thread may call `notify`; `expire` is for timers, cancellers that have pinned the waiter's thread
+//! (below), and a kernel thread whose time is up. `begin_again`, the waiter's, turns `EXPIRED` into `EMPTY`.
 //!
 //! # Invariants
 //!
@@ -53,6 +53,42 @@
 //! notifier's `futex_wake` uses the word's address only. The park state may be gone by then, and the
 //! call wakes no thread, or another one spuriously: every futex wait must be a loop.
 //!
+//! # Cancellers
+//!
+//! A waker knows the waiter: the waiter has queued itself. A canceller knows the thread only, and finds out whether the
+//! thread waits. The park lies on the thread's stack and is over at any moment, so a canceller first *pins* the thread.
+//! A thread leaves no wait while it is pinned.
+//!
+//! ```text
+//!   waiter                                   canceller
+//!                                            the frame has ended (its flag, or the clock)
+//!   parking = its park                       word += PIN, |= PENDING
+//!   cheap fence                              barrier, one for up to BATCH threads
+//!   read word: PENDING? look at the frames   read parking: a park that can be interrupted? expire it
+//!   wait                                     word -= PIN
+//!   parking = null                           make the threads ready
+//!   cheap fence
+//!   read word: pinned? spin
+//! ```
+//!
+//! The barrier makes each cheap fence a full one. So of the first two lines on both sides one thread sees the other's: the
+//! waiter finds `PENDING`, or the canceller finds the park. And of the waiter's last lines: the canceller finds null, or
+//! the waiter finds the pin. A kernel thread makes real fences.
+//!
+//! | word | |
+//! |---|---|
+//! | bit 0: `PENDING` | a frame may have ended: the thread looks before it waits |
+//! | the rest: `PIN` each | so many cancellers look at the thread's park |
+//!
+//! Invariants of these words:
+//!
+//! 1. What ends a frame is written before `PENDING`: a thread that has cleared `PENDING` and finds no frame ended is told
+//!    again of each that ends later.
+//! 2. Only the thread clears `PENDING`, and looks again after that.
+//! 3. A canceller reads a park only while the thread is pinned, with preemption off, and touches nothing of the thread after
+//!    it has unpinned it, unless it has taken the thread out of `PARKED`.
+//! 4. A record is used again only after its thread has seen it without pins ([`Interrupts::settle`]).
+//!
 //! # Memory orderings
 //!
 //! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave
@@ -61,13 +97,23 @@
 //!   `is_notified` and `resumed`. Every change is a read-modify-write, so a later
 //!   notification or expiry does not hide an earlier one (they continue its release sequence).
 //! - the timer's accesses to its entry → waiter: Release in `expire`, the same Acquires.
+//! - what ends a frame → the thread: Release where `PENDING` is set, Acquire in [`Interrupts::is_pending`] and
+//!   [`Interrupts::clear`].
+//! - the park → a canceller: Release where `parking` is stored, Acquire where it is read.
+//! - a canceller's accesses → the thread that goes on: Release in `unpin`, Acquire in `settle`.
 
-use crate::engine::atomic::{AtomicU32, Ordering::*, const_fn};
-use crate::engine::inspect::{kernel::KernelThread, notes::WaitReason};
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr;
+
+use crate::engine::atomic::{AtomicPtr, AtomicU32, Cell, Ordering::*, const_fn};
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::notes::WaitReason;
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
+use crate::engine::sched::frames::{self, Frame};
 use crate::engine::sched::{Green, events, ready, switch::Action};
-use crate::engine::sys::{clock, futex, perturb, sanitizer, shared::AtomicStatic};
+use crate::engine::sys::shared::{AtomicStatic, Patience, entry_fence};
+use crate::engine::sys::{clock, futex, perturb, sanitizer};
 
 // ==== the waiter ====
 
@@ -176,12 +222,20 @@ impl Waiter {
         // Relaxed: the commit, which is a Release, publishes it.
         self.green.store(Some(green), Relaxed);
         let deadline = deadline.unwrap_or(clock::NEVER);
-        let parking = Parking {
+        let mut parking = Parking {
             waiter: self,
             deadline,
             reason,
         };
         green.expect(&parking);
+        // The kind is looked at last: it lies in memory that nothing else here needs.
+        if green.interrupts().asks() && parking.reason.kind.when_ended.ends() {
+            return self.leave_stack_in_frames(Some(entered), &mut parking);
+        }
+        if deadline != clock::NEVER {
+            // There is one timer, and it may be kept for frames, which do not end this wait.
+            events::take_timer_back(green);
+        }
         perturb::point("wait: leaving");
         entered.suspend(Action::Park);
         sanitizer::observe(green);
@@ -189,21 +243,96 @@ impl Waiter {
             events::disarm_timer(green);
         }
         // The record leads to the park until the timer is disarmed: a timer that fires late reads the park.
-        green.expect(core::ptr::null());
+        if green.park_is_over() {
+            self.leave_stack_in_frames(None, &mut parking);
+        }
     }
 
-    fn wait_on_kernel_thread(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
-        probe::kernel(None, Kernel::Waits);
+    /// Whether the wait is over, by a notification or its own limit. Otherwise it begins again, after an expiry.
+    fn is_over(&self, own: u64) -> bool {
+        self.state.is_over()
+            || !self.state.begin_again()
+            || own != clock::NEVER && own <= clock::now()
+    }
+
+    /// [`Waiter::leave_stack`] by a thread that is to look at its frames first: the wait ends with them, too. `None`: it was told
+    /// of them while it waited, and goes on.
+    #[cold]
+    #[inline(never)]
+    fn leave_stack_in_frames(&self, entered: Option<Entered>, parking: &mut Parking) {
+        let own = parking.deadline;
+        if let Some(entered) = entered {
+            entered.green.park_is_over();
+            entered.leave();
+        } else if !parking.reason.kind.when_ended.ends() || self.is_over(own) {
+            return;
+        }
         loop {
-            if let Some(outcome) = self.block(reason, deadline) {
-                probe::kernel(None, Kernel::GoesOn);
-                return outcome;
+            let look = frames::look(parking.reason.kind);
+            let Some(mut entered) = enter() else { return };
+            let green = entered.green;
+            if look.refuses {
+                entered.count_refused_wait();
+            }
+            if look.limit == 0 {
+                return;
+            }
+            parking.deadline = own.min(look.limit);
+            // There is one timer. Kept for the frames' limit, it stays armed after the wait, for the next one.
+            if !look.is_told || look.limit != green.kept() || own < look.limit {
+                events::take_timer_back(green);
+                if look.limit < own && look.is_told {
+                    events::keep_timer(&mut entered, look.limit);
+                }
+            }
+            green.expect(parking);
+            if !(look.is_told && green.interrupts().is_pending()) {
+                perturb::point("wait: leaving in frames");
+                entered.suspend(Action::Park);
+                sanitizer::observe(green);
+                if green.kept() == clock::NEVER {
+                    events::disarm_timer(green);
+                }
+            }
+            let is_over = self.is_over(own) || look.refuses;
+            green.park_is_over();
+            if is_over {
+                return;
             }
         }
     }
 
+    #[cold]
+    fn wait_on_kernel_thread(&self, reason: WaitReason, own: Option<u64>) -> Outcome {
+        probe::kernel(None, Kernel::Waits);
+        let own = own.unwrap_or(clock::NEVER);
+        let outcome = loop {
+            let look = frames::look(reason.kind);
+            if look.limit == 0 {
+                break self.state.resumed();
+            }
+            match self.block_in_frames(reason, Some(own.min(look.limit)), look.is_told) {
+                Some(Outcome::Expired) if !look.refuses && own > clock::now() => {}
+                Some(outcome) => break outcome,
+                None => {}
+            }
+        };
+        probe::kernel(None, Kernel::GoesOn);
+        outcome
+    }
+
     /// [`Waiter::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it.
     pub(crate) fn block(&self, reason: WaitReason, deadline: Option<u64>) -> Option<Outcome> {
+        self.block_in_frames(reason, deadline, false)
+    }
+
+    /// [`Waiter::block`]; `None` says also that a frame may have ended, if the thread is to see that.
+    fn block_in_frames(
+        &self,
+        reason: WaitReason,
+        deadline: Option<u64>,
+        sees_frames: bool,
+    ) -> Option<Outcome> {
         if !self.state.commit(ParkState::ASLEEP) {
             return Some(self.state.resumed());
         }
@@ -213,7 +342,12 @@ impl Waiter {
             reason,
         };
         let interrupted = match current::green() {
-            None => KernelThread::while_waiting(&parking, || self.sleep(deadline)),
+            None => KernelThread::while_waiting(&parking, |may_have_ended| {
+                if may_have_ended && sees_frames {
+                    let _ = self.state.expire();
+                }
+                self.sleep(deadline)
+            }),
             Some(green) => {
                 green.expect_on_stack(&parking);
                 let interrupted = self.sleep(deadline);
@@ -224,6 +358,24 @@ impl Waiter {
         match self.state.resumed() {
             Outcome::Expired if interrupted => None,
             outcome => Some(outcome),
+        }
+    }
+
+    /// Ends the wait because a frame of its thread has ended. The caller makes a green thread that waits ready.
+    ///
+    /// # Safety
+    /// The thread has the waiter in its park, and is pinned.
+    pub(crate) unsafe fn expire_at(waiter: *const Waiter) -> Option<&'static Green> {
+        // SAFETY: the waiter is alive as long as the thread is pinned.
+        let waiter = unsafe { &*waiter };
+        match waiter.state.expire() {
+            Found::Nobody => None,
+            // Relaxed: as in `notify_at`.
+            Found::Green => waiter.green.load(Relaxed),
+            Found::Kernel => {
+                futex::wake(waiter.state.as_futex(), 1);
+                None
+            }
         }
     }
 
@@ -385,21 +537,28 @@ impl ParkState {
         }
     }
 
-    /// Ends the wait because its time is up. If the answer is true the waiter is a parked green
-    /// thread, and the caller, no other thread, must resume it.
-    #[must_use = "true means that the caller must resume the waiter"]
-    pub(crate) fn expire(&self) -> bool {
+    /// Ends the wait because its time is up, or a frame has ended. Says which waiter the caller must now resume.
+    pub(crate) fn expire(&self) -> Found {
         let mut seen = self.0.load(Relaxed);
         while seen != NOTIFIED && seen != EXPIRED {
             perturb::point("park state: expiring");
             // Acquire: the saved context; partner: Release in `commit`.
             // Release: the timer's writes; partner: Acquire in `resumed`.
             match self.0.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {
-                Ok(_) => return seen == ParkState::PARKED,
+                Ok(ParkState::PARKED) => return Found::Green,
+                Ok(ParkState::ASLEEP) => return Found::Kernel,
+                Ok(_) => break,
                 Err(now) => seen = now,
             }
         }
-        false
+        Found::Nobody
+    }
+
+    /// The wait goes on after an expiry that did not end it. False: there is a token.
+    pub(crate) fn begin_again(&self) -> bool {
+        // Acquire: as in `resumed`.
+        let result = self.0.compare_exchange(EXPIRED, EMPTY, Acquire, Relaxed);
+        matches!(result, Ok(_) | Err(EMPTY))
     }
 
     /// Tells the waiter, which goes on, the reason, and takes the token.
@@ -414,5 +573,163 @@ impl ParkState {
     /// The word on which a kernel thread waits while it is [`ParkState::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
         &self.0
+    }
+}
+
+// ==== the words ====
+
+/// The words by which others end a thread's waits.
+#[derive(Default)]
+pub(crate) struct Interrupts {
+    word: AtomicU32,
+    /// How many waits in a row were refused. Only the thread uses this.
+    pub(super) refusals: AtomicU32,
+    /// The park under way; null: there is none.
+    pub(crate) parking: AtomicPtr<Parking>,
+    /// The innermost frame, and a bit: [`LIMITED`]. The thread writes it, and reports read it.
+    pub(super) top: AtomicPtr<Frame>,
+}
+
+const PENDING: u32 = 1;
+const PIN: u32 = 2;
+
+impl Interrupts {
+    /// The thread is about to begin a park; null: its park is over.
+    #[inline(always)]
+    pub(crate) fn note_park(&self, parking: *const Parking) {
+        // Release: the park, for a canceller; partner: Acquire in `park`.
+        self.parking.store(parking.cast_mut(), Release);
+        // The fence pairs with a canceller's barrier.
+        entry_fence();
+    }
+
+    /// The park under way. The thread is pinned, and there was a barrier since.
+    pub(crate) fn park(&self) -> *const Parking {
+        // Acquire: partner: Release in `note_park` and in `KernelThread::while_waiting`.
+        self.parking.load(Acquire)
+    }
+
+    /// Whether a frame may have ended.
+    #[inline(always)]
+    pub(crate) fn is_pending(&self) -> bool {
+        // Acquire: partner: Release in `pin` and `set`.
+        self.word.load(Acquire) & PENDING != 0
+    }
+
+    /// The thread has found that a frame has ended, or comes back to frames that it has not seen for a while.
+    pub(crate) fn set(&self) {
+        // Release: as in `pin`. The thread tells itself.
+        self.word.fetch_or(PENDING, Release);
+    }
+
+    /// The thread is about to look at its frames once more.
+    pub(crate) fn clear(&self) {
+        // Acquire: partner: Release in `pin`.
+        self.word.fetch_and(!PENDING, Acquire);
+    }
+
+    /// The thread, whose park is over, or which leaves a frame, waits until no canceller looks at it. True: it is to look at
+    /// its frames.
+    #[inline(always)]
+    pub(crate) fn settle(&self) -> bool {
+        // Acquire: what the canceller has done; partner: Release in `unpin`.
+        self.word.load(Acquire) != 0 && self.wait_for_cancellers()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_cancellers(&self) -> bool {
+        let mut patience = Patience::new();
+        loop {
+            // Acquire: as in `settle`.
+            match self.word.load(Acquire) {
+                word if word < PIN => return word & PENDING != 0,
+                _ => patience.pause(),
+            }
+        }
+    }
+
+    /// Tells the thread to look at its frames, and keeps it from leaving a wait. The caller makes a barrier before it looks
+    /// for the park.
+    pub(crate) fn pin(&self) {
+        perturb::point("interrupt: pinning");
+        // Release: what has ended the frame; partner: Acquire in `is_pending` and `clear`.
+        self.word.fetch_add(PIN, Relaxed);
+        self.word.fetch_or(PENDING, Release);
+    }
+
+    pub(crate) fn unpin(&self) {
+        perturb::point("interrupt: unpinning");
+        // Release: partner: Acquire in `settle`.
+        self.word.fetch_sub(PIN, Release);
+    }
+}
+
+// ==== frames ====
+
+/// The frames have a limit, or one of them is a shield.
+const LIMITED: usize = 1;
+impl Interrupts {
+    /// Whether the thread is to look at its frames before it waits.
+    #[inline(always)]
+    pub(crate) fn asks(&self) -> bool {
+        // Relaxed: a thread that is told looks again, with `is_pending`.
+        self.top.load(Relaxed).addr() & LIMITED | self.word.load(Relaxed) as usize != 0
+    }
+
+    /// The innermost frame; null: the thread is in none.
+    pub(crate) fn innermost(&self) -> *const Frame {
+        // Acquire: the frame, for cancellers, which have pinned the thread; partner: Release in `enter`.
+        self.top.load(Acquire).map_addr(|at| at & !LIMITED)
+    }
+
+    /// The thread enters a frame. If the frame is limited, or one around it, it is looked at before each wait.
+    pub(crate) fn enter(&self, frame: *const Frame, is_limited: bool) {
+        let before = self.top.load(Relaxed).addr() & LIMITED;
+        let frame = frame.cast_mut();
+        // Release: the frame, for a canceller; partner: Acquire in `innermost`.
+        self.top.store(
+            frame.map_addr(|at| at | before | usize::from(is_limited)),
+            Release,
+        );
+    }
+
+    pub(crate) fn forget_refusals(&self) {
+        self.refusals.store(0, Relaxed);
+    }
+
+    /// The thread ends, and another one has the record next.
+    pub(crate) fn forget_frames(&self) {
+        self.forget_refusals();
+        self.top.store(core::ptr::null_mut(), Relaxed);
+    }
+}
+
+// ==== a place in a list ====
+
+/// A thread's place in a list.
+pub(crate) struct Node {
+    pub(super) next: Cell<*const Node>,
+    pub(super) previous: Cell<*const Node>,
+    /// The thread's words; null: it has not begun, or this is a mark.
+    pub(crate) thread: AtomicPtr<Interrupts>,
+}
+
+// SAFETY: the links belong to the holder of the list's lock.
+unsafe impl Sync for Node {}
+// SAFETY: as above.
+unsafe impl Send for Node {}
+
+// No panic interrupts a change of the links.
+impl UnwindSafe for Node {}
+impl RefUnwindSafe for Node {}
+
+impl Node {
+    pub(crate) fn new(thread: *const Interrupts) -> Node {
+        Node {
+            next: Cell::new(ptr::null()),
+            previous: Cell::new(ptr::null()),
+            thread: AtomicPtr::new(thread.cast_mut()),
+        }
     }
 }

@@ -409,6 +409,8 @@ pub(crate) struct Counts {
     pub(crate) steal_attempts: Counter,
     /// Calls of libc that have parked a thread.
     pub(crate) parked_calls: Counter,
+    /// Waits that ended, or did not begin, because a frame had ended.
+    pub(crate) refused_waits: Counter,
 }
 
 // ==== the ownership word ====

@@ -177,7 +177,7 @@ pub(super) fn park(worker: &Worker, processor: Option<&mut Owned<'_>>, green: &'
     green.since.note_time();
     // SAFETY: the thread has left it on its stack, and nobody else can resume the thread yet.
     let parking = unsafe { *green.parking() };
-    if parking.deadline != clock::NEVER {
+    if parking.deadline != clock::NEVER && parking.deadline != green.kept() {
         let own = processor.as_ref().map(|p| p.shared());
         let home = own.unwrap_or_else(|| worker.cluster().table.get(0));
         events::arm_timer(green, home, parking.deadline);

@@ -134,7 +134,8 @@ const LINE: usize = 64;
 /// The number of bytes at the top of a slot that do not belong to the stack.
 pub(crate) fn reserve() -> usize {
     const TOP: usize = 1 << 40;
-    TOP - tls::place(TOP - size_of::<ThreadStack>() - (COLOURS - 1) * LINE).stack_top
+    let lowest = TOP - size_of::<ThreadStack>() - (COLOURS - 1) * LINE;
+    TOP - tls::stack_top(tls::place(lowest)).addr()
 }
 
 impl ThreadStack {
@@ -176,21 +177,19 @@ impl ThreadStack {
         let colour = (slot.top() / 4096).wrapping_mul(SPREAD) >> (usize::BITS - COLOURS.ilog2());
         let at = slot.top() - size_of::<ThreadStack>() - colour * LINE;
         let at = at & !(align_of::<ThreadStack>() - 1);
-        let place = tls::place(at);
+        let thread_pointer = tls::place(at);
+        let (bottom, top) = (slot.bottom(), tls::stack_top(thread_pointer).addr());
         // SAFETY: the slot is fresh, hence zeroed and ours alone, and large enough: see `reserve`.
         unsafe {
-            tls::create(&place, slot.bottom(), place.stack_top - slot.bottom())?;
+            tls::create(thread_pointer, bottom, top - bottom)?;
             let tcache = tls::tcache_offset().map_or(core::ptr::null_mut(), |offset| {
-                place.thread_pointer.offset(offset).cast()
+                thread_pointer.offset(offset).cast()
             });
             let stack = at as *mut ThreadStack;
             stack.write(ThreadStack {
-                thread_pointer: place.thread_pointer,
+                thread_pointer,
                 tcache,
-                bounds: Bounds {
-                    bottom: slot.bottom(),
-                    top: place.stack_top,
-                },
+                bounds: Bounds { bottom, top },
                 slot,
                 owner: AtomicStatic::none(),
                 cpu_time: AtomicU64::new(0),

@@ -30,7 +30,6 @@
 //! |---|---|---|
 //! | `cluster` | the thread's cluster | its spawner, before the thread is in a queue |
 //! | `worker` | the kernel thread that resumed it last | that kernel thread, before it does |
-//! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
 //! | `locked_to` | the kernel thread that it is locked to | the thread |
 //!
 //! # The store of records
@@ -69,8 +68,8 @@ use crate::engine::inspect::notes::ReadSection;
 use crate::engine::policy::Links;
 use crate::engine::sched::switch::{Action, Bounds, Context, Since};
 use crate::engine::sched::{
-    Cluster, Identity, Processor, Worker, cpu_time, current, events::TimerEntry, park::Parking,
-    start::ThreadStack,
+    Cluster, Identity, Worker, cpu_time, current, events::TimerEntry, park::Interrupts,
+    park::Parking, start::ThreadStack,
 };
 use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::shared::{AtomicStatic, Lifo, Linked, Lock};
@@ -113,10 +112,8 @@ pub(crate) struct Green {
     main: Cell<Option<Main>>,
     stack: AtomicStatic<ThreadStack>,
     /// The park under way, on the thread's stack; null if the thread neither is parked nor is about to
-    /// park. Reports read it, too.
-    parking: AtomicPtr<Parking>,
-    /// The processor whose heap has, or had, the timer.
-    pub(crate) timer_home: Cell<Option<&'static Processor>>,
+    /// park; and the frames. Reports read them, too.
+    interrupts: Interrupts,
     pub(crate) timer: TimerEntry,
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
@@ -136,9 +133,8 @@ pub(crate) struct Green {
 /// A record takes four cache lines: a million waiting threads have a million records.
 const _: () = assert!(size_of::<Green>() == 256);
 
-/// The function of a thread: called once, with the thread's record and an address, as the first
-/// code on its stack. It must not unwind.
-pub(crate) type Main = (unsafe fn(&'static Green, *const ()), *const ());
+/// The function of a thread: called once, with the thread's record, as the first code on its stack. It must not unwind.
+pub(crate) type Main = unsafe fn(&'static Green);
 
 /// The unusual properties of a thread, a bit each, so that a switch usually asks one question only.
 /// The thread, its signal handler and the kernel thread that runs it write them: never at once, but
@@ -192,7 +188,7 @@ unsafe extern "C" fn live(green: *mut ()) -> ! {
     let green: &'static Green = unsafe { &*green.cast() };
     match green.main.take() {
         // SAFETY: `prepare` was told that the function may be called so, once.
-        Some((run, with)) => unsafe { run(green, with) },
+        Some(run) => unsafe { run(green) },
         None => die("a thread was started that has nothing to do"),
     }
     // SAFETY: this is the thread's own stack, which it leaves for good.
@@ -206,7 +202,7 @@ unsafe impl Sync for Green {}
 impl Green {
     /// For debuggers: where the parts lie that this file keeps to itself.
     pub(crate) const SINCE: usize = offset_of!(Green, since.at);
-    pub(crate) const PARKING: usize = offset_of!(Green, parking);
+    pub(crate) const PARKING: usize = offset_of!(Green, interrupts.parking);
     pub(crate) const STACK: usize = offset_of!(Green, stack);
     pub(crate) const STACK_POINTER: usize = offset_of!(Green, context.own);
 
@@ -237,6 +233,12 @@ impl Green {
             Some(cluster) => cluster,
             None => die("a running thread has no cluster"),
         }
+    }
+
+    /// Whether the record was last used for a thread of `cluster`.
+    pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
+        let own = self.cluster.load(Relaxed);
+        own.is_some_and(|own| core::ptr::eq(own, cluster))
     }
 
     /// The kernel thread that runs this thread, which has been resumed at least once.
@@ -350,7 +352,7 @@ impl Green {
         const LINE: usize = 64;
         const BELOW: usize = 4 * LINE;
         const FRAMES: usize = 20;
-        let frames = self.parking.load(Relaxed).cast::<u8>().wrapping_sub(BELOW);
+        let frames = self.parking().cast::<u8>().wrapping_sub(BELOW);
         for line in 0..FRAMES {
             arch::prefetch(frames.wrapping_add(line * LINE));
         }
@@ -363,9 +365,32 @@ impl Green {
     /// Notes the park that this thread, the caller, is about to begin; null: its park is over.
     #[inline(always)]
     pub(crate) fn expect(&self, parking: *const Parking) {
-        // Relaxed: the run loop reads it on the same kernel thread, a timer under a lock, and reports
-        // look twice.
-        self.parking.store(parking.cast_mut(), Relaxed);
+        // The run loop reads it on the same kernel thread, a timer under a lock, and reports look twice.
+        self.interrupts.note_park(parking);
+    }
+
+    /// The park of this thread, the caller, is over. It lies in a frame that the thread may now leave. True: the thread is to
+    /// look at its frames.
+    #[inline(always)]
+    pub(crate) fn park_is_over(&self) -> bool {
+        self.interrupts.note_park(core::ptr::null());
+        self.interrupts.settle()
+    }
+
+    /// The limit for which this thread, the caller, keeps its timer.
+    #[inline(always)]
+    pub(crate) fn kept(&self) -> u64 {
+        self.timer.kept()
+    }
+
+    /// How often preemption is off for this thread, the caller.
+    pub(crate) fn times_off(&self) -> u32 {
+        self.off.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
     }
 
     /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
@@ -373,7 +398,7 @@ impl Green {
         let _off = current::preemption_off();
         // The count changes before an observer can see a new wait, and after none can see the old one (`inspect::kernel`).
         if parking.is_null() {
-            self.expect(parking);
+            self.park_is_over();
         }
         self.since.left();
         self.since.note_time();
@@ -389,13 +414,13 @@ impl Green {
     /// [`Action::Park`](super::switch::Action::Park).
     #[inline(always)]
     pub(crate) fn parking(&self) -> *const Parking {
-        self.parking.load(Relaxed)
+        self.interrupts.parking.load(Relaxed)
     }
 
     /// The wait under way, for reports; null if there is none. A thread that runs may be about to leave a park behind,
     /// and no count tells when it has: of such a thread only a wait on its kernel thread counts.
     pub(crate) fn seen_parking(&self, runs: bool) -> *const Parking {
-        let parking = self.parking.load(Relaxed);
+        let parking = self.parking();
         match parking.addr() & Green::ON_STACK {
             0 if runs => core::ptr::null(),
             mark => parking.wrapping_byte_sub(mark),

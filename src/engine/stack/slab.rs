@@ -218,9 +218,8 @@ impl Slab {
 impl Growth {
     fn grow(&mut self, class: Class) -> io::Result<&'static Slab> {
         let count = COUNT.load(Relaxed);
-        let Some(entry) = SLABS.get(count) else {
-            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
-        };
+        let full = || io::Error::from_raw_os_error(libc::ENOMEM);
+        let entry = SLABS.get(count).ok_or_else(full)?;
         let stride = class.stride();
         let next = &mut self.next[class.0 as usize];
         let mut slots = (*next).min(MOST_BYTES / stride).max(1);

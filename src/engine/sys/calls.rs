@@ -6,7 +6,9 @@
 
 use core::mem::MaybeUninit;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use super::{epoll::made, syscall};
 
 #[cfg(feature = "net")]
 pub(crate) use self::sockets::{AsStd, recv_from};
@@ -76,11 +78,8 @@ pub(crate) const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
 
 /// Returns a descriptor that is readable when the process has ended.
 pub(crate) fn pidfd(process: u32, flags: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: a system call; its descriptor is new.
-    unsafe {
-        let fd = answer(libc::syscall(libc::SYS_pidfd_open, process, flags) as isize)?;
-        Ok(OwnedFd::from_raw_fd(fd as i32))
-    }
+    // SAFETY: the call touches no memory.
+    made(unsafe { syscall!(libc::SYS_pidfd_open, process, flags) })
 }
 
 /// `FromRawFd` for a type that is made of an `OwnedFd`.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::{call, clock};
+use super::{clock, syscall};
 use crate::engine::atomic::{AtomicI64, Ordering};
 
 pub(crate) use libc::epoll_event as Event;
@@ -35,9 +35,8 @@ impl Epoll {
 
     /// Makes an instance that is to be registered with another one.
     pub(crate) fn without_bell() -> io::Result<Epoll> {
-        let flags = libc::EPOLL_CLOEXEC as usize;
         // SAFETY: the call touches no memory.
-        let instance = made(unsafe { call(libc::SYS_epoll_create1, &[flags]) })?;
+        let instance = made(unsafe { syscall!(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
         let bell = None;
         Ok(Epoll { instance, bell })
     }
@@ -67,10 +66,9 @@ impl Epoll {
             events: events as u32,
             u64: token,
         };
-        let (instance, event) = (self.instance.as_raw_fd(), &raw const event as usize);
-        let arguments = [instance as usize, operation as usize, fd as usize, event];
+        let (instance, event) = (self.as_raw_fd(), &raw const event);
         // SAFETY: the kernel reads an event, which is valid.
-        let done = unsafe { call(libc::SYS_epoll_ctl, &arguments) };
+        let done = unsafe { syscall!(libc::SYS_epoll_ctl, instance, operation, fd, event) };
         done.map(drop).map_err(io::Error::from_raw_os_error)
     }
 
@@ -88,10 +86,9 @@ impl Epoll {
             _ if refused != precise.0 => precise,
             _ => coarse,
         };
-        let instance = self.instance.as_raw_fd() as usize;
-        let place = events.as_mut_ptr() as usize;
+        let (instance, place) = (self.as_raw_fd(), events.as_mut_ptr());
         // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
-        let count = unsafe { call(number, &[instance, place, events.len(), until, 0, 0]) };
+        let count = unsafe { syscall!(number, instance, place, events.len(), until, 0, 0) };
         match count {
             Ok(_) | Err(libc::EINTR) => {}
             // The kernel does not have this call, or a filter refuses it; each filter has an error of its
@@ -120,7 +117,7 @@ impl AsRawFd for Epoll {
 pub(crate) fn bell() -> io::Result<OwnedFd> {
     let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
     // SAFETY: the call touches no memory.
-    made(unsafe { call(libc::SYS_eventfd2, &[0, flags as usize]) })
+    made(unsafe { syscall!(libc::SYS_eventfd2, 0, flags) })
 }
 
 /// Rings the bell, which can be read then.
@@ -129,7 +126,7 @@ pub(crate) fn ring(bell: &OwnedFd) -> Result<usize, i32> {
 }
 
 /// The descriptor that a call has made, or the error.
-fn made(fd: Result<usize, i32>) -> io::Result<OwnedFd> {
+pub(super) fn made(fd: Result<usize, i32>) -> io::Result<OwnedFd> {
     let fd = fd.map_err(io::Error::from_raw_os_error)?;
     // SAFETY: the descriptor is new, hence nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })

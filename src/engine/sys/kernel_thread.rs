@@ -23,12 +23,12 @@
 //! 4. Nothing allocates.
 
 use core::ffi::{c_int, c_void};
-use core::{fmt::Arguments, mem::MaybeUninit};
+use core::{fmt::Arguments, mem};
 use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
 
 use super::mm::page;
-use super::{call, clock, close, duplicate};
+use super::{clock, close, duplicate, syscall};
 use crate::engine::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Starts a kernel thread that calls `main(argument)`, with libc's means alone. `detach_state` is libc's constant.
@@ -41,19 +41,18 @@ pub(crate) unsafe fn start(
     main: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) -> Result<libc::pthread_t, i32> {
-    let mut attributes = MaybeUninit::uninit();
-    let mut thread = MaybeUninit::uninit();
+    let mut thread = 0;
     // SAFETY: the attributes are initialised first and destroyed last; `main` may be called so.
     unsafe {
-        let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
-        libc::pthread_attr_init(attributes);
-        libc::pthread_attr_setdetachstate(attributes, detach_state);
+        let mut attributes = mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setdetachstate(&mut attributes, detach_state);
         // libc refuses an absurd size; then the default remains.
-        libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(page()));
-        let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
-        libc::pthread_attr_destroy(attributes);
+        libc::pthread_attr_setstacksize(&mut attributes, stack_size.next_multiple_of(page()));
+        let error = libc::pthread_create(&mut thread, &attributes, main, argument);
+        libc::pthread_attr_destroy(&mut attributes);
         match error {
-            0 => Ok(thread.assume_init()),
+            0 => Ok(thread),
             error => Err(error),
         }
     }
@@ -61,11 +60,9 @@ pub(crate) unsafe fn start(
 
 /// Names the calling kernel thread. The system keeps 15 bytes of the name.
 pub(crate) fn set_name(text: Arguments<'_>) {
-    let mut name = [0u8; 32];
-    let _ = (&mut name[..31]).write_fmt(text);
-    let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize];
-    // SAFETY: the kernel reads 16 bytes of the name at most, which has 32 and ends with a zero.
-    let _ = unsafe { call(libc::SYS_prctl, &arguments) };
+    let name = spell(text).into_inner();
+    // SAFETY: the kernel reads 16 bytes of the name at most, which has 32.
+    let _ = unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 /// The bytes that [`own_name`] needs.
@@ -77,9 +74,8 @@ pub(crate) fn own_name(buffer: &mut [u8; NAME]) -> &str {
     if id() == std::process::id() as i32 {
         return "main";
     }
-    let place = buffer.as_mut_ptr() as usize;
     // SAFETY: the kernel writes 16 bytes, the buffer's.
-    let _ = unsafe { call(libc::SYS_prctl, &[libc::PR_GET_NAME as usize, place]) };
+    let _ = unsafe { syscall!(libc::SYS_prctl, libc::PR_GET_NAME, buffer.as_mut_ptr()) };
     let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(NAME);
     core::str::from_utf8(&buffer[..end]).unwrap_or("")
 }
@@ -94,31 +90,29 @@ pub(crate) fn id() -> i32 {
 pub(crate) fn rest(nanos: u64) {
     let time = clock::timespec(nanos);
     // SAFETY: the kernel reads a valid time, and is given no place to write to.
-    let _ = unsafe { call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
+    let _ = unsafe { syscall!(libc::SYS_nanosleep, &raw const time, 0) };
 }
 
 /// Whether this process has a kernel thread `id`.
 pub(crate) fn exists(id: i32) -> bool {
-    const NOTHING: i32 = 0;
-    send(id, NOTHING) != Err(libc::ESRCH)
+    // There is no signal 0: the kernel looks for the thread only.
+    send(id, 0) != Err(libc::ESRCH)
 }
 
 /// Sends `signal` to kernel thread `id`.
 pub(crate) fn send(id: i32, signal: i32) -> Result<usize, i32> {
-    let arguments = [std::process::id() as usize, id as usize, signal as usize];
     // SAFETY: the call touches no memory.
-    unsafe { call(libc::SYS_tgkill, &arguments) }
+    unsafe { syscall!(libc::SYS_tgkill, std::process::id(), id, signal) }
 }
 
 /// Whether the calling kernel thread has made a process that lives, or that nobody has waited for, however it did so.
 /// Such a process may have asked for a signal when this kernel thread ends (PR_SET_PDEATHSIG).
 pub(crate) fn has_children() -> bool {
-    const ANY: usize = libc::P_ALL as usize;
     // These flags look at children of this thread alone, but of all kinds, and leave them waitable.
     const LOOK: i32 =
         libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD | libc::__WALL;
     // SAFETY: the kernel is given no place to write to. (Where it refuses, nobody waits for a process here.)
-    unsafe { call(libc::SYS_waitid, &[ANY, 0, 0, LOOK as usize, 0]) }.is_ok()
+    unsafe { syscall!(libc::SYS_waitid, libc::P_ALL, 0, 0, LOOK, 0) }.is_ok()
 }
 
 /// The clock of the CPU time used by kernel thread `id`, in the kernel's encoding. The number before that is the clock of
@@ -132,13 +126,13 @@ pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
 pub(crate) fn set_precise_timers() {
     // SAFETY: the kernel takes numbers.
-    let _ = unsafe { call(libc::SYS_prctl, &[libc::PR_SET_TIMERSLACK as usize, 1]) };
+    let _ = unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, 1) };
 }
 
 /// Lets other kernel threads have the CPU.
 pub(crate) fn give_way() {
     // SAFETY: the call touches no memory. (It cannot fail. The crate has a function in libc's place.)
-    let _ = unsafe { call(libc::SYS_sched_yield, &[]) };
+    let _ = unsafe { syscall!(libc::SYS_sched_yield) };
 }
 
 /// The kernel has promised [`barrier`] to this process, and to those that it forks.
@@ -173,7 +167,7 @@ pub(crate) fn barrier() {
 
 fn membarrier(command: usize) -> Result<usize, i32> {
     // SAFETY: the call touches no memory.
-    unsafe { call(libc::SYS_membarrier, &[command, 0, 0]) }
+    unsafe { syscall!(libc::SYS_membarrier, command, 0, 0) }
 }
 
 // ==== what `/proc` says ====
@@ -269,9 +263,8 @@ pub(crate) fn call_of(id: i32) -> Option<SystemCall> {
 pub(crate) fn ask(id: i32) -> Option<(bool, Option<SystemCall>)> {
     let (file, tells_call) = open_file_of(id)?;
     let mut text = [0; ENOUGH];
-    let (place, start) = (text.as_mut_ptr() as usize, 0);
     // SAFETY: the kernel writes at most `ENOUGH` bytes, which the text has.
-    let length = unsafe { call(libc::SYS_pread64, &[file as usize, place, ENOUGH, start]) };
+    let length = unsafe { syscall!(libc::SYS_pread64, file, text.as_mut_ptr(), ENOUGH, 0) };
     let answer = length.map(|length| match tells_call {
         true => call_in(&text[..length]),
         false => stat_in(&text[..length], id).map(|is_blocked| (is_blocked, None)),
@@ -308,10 +301,9 @@ fn open_file_of(id: i32) -> Option<(RawFd, bool)> {
 fn open_tasks() -> Option<RawFd> {
     let id = spell(format_args!("{}", std::process::id()));
     let mut target = [0; 32];
-    let (here, link) = (libc::AT_FDCWD as usize, c"/proc/self".as_ptr() as usize);
-    let arguments = [here, link, target.as_mut_ptr() as usize, target.len()];
+    let (link, place, size) = (c"/proc/self".as_ptr(), target.as_mut_ptr(), target.len());
     // SAFETY: the path is a string, and the kernel writes to the target, which has the bytes that are offered.
-    let found = unsafe { call(libc::SYS_readlinkat, &arguments) };
+    let found = unsafe { syscall!(libc::SYS_readlinkat, libc::AT_FDCWD, link, place, size) };
     // The path begins at the root, so no directory is named.
     let opened = || open(NONE, format_args!("/proc/self/task"), libc::O_DIRECTORY);
     (found.is_ok() && target == id.into_inner())
@@ -321,10 +313,10 @@ fn open_tasks() -> Option<RawFd> {
 
 fn open(directory: RawFd, path: Arguments<'_>, flags: i32) -> Result<RawFd, i32> {
     let path = spell(path).into_inner();
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC | flags) as usize;
-    let arguments = [directory as usize, path.as_ptr() as usize, flags];
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | flags;
     // SAFETY: the kernel reads the path, which ends with a zero: all of them are shorter than their place.
-    let descriptor = unsafe { call(libc::SYS_openat, &arguments) }? as RawFd;
+    let opened = unsafe { syscall!(libc::SYS_openat, directory, path.as_ptr(), flags) };
+    let descriptor = opened? as RawFd;
     if descriptor > libc::STDERR_FILENO {
         return Ok(descriptor);
     }

@@ -111,24 +111,25 @@ pub(crate) struct Library<'a> {
 impl Library<'_> {
     /// Of its thread-locals the initial contents, and the size of all, in bytes.
     pub(crate) fn image(&self) -> Option<(&[u8], usize)> {
-        let is_image = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_TLS;
-        let header = self.headers.iter().find(is_image)?;
+        let header = self.headers_of(libc::PT_TLS).next()?;
         Some((self.contents(header), header.p_memsz as usize))
     }
 
     pub(crate) fn contains(&self, address: usize) -> bool {
-        let is_loaded = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD;
-        let mut loaded = self.headers.iter().filter(is_loaded);
+        let mut loaded = self.headers_of(libc::PT_LOAD);
         loaded.any(|header| self.range(header).contains(&address))
     }
 
     /// Where it has instructions.
     pub(crate) fn code(&self) -> impl Iterator<Item = Range<usize>> {
-        let is_code = |header: &&libc::Elf64_Phdr| {
-            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
-        };
-        let code = self.headers.iter().filter(is_code);
+        let loaded = self.headers_of(libc::PT_LOAD);
+        let code = loaded.filter(|header| header.p_flags & libc::PF_X != 0);
         code.map(|header| self.range(header))
+    }
+
+    fn headers_of(&self, kind: u32) -> impl Iterator<Item = &libc::Elf64_Phdr> {
+        let headers = self.headers.iter();
+        headers.filter(move |header| header.p_type == kind)
     }
 
     /// Its segments, by kind, with what the file has in each.
@@ -170,13 +171,8 @@ fn libc_function() -> usize {
 
 /// Shows `each` the libraries, one after another, until one answers. Meanwhile the loader holds the lock that keeps the
 /// libraries from going.
-pub(crate) fn find<T>(mut each: impl FnMut(&Library<'_>) -> Option<T>) -> Option<T> {
-    let mut answer = None;
-    let mut show = |library: &Library<'_>| {
-        answer = each(library);
-        answer.is_some()
-    };
-    let mut show: Show<'_> = &mut show;
+pub(crate) fn find<T, F: FnMut(&Library<'_>) -> Option<T>>(each: F) -> Option<T> {
+    let mut search = (each, None);
     libc_function(); // the loader must not be asked in its callback, under its lock
     // SeqCst, both: the file's header.
     LISTS.fetch_add(1, SeqCst);
@@ -185,10 +181,10 @@ pub(crate) fn find<T>(mut each: impl FnMut(&Library<'_>) -> Option<T>) -> Option
         wait_while(|| FORKS.load(Relaxed) != 0);
         LISTS.fetch_add(1, SeqCst);
     }
-    // SAFETY: the callback's argument is a `Show`, which lives through the call.
-    unsafe { libc::dl_iterate_phdr(Some(show_library), (&raw mut show).cast()) };
+    // SAFETY: the callback's argument has its type, and lives through the call.
+    unsafe { libc::dl_iterate_phdr(Some(show_library::<T, F>), (&raw mut search).cast()) };
     LISTS.fetch_sub(1, Relaxed);
-    answer
+    search.1
 }
 
 /// Shows `each` all libraries: see [`find`].
@@ -199,31 +195,30 @@ pub(crate) fn visit(mut each: impl FnMut(&Library<'_>)) {
     });
 }
 
-/// True: no other library is to be shown.
-type Show<'a> = &'a mut dyn FnMut(&Library<'_>) -> bool;
-
-unsafe extern "C" fn show_library(
+/// For [`find`]. Not 0: no other library is to be shown.
+unsafe extern "C" fn show_library<T, F: FnMut(&Library<'_>) -> Option<T>>(
     info: *mut libc::dl_phdr_info,
     _: usize,
-    show: *mut c_void,
+    search: *mut c_void,
 ) -> c_int {
     // SAFETY: the loader's record, with its name and its table of program headers, which stand still under the loader's
     // lock; and the argument of `find`.
-    let (info, name, headers, show) = unsafe {
+    let (info, name, headers, (each, answer)) = unsafe {
         let info = &*info;
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
         let name = CStr::from_ptr(info.dlpi_name);
-        (info, name, headers, &mut *show.cast::<Show<'_>>())
+        (info, name, headers, &mut *search.cast::<(F, Option<T>)>())
     };
     let own = info.dlpi_tls_data as isize;
-    c_int::from(show(&Library {
+    *answer = each(&Library {
         name,
         loads: info.dlpi_adds,
         module: info.dlpi_tls_modid,
         own: (own != 0).then(|| own - thread_pointer() as isize),
         base: info.dlpi_addr as usize,
         headers,
-    }))
+    });
+    c_int::from(answer.is_some())
 }
 
 /// Whether libc's names lead to the crate's functions, everywhere in the process. The first call asks the loader.

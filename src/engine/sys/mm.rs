@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{fs::File, io, ops::Range, os::fd::AsRawFd};
 
-use super::{call, sanitizer};
+use super::{sanitizer, syscall};
 
 pub(crate) use crate::engine::arch::page_size as page;
 
@@ -42,11 +42,10 @@ pub(crate) unsafe fn map_again(address: usize, length: usize) -> io::Result<()> 
 unsafe fn map_at(address: usize, length: usize, flags: i32) -> io::Result<usize> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-    let (protection, flags) = (protection as usize, (kind | flags) as usize);
-    let anonymous = usize::MAX;
-    let arguments = [address, length, protection, flags, anonymous, 0];
+    let (number, flags, anonymous) = (libc::SYS_mmap, kind | flags, -1);
     // SAFETY: without MAP_FIXED the mapping is new; with it, it takes the place of memory that nobody uses.
-    unsafe { call(libc::SYS_mmap, &arguments) }.map_err(io::Error::from_raw_os_error)
+    let mapped = unsafe { syscall!(number, address, length, protection, flags, anonymous, 0) };
+    mapped.map_err(io::Error::from_raw_os_error)
 }
 
 /// Unmaps whole pages.
@@ -56,7 +55,7 @@ unsafe fn map_at(address: usize, length: usize, flags: i32) -> io::Result<usize>
 pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
     sanitizer::forget(address, length);
     // SAFETY: nobody uses the memory any more.
-    done(unsafe { call(libc::SYS_munmap, &[address, length]) })
+    done(unsafe { syscall!(libc::SYS_munmap, address, length) })
 }
 
 /// `madvise`: `advice` for whole pages.
@@ -65,7 +64,7 @@ pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
 /// For advice that changes contents or access, nobody relies on either.
 pub(crate) unsafe fn advise(address: usize, length: usize, advice: i32) -> io::Result<()> {
     // SAFETY: the advice changes nothing, or nothing that anybody relies on.
-    done(unsafe { call(libc::SYS_madvise, &[address, length, advice as usize]) })
+    done(unsafe { syscall!(libc::SYS_madvise, address, length, advice) })
 }
 
 /// Set when the kernel does not know guard markers (before Linux 6.13; gVisor), or refuses them (locked
@@ -82,7 +81,7 @@ pub(crate) static SPLIT: AtomicBool = AtomicBool::new(false);
 pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
     let pages = |number, last: i32| {
         // SAFETY: nobody uses the memory, so nobody finds that accesses fault.
-        unsafe { call(number, &[address, length, last as usize]) }
+        unsafe { syscall!(number, address, length, last) }
     };
     if !SPLIT.load(Relaxed) {
         match pages(libc::SYS_madvise, MADV_GUARD_INSTALL) {
@@ -107,10 +106,9 @@ impl Mapping {
     /// The contents of a file, to be read.
     pub(crate) fn of_file(file: &File) -> io::Result<Mapping> {
         let length = file.metadata()?.len() as usize;
-        let (protection, flags) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
-        let arguments = [0, length, protection, flags, file.as_raw_fd() as usize, 0];
+        let (protection, flags, fd) = (libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd());
         // SAFETY: a new mapping at an address of the kernel's choice disturbs no existing memory.
-        let start = unsafe { call(libc::SYS_mmap, &arguments) };
+        let start = unsafe { syscall!(libc::SYS_mmap, 0, length, protection, flags, fd, 0) };
         let start = start.map_err(io::Error::from_raw_os_error)?;
         Ok(Mapping(start..start + length))
     }

@@ -29,7 +29,7 @@ use crate::engine::arch;
 ///
 /// # Safety
 /// As the system call demands.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn call(number: libc::c_long, arguments: &[usize]) -> Result<usize, i32> {
     let mut registers = [0; 6];
     registers[..arguments.len()].copy_from_slice(arguments);
@@ -42,33 +42,43 @@ pub(crate) unsafe fn call(number: libc::c_long, arguments: &[usize]) -> Result<u
     }
 }
 
+/// The same for numbers and raw pointers of all types.
+macro_rules! syscall {
+    ($number:expr $(, $argument:expr)*) => {
+        $crate::engine::sys::call($number, &[$($argument as usize),*])
+    };
+}
+pub(crate) use syscall;
+
 /// Closes `descriptor`. A failure cannot be reported anywhere.
 pub(crate) fn close(descriptor: RawFd) {
     // SAFETY: the call touches no memory.
-    let _ = unsafe { call(libc::SYS_close, &[descriptor as usize]) };
+    let _ = unsafe { syscall!(libc::SYS_close, descriptor) };
 }
 
 /// Makes a duplicate of `descriptor`: its number is the lowest free one from `lowest` on.
 pub(crate) fn duplicate(descriptor: RawFd, lowest: RawFd) -> Result<RawFd, i32> {
-    let make = libc::F_DUPFD_CLOEXEC as usize;
-    let arguments = [descriptor as usize, make, lowest as usize];
     // SAFETY: the call makes a descriptor, and touches no memory.
-    let made = unsafe { call(libc::SYS_fcntl, &arguments) };
+    let made = unsafe { syscall!(libc::SYS_fcntl, descriptor, libc::F_DUPFD_CLOEXEC, lowest) };
     made.map(|fd| fd as RawFd)
+}
+
+/// A question for `poll(2)`.
+pub(crate) fn pollfd(fd: RawFd, events: i16) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    }
 }
 
 /// The events of `poll(2)` that are there at this moment, of `events` and the errors.
 pub(crate) fn poll_now(descriptor: RawFd, events: i16) -> Result<i16, i32> {
-    let mut poll = libc::pollfd {
-        fd: descriptor,
-        events,
-        revents: 0,
-    };
+    let mut poll = pollfd(descriptor, events);
     let at_once = [0_u64; 2];
-    let (entry, time) = (&raw mut poll as usize, at_once.as_ptr() as usize);
     loop {
         // SAFETY: one valid entry, which the kernel fills in, and a time, which it reads.
-        match unsafe { call(libc::SYS_ppoll, &[entry, 1, time, 0, 0]) } {
+        match unsafe { syscall!(libc::SYS_ppoll, &raw mut poll, 1, &raw const at_once, 0, 0) } {
             Err(libc::EINTR) => {}
             answer => return answer.map(|_| poll.revents),
         }
@@ -82,9 +92,8 @@ pub(crate) fn is_ready(descriptor: RawFd, events: i16) -> bool {
 
 /// Writes `bytes`, or a part of them, to `descriptor`; returns how many.
 pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
-    let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len()];
     // SAFETY: the kernel reads the bytes, which are valid.
-    unsafe { call(libc::SYS_write, &arguments) }
+    unsafe { syscall!(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) }
 }
 
 /// Writes `text` to standard error. A failure cannot be reported anywhere.
@@ -120,7 +129,9 @@ pub(crate) fn point(name: &'static str) {
 
 /// Blocking a kernel thread on a word of memory.
 pub(crate) mod futex {
-    use super::{call, clock, perturb};
+    use core::ptr;
+
+    use super::{clock, perturb};
     use crate::engine::atomic::AtomicU32;
 
     /// Blocks while `word` holds `expected`, at most until `deadline` (monotonic nanoseconds). May return early. Returns
@@ -128,31 +139,23 @@ pub(crate) mod futex {
     pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
         perturb::point("futex: waiting");
         // This operation takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
+        let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+        let (word, all) = (ptr::from_ref(word), libc::FUTEX_BITSET_MATCH_ANY as u32);
+        let until = deadline.map(clock::timespec);
+        let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the word is valid, and the time is absent or valid. The kernel writes nowhere.
+        let waited = unsafe { syscall!(libc::SYS_futex, word, operation, expected, until, 0, all) };
         // Every failure (EAGAIN, EINTR, ETIMEDOUT) means "look again".
-        futex(word, libc::FUTEX_WAIT_BITSET, expected, deadline) == Err(libc::EINTR)
+        waited == Err(libc::EINTR)
     }
 
     /// Wakes at most `count` of those that wait on `word`. The word may be gone by now: the kernel then
     /// wakes no thread, or one that looks again.
     pub(crate) fn wake(word: *const AtomicU32, count: u32) {
         perturb::point("futex: waking");
-        let _ = futex(word, libc::FUTEX_WAKE, count, None);
-    }
-
-    fn futex(
-        word: *const AtomicU32,
-        operation: i32,
-        value: u32,
-        deadline: Option<u64>,
-    ) -> Result<usize, i32> {
-        let until = deadline.map(clock::timespec);
-        let until = until.as_ref().map_or(0, |time| &raw const *time as usize);
-        let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-        let (word, all) = (word as usize, libc::FUTEX_BITSET_MATCH_ANY as u32 as usize);
-        let arguments = [word, operation, value as usize, until, 0, all];
-        // SAFETY: the time is absent or valid. The kernel writes nowhere, and fails where it cannot read
-        // the word; FUTEX_WAKE uses its address as a key only.
-        unsafe { call(libc::SYS_futex, &arguments) }
+        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the kernel uses the word's address as a key only.
+        let _ = unsafe { syscall!(libc::SYS_futex, word, operation, count, 0, 0, 0) };
     }
 }
 
@@ -160,7 +163,6 @@ pub(crate) mod futex {
 pub(crate) mod clock {
     use std::time::{Duration, Instant};
 
-    use super::call;
     #[cfg(answers)]
     use crate::engine::atomic::AtomicUsize;
     use crate::engine::atomic::{AtomicU32, Ordering};
@@ -191,7 +193,7 @@ pub(crate) mod clock {
         // SAFETY: the place is one that the function may write to, the caller says; libc's function of that name.
         unsafe {
             match GETTIME.load(Ordering::Relaxed) {
-                0 => match call(libc::SYS_clock_gettime, &[clock as usize, time as usize]) {
+                0 => match syscall!(libc::SYS_clock_gettime, clock, time) {
                     Ok(_) => 0,
                     Err(errno) => {
                         *libc::__errno_location() = errno;
@@ -227,10 +229,10 @@ pub(crate) mod clock {
             let mut event: libc::sigevent = unsafe { core::mem::zeroed() };
             (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, signal);
             let mut number = 0;
-            let places = [&raw const event as usize, &raw mut number as usize];
-            let arguments = [libc::CLOCK_MONOTONIC as usize, places[0], places[1]];
+            let (event, place) = (&raw const event, &raw mut number);
             // SAFETY: the kernel reads the event, and writes the timer's number, an `int`.
-            let made = unsafe { call(libc::SYS_timer_create, &arguments) };
+            let made =
+                unsafe { syscall!(libc::SYS_timer_create, libc::CLOCK_MONOTONIC, event, place) };
             made.ok().map(|_| Timer(number))
         }
 
@@ -240,9 +242,8 @@ pub(crate) mod clock {
                 it_interval: timespec(0),
                 it_value: timespec(nanos),
             };
-            let arguments = [self.0 as usize, 0, &raw const time as usize, 0];
             // SAFETY: the kernel reads a valid time, and is given no place to write to.
-            let _ = unsafe { call(libc::SYS_timer_settime, &arguments) };
+            let _ = unsafe { syscall!(libc::SYS_timer_settime, self.0, 0, &raw const time, 0) };
         }
     }
 
@@ -283,9 +284,8 @@ pub(crate) mod clock {
     /// thread, or a filter forbids the question.
     pub(crate) fn cpu_time(clock: libc::clockid_t) -> u64 {
         let mut time = timespec(0);
-        let arguments = [clock as usize, &raw mut time as usize];
         // SAFETY: the kernel writes to a valid place.
-        let _ = unsafe { call(libc::SYS_clock_gettime, &arguments) };
+        let _ = unsafe { syscall!(libc::SYS_clock_gettime, clock, &raw mut time) };
         nanos(&time)
     }
 }
@@ -326,11 +326,33 @@ pub(crate) mod variable {
     }
 }
 
+mod unseen {
+    use core::marker::PhantomData;
+
+    use super::sanitizer;
+
+    /// While it lives, ThreadSanitizer sees nothing of what the calling thread does.
+    pub(crate) struct Unseen(PhantomData<*mut ()>);
+
+    #[inline(always)]
+    pub(crate) fn unseen() -> Unseen {
+        sanitizer::hide();
+        Unseen(PhantomData)
+    }
+
+    #[cfg(tsan)]
+    impl Drop for Unseen {
+        #[inline(always)]
+        fn drop(&mut self) {
+            sanitizer::see_again();
+        }
+    }
+}
+
 /// What ThreadSanitizer must be told, where it is not: nothing. `sanitizer.rs` says what each function is for.
 #[cfg(not(tsan))]
 mod no_tsan {
     use core::ffi::CStr;
-    use core::marker::PhantomData;
 
     pub(crate) fn interceptor(_: &CStr) -> Option<usize> {
         None
@@ -349,14 +371,8 @@ mod no_tsan {
         pub(crate) fn leave(&self) {}
     }
 
-    pub(crate) struct Unseen(PhantomData<*mut ()>);
-
-    #[inline(always)]
-    pub(crate) fn unseen() -> Unseen {
-        Unseen(PhantomData)
-    }
-
     pub(crate) fn lend_own(_: *mut u8) {}
+    #[inline(always)]
     pub(crate) fn hide() {}
     pub(crate) fn see_again() {}
     #[inline(always)]

@@ -66,7 +66,9 @@ pub(super) fn come_to(name: &'static str) {
         UNKNOWN => learn_seed(),
         seed => seed,
     };
-    let name = hash(name);
+    let name = name
+        .bytes()
+        .fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
     let hits = count(&HITS);
     let few_come = count(&OWN_HITS[(name % 512) as usize]) * FEW < hits;
     let temper = mix(seed ^ mix(hits >> SEASON) ^ name);
@@ -123,13 +125,6 @@ fn parse(text: &[u8]) -> u64 {
     let seed = number.filter(|&seed| seed != UNKNOWN);
     seed.unwrap_or_else(|| {
         super::die("GREENTHREAD_PERTURB_SEED: accepted is a number below 2^64 - 1")
-    })
-}
-
-/// FNV-1a.
-fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
     })
 }
 

@@ -49,6 +49,7 @@ use core::{arch::global_asm, ffi::c_void};
 pub(crate) use self::tsan::*;
 #[cfg(not(tsan))]
 pub(crate) use super::no_tsan::*;
+pub(crate) use super::unseen::{Unseen, unseen};
 
 /// The sanitizers, in the order of the functions below.
 const NAMES: [&str; 8] = [
@@ -86,9 +87,8 @@ unsafe extern "C" {
 pub(crate) fn unsupported() -> Option<&'static str> {
     // SAFETY: the words above, as many as names, which nobody writes once the loader has.
     let functions = unsafe { FUNCTIONS.iter() };
-    let mut found = functions.zip(NAMES).filter(|(at, _)| !at.is_null());
-    let name = found.next().map(|(_, name)| name);
-    name.filter(|&name| match name {
+    let (_, name) = functions.zip(NAMES).find(|(at, _)| !at.is_null())?;
+    Some(name).filter(|&name| match name {
         "AddressSanitizer" => !cfg!(asan),
         "ThreadSanitizer" => !cfg!(tsan),
         _ => true,
@@ -136,7 +136,6 @@ mod tsan {
     use core::arch::asm;
     use core::cell::Cell;
     use core::ffi::{CStr, c_void};
-    use core::marker::PhantomData;
     use std::path::Path;
 
     use libc::Elf64_Sym;
@@ -313,22 +312,6 @@ mod tsan {
         let place = thread_pointer.wrapping_offset(CURRENT.load(Ordering::Relaxed));
         // SAFETY: the sanitizer's word in a block that is the caller's.
         unsafe { place.cast::<State>().write(state) };
-    }
-
-    /// While it lives, ThreadSanitizer sees nothing of what the calling thread does.
-    pub(crate) struct Unseen(PhantomData<*mut ()>);
-
-    #[inline(always)]
-    pub(crate) fn unseen() -> Unseen {
-        hide();
-        Unseen(PhantomData)
-    }
-
-    impl Drop for Unseen {
-        #[inline(always)]
-        fn drop(&mut self) {
-            see_again();
-        }
     }
 
     /// Nothing that this thread does is seen, from now on.

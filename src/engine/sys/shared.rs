@@ -66,6 +66,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
+#[derive(Default)] // free
 pub(crate) struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
@@ -138,12 +139,6 @@ fn lock_contended(word: &AtomicU32) {
     // Acquire: pairs with the Release in `Guard::drop`.
     while word.swap(CONTENDED, Ordering::Acquire) != FREE {
         futex::wait(word, CONTENDED, None);
-    }
-}
-
-impl<T: Default> Default for Lock<T> {
-    fn default() -> Lock<T> {
-        Lock::new(T::default())
     }
 }
 
@@ -457,10 +452,8 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
 
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> &T {
-        match self.find(index) {
-            Some(entry) => entry,
-            None => die("a table is shorter than its user thinks"),
-        }
+        let entry = self.find(index);
+        entry.unwrap_or_else(|| die("a table is shorter than its user thinks"))
     }
 
     #[inline(always)]

@@ -25,12 +25,14 @@
 //!    std unmaps when any thread calls `exit`, as a thread does that is told to stop. (The few instructions of the way out
 //!    are left, and the system's own.)
 
+use core::ptr;
 use std::{io, sync::OnceLock};
 
 use super::mm::page;
-use super::{call, futex, kernel_thread};
+use super::shared::AtomicStatic;
+use super::{futex, kernel_thread, syscall};
 use crate::engine::arch;
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A signal mask, as the kernel has it: bit `n - 1` for signal `n`.
 pub(crate) type Mask = u64;
@@ -45,37 +47,34 @@ pub(crate) const fn bit(signal: i32) -> Mask {
 
 /// Replaces the calling kernel thread's mask and returns the old one.
 pub(crate) fn set_mask(mask: Mask) -> Mask {
-    change_mask(libc::SIG_SETMASK, Some(&mask))
+    change_mask(libc::SIG_SETMASK, mask)
 }
 
 /// The calling kernel thread's mask.
 pub(crate) fn mask() -> Mask {
-    change_mask(libc::SIG_BLOCK, None)
+    change_mask(libc::SIG_BLOCK, 0)
 }
 
 /// The signals that the calling kernel thread blocks, and that wait for it or for the whole process; none if the system does
 /// not tell.
 pub(crate) fn pending() -> Mask {
     let mut pending: Mask = 0;
-    let arguments = [&raw mut pending as usize, size_of::<Mask>()];
     // SAFETY: the kernel writes the mask.
-    let _ = unsafe { call(libc::SYS_rt_sigpending, &arguments) };
+    let _ = unsafe { syscall!(libc::SYS_rt_sigpending, &raw mut pending, size_of::<Mask>()) };
     pending
 }
 
 /// Lets the calling kernel thread receive `signal`.
 pub(crate) fn unblock(signal: i32) {
-    change_mask(libc::SIG_UNBLOCK, Some(&bit(signal)));
+    change_mask(libc::SIG_UNBLOCK, bit(signal));
 }
 
-/// Changes the calling kernel thread's mask, unless `change` is absent; returns the old one.
-fn change_mask(how: i32, change: Option<&Mask>) -> Mask {
+/// Changes the calling kernel thread's mask; returns the old one.
+fn change_mask(how: i32, change: Mask) -> Mask {
     let mut old: Mask = 0;
-    let change = change.map_or(core::ptr::null(), core::ptr::from_ref);
-    let (new, previous) = (change as usize, &raw mut old as usize);
-    let arguments = [how as usize, new, previous, size_of::<Mask>()];
-    // SAFETY: the new mask is null or valid, the place for the old one is valid.
-    let _ = unsafe { call(libc::SYS_rt_sigprocmask, &arguments) };
+    let (change, size) = (&raw const change, size_of::<Mask>());
+    // SAFETY: the new mask is valid, and so is the place for the old one.
+    let _ = unsafe { syscall!(libc::SYS_rt_sigprocmask, how, change, &raw mut old, size) };
     old
 }
 
@@ -122,7 +121,7 @@ pub(crate) fn install(
 /// Sets the action of `signal`, if there is a `new` one, by the crate's `sigaction`, which knows the crate's handlers.
 /// Returns the action before.
 pub(crate) fn action(signal: i32, new: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
-    let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+    let new = new.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the new action is null or valid, its handler is of the type that its flags say; libc writes the old one to a
     // valid place, and a zeroed one is valid, too.
     unsafe {
@@ -147,14 +146,13 @@ pub(crate) fn is_unhandled(signal: i32, may_be_ignored: bool) -> bool {
 /// some signals for itself, but accepts handlers for them.)
 pub(crate) fn is_known(signal: i32) -> bool {
     let set = bit(signal);
-    let mask = change_mask(libc::SIG_BLOCK, Some(&set));
+    let mask = change_mask(libc::SIG_BLOCK, set);
     let sent = kernel_thread::send(kernel_thread::id(), signal);
     if sent.is_ok() {
         let at_once = [0_u64; 2];
-        let (set, time) = (&raw const set as usize, at_once.as_ptr() as usize);
-        let arguments = [set, 0, time, size_of::<Mask>()];
+        let (set, time, size) = (&raw const set, &raw const at_once, size_of::<Mask>());
         // SAFETY: the kernel reads the set and the time.
-        let _ = unsafe { call(libc::SYS_rt_sigtimedwait, &arguments) };
+        let _ = unsafe { syscall!(libc::SYS_rt_sigtimedwait, set, 0, time, size) };
     }
     set_mask(mask);
     sent != Err(libc::EINVAL)
@@ -174,11 +172,9 @@ pub(crate) struct KernelAction {
 /// signal, or it cannot be set.
 pub(crate) fn exchange_action(signal: i32, new: Option<&KernelAction>) -> Option<KernelAction> {
     let mut old = KernelAction::default();
-    let new = new.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
-    let former = &raw mut old as usize;
-    let arguments = [signal as usize, new, former, size_of::<Mask>()];
+    let (new, size) = (new.map_or(ptr::null(), ptr::from_ref), size_of::<Mask>());
     // SAFETY: the kernel reads a record, or none, and writes another.
-    let answer = unsafe { call(libc::SYS_rt_sigaction, &arguments) };
+    let answer = unsafe { syscall!(libc::SYS_rt_sigaction, signal, new, &raw mut old, size) };
     answer.ok().map(|_| old)
 }
 
@@ -237,16 +233,15 @@ pub(crate) fn queue(user: u32, thread: i32, signal: i32, payload: Payload) -> Re
         payload,
         ..QueuedInfo::default()
     };
-    let info = &raw const info as usize;
-    let arguments = [process as usize, thread as usize, signal as usize, info];
+    let (number, info) = (libc::SYS_rt_tgsigqueueinfo, &raw const info);
     // SAFETY: `info` has the kernel's layout and is valid for the call.
-    unsafe { call(libc::SYS_rt_tgsigqueueinfo, &arguments) }.map(drop)
+    unsafe { syscall!(number, process, thread, signal, info) }.map(drop)
 }
 
 /// The payload of a signal that [`queue`] sent, or `None` for one from elsewhere.
 pub(crate) fn payload(info: &libc::siginfo_t) -> Option<Payload> {
     // SAFETY: a `siginfo_t` is at least as large as a `QueuedInfo` and is aligned like one; both consist of numbers.
-    let info = unsafe { &*core::ptr::from_ref(info).cast::<QueuedInfo>() };
+    let info = unsafe { &*ptr::from_ref(info).cast::<QueuedInfo>() };
     (info.code == libc::SI_QUEUE).then_some(info.payload)
 }
 
@@ -265,7 +260,7 @@ pub(crate) fn give_alternate_stack() -> io::Result<()> {
 /// Whether kernel threads can have alternate stacks: a filter may refuse them.
 pub(crate) fn has_alternate_stacks() -> bool {
     // SAFETY: the call neither reads nor writes.
-    unsafe { call(libc::SYS_sigaltstack, &[0, 0]) }.is_ok()
+    unsafe { syscall!(libc::SYS_sigaltstack, 0, 0) }.is_ok()
 }
 
 /// Takes the alternate stack away again and unmaps it.
@@ -286,8 +281,7 @@ fn set_alternate_stack(start: usize, size: usize, flags: i32) -> Result<libc::st
     // SAFETY: a zeroed stack_t is valid; both pointers are valid for the call.
     unsafe {
         let mut old: libc::stack_t = core::mem::zeroed();
-        let (new, previous) = (&raw const stack as usize, &raw mut old as usize);
-        call(libc::SYS_sigaltstack, &[new, previous]).map(|_| old)
+        syscall!(libc::SYS_sigaltstack, &raw const stack, &raw mut old).map(|_| old)
     }
 }
 
@@ -304,8 +298,7 @@ const NEARLY_DONE: u64 = 20_000;
 /// Whether [`catch`] was called.
 static USED: AtomicBool = AtomicBool::new(false);
 /// The former handlers of those signals that had one; boxes that are never freed.
-static FORMER: [AtomicPtr<libc::sigaction>; 65] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; 65];
+static FORMER: [AtomicStatic<libc::sigaction>; 65] = [const { AtomicStatic::none() }; 65];
 
 /// Lets [`next_caught`] return.
 pub(crate) fn wake_receiver() {
@@ -349,9 +342,8 @@ pub(crate) fn catch(signal: i32, unblocked: impl Iterator<Item = i32>) -> io::Re
         unblocked.for_each(|signal| _ = libc::sigdelset(&mut ours.sa_mask, signal));
     }
     if !matches!(former.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
-        let former = Box::into_raw(Box::new(former));
         // Release: pairs with the Acquire in the handler.
-        FORMER[signal as usize].store(former, Ordering::Release);
+        FORMER[signal as usize].store(Some(Box::leak(Box::new(former))), Ordering::Release);
     }
     USED.store(true, Ordering::Relaxed);
     action(signal, Some(&ours)).map(drop)
@@ -362,8 +354,7 @@ unsafe extern "C" fn on_signal(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the pointer is null, or leads to a box that is never freed.
-    if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() } {
+    if let Some(former) = FORMER[signal as usize].load(Ordering::Acquire) {
         // SAFETY: it was installed as a handler, and gets the kernel's arguments; one with fewer ignores the rest.
         unsafe {
             core::mem::transmute::<usize, Handler>(former.sa_sigaction)(signal, info, context)

@@ -4,7 +4,7 @@
 //! faults, the handler ends it. Otherwise the kernel is asked first whether the word can be read. That suffices for a
 //! word which its user keeps; a word that may go away at any moment, as a report's, is copied by the kernel itself.
 
-use super::call;
+use super::syscall;
 use crate::engine::arch::guarded;
 use crate::engine::atomic::{AtomicBool, Ordering};
 
@@ -28,10 +28,9 @@ pub(crate) fn look(address: usize) -> Result<u32, Fault> {
     if !CAUGHT.load(Ordering::Relaxed) {
         let mut word = 0_u32;
         let (to, from) = ([&raw mut word as usize, 4], [address, 4]);
-        let process = std::process::id() as usize;
-        let (to, from) = (to.as_ptr() as usize, from.as_ptr() as usize);
+        let (number, process) = (libc::SYS_process_vm_readv, std::process::id());
         // SAFETY: the kernel writes to the word, if it can read the other one.
-        match unsafe { call(libc::SYS_process_vm_readv, &[process, to, 1, from, 1, 0]) } {
+        match unsafe { syscall!(number, process, &raw const to, 1, &raw const from, 1, 0) } {
             Ok(4) => return Ok(word),
             // The word cannot be read, or a filter forbids this call: an error is better than a fault.
             _ => return Err(Fault),
@@ -102,10 +101,9 @@ fn check(address: usize, to_write: bool) -> Result<(), Fault> {
     let at_once = [0_u64; 2];
     let time = at_once.as_ptr() as usize;
     let ask = |operation: i32, word: usize, time, other, change: i32| {
-        let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-        let arguments = [word, operation, 0, time, other, change as usize];
+        let operation = operation | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: the kernel reads the word and the time, and writes to the word what the word holds.
-        match unsafe { call(libc::SYS_futex, &arguments) } {
+        match unsafe { syscall!(libc::SYS_futex, word, operation, 0, time, other, change) } {
             Err(libc::EFAULT) => Err(Fault),
             _ => Ok(()),
         }

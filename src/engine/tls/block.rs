@@ -43,7 +43,7 @@
 use super::layout::{BlockWords, Layout, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
-use crate::engine::sys::{call, sanitizer, word};
+use crate::engine::sys::{sanitizer, syscall, word};
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 use std::{ffi::c_void, io, sync::atomic::Ordering::Relaxed};
@@ -51,31 +51,17 @@ use std::{ffi::c_void, io, sync::atomic::Ordering::Relaxed};
 /// locale.h's `LC_GLOBAL_LOCALE`.
 const GLOBAL_LOCALE: libc::locale_t = -1isize as libc::locale_t;
 
-/// Where the parts of a block lie.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockPlace {
-    /// The thread pointer.
-    pub(crate) thread_pointer: *mut u8,
-    /// The highest usable address of the stack, 16-aligned.
-    pub(crate) stack_top: usize,
-}
-
 /// Bytes of our own record in the block, below all that is glibc's. Its first word is the number of
 /// the snapshot of modules that the block was last brought up to date with.
 pub(super) const RECORD: usize = 64;
 
-/// Where things lie if the block ends at `top`.
-pub(crate) fn place(top: usize) -> BlockPlace {
+/// The thread pointer of a block that ends at `top`.
+pub(crate) fn place(top: usize) -> *mut u8 {
     let sizes = layout().sizes;
-    let thread_pointer = (top - sizes.above) & !(sizes.align - 1);
-    let record = thread_pointer - sizes.below;
-    BlockPlace {
-        thread_pointer: thread_pointer as *mut u8,
-        stack_top: record,
-    }
+    ((top - sizes.above) & !(sizes.align - 1)) as *mut u8
 }
 
-/// Where the stack below a block begins.
+/// Where the stack below a block begins: its highest usable address, 16-aligned.
 pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
     thread_pointer.wrapping_sub(layout().sizes.below)
 }
@@ -135,35 +121,18 @@ impl Block {
 
     /// The number of the snapshot that it was last brought up to date with.
     #[inline]
-    fn seen(&self) -> &AtomicUsize {
+    pub(super) fn seen(&self) -> &AtomicUsize {
         self.words.word(0)
-    }
-
-    /// Makes the block of an ended thread as good as new.
-    #[inline]
-    pub(super) fn recycle(&mut self) {
-        // The thread that has ended may have changed fields that have another initial value.
-        layout().restore_initial(self.control());
-        let seen = modules::reset(self);
-        self.seen().store(seen, Relaxed);
-        sanitizer::lend_own(self.thread_pointer());
-    }
-
-    /// Frees what `create` allocated; the memory is the caller's again. A cache of malloc's in the block
-    /// is lost: the caller has moved it away (`tcache_offset`).
-    pub(super) fn destroy(&mut self) {
-        Tids::give_back(self.tid());
-        // SAFETY: laid out by its counterpart. `false`: the block itself is not the loader's to free.
-        unsafe { (layout().functions.deallocate)(self.thread_pointer(), false) };
     }
 }
 
 /// Builds a block on zeroed memory. Allocates.
 ///
 /// # Safety
-/// The memory from `place.stack_top` to the `top` it was computed from is zero and not in use.
+/// The thread pointer is that of a [`place`]. The memory from its [`stack_top`] to the end of that place is zero and not in
+/// use.
 pub(crate) unsafe fn create(
-    place: &BlockPlace,
+    thread_pointer: *mut u8,
     stack_bottom: usize,
     stack_size: usize,
 ) -> io::Result<Block> {
@@ -173,14 +142,14 @@ pub(crate) unsafe fn create(
     let seen = modules::number();
     // SAFETY: the memory is zero and nobody's, and has the bytes that the layout demands.
     let block = unsafe {
-        if (layout().functions.allocate)(place.thread_pointer).is_null() {
+        if (layout().functions.allocate)(thread_pointer).is_null() {
             Tids::give_back(tid);
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        Block::of(place.thread_pointer)
+        Block::of(thread_pointer)
     };
     layout().fill(&block, tid, stack_bottom, stack_size);
-    sanitizer::lend_own(place.thread_pointer);
+    sanitizer::lend_own(thread_pointer);
     block.seen().store(seen, Relaxed);
     Ok(block)
 }
@@ -197,12 +166,7 @@ pub(crate) unsafe fn enter() {
     unsafe {
         libc::uselocale(GLOBAL_LOCALE);
         modules::refresh();
-        let mut block = Block::of(thread_pointer());
-        let before = block.seen().load(Relaxed);
-        let seen = modules::catch_up(&mut block, before);
-        if seen != before {
-            block.seen().store(seen, Relaxed);
-        }
+        modules::catch_up(&mut Block::of(thread_pointer()));
     }
     forget_errno();
 }
@@ -221,7 +185,10 @@ pub(crate) fn forget_errno() {
 /// destructor, unless this is then called again.
 pub(crate) unsafe fn exit() {
     const ITERATIONS: usize = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
-    let (call_destructors, ending) = (layout().functions.call_destructors, Ending::new());
+    let layout = layout();
+    let call_destructors = layout.functions.call_destructors;
+    let control = layout.sizes.own_control_block();
+    let ending = Ending { layout, control };
     // SAFETY: as libc does when a kernel thread ends, in this order.
     unsafe {
         call_destructors();
@@ -250,12 +217,6 @@ struct Ending {
 }
 
 impl Ending {
-    fn new() -> Ending {
-        let layout = layout();
-        let control = layout.sizes.own_control_block();
-        Ending { layout, control }
-    }
-
     /// Whether the thread set a value since the last [`forget_values`](Ending::forget_values). True if that cannot be
     /// told.
     fn has_values(&self) -> bool {
@@ -379,9 +340,8 @@ fn leave_mutex(futex: usize, tid: u32, inherits: bool, is_pending: bool) -> Opti
     // The thread may have given the mutex back already, without having woken a waiter yet.
     let was_given_back = is_pending && before & OWNER == 0;
     if !inherits && (was_ours || was_given_back) {
-        let wake = [futex, libc::FUTEX_WAKE as usize, 1, 0, 0, 0];
         // SAFETY: the kernel takes the address for a name.
-        let _ = unsafe { call(libc::SYS_futex, &wake) };
+        let _ = unsafe { syscall!(libc::SYS_futex, futex, libc::FUTEX_WAKE, 1, 0, 0, 0) };
     }
     Some(())
 }
@@ -408,10 +368,15 @@ fn close_resolver() {
 /// Its thread has ended with `exit`, and its stack was left for good.
 pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
     // SAFETY: the thread has ended, and its stack was left: nobody uses the block.
-    unsafe { Block::of(thread_pointer) }.recycle();
+    let mut block = unsafe { Block::of(thread_pointer) };
+    // The thread that has ended may have changed fields that have another initial value.
+    layout().restore_initial(block.control());
+    modules::reset(&mut block);
+    sanitizer::lend_own(thread_pointer);
 }
 
-/// Takes a block apart; its memory is the caller's again. Takes malloc's locks. What remains is
+/// Takes a block apart, and frees what `create` allocated; its memory is the caller's again. A cache of malloc's in the block
+/// would be lost: the caller has moved it away (`tcache_offset`). Takes malloc's locks. What remains is
 /// malloc's count of the threads that use an arena, which glibc lets nobody else lower: the arena is
 /// shared with others, but never free for one thread alone.
 ///
@@ -419,8 +384,12 @@ pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
 /// The block was `recycle`d, or created and not entered; nobody uses it, and it has no cache of
 /// malloc's (`tcache_offset`).
 pub(crate) unsafe fn destroy(thread_pointer: *mut u8) {
-    // SAFETY: nobody uses the block, or will.
-    unsafe { Block::of(thread_pointer) }.destroy();
+    // SAFETY: nobody uses the block, or will. It was laid out by this function's counterpart. `false`: the block itself is not
+    // the loader's to free.
+    unsafe {
+        Tids::give_back(Block::of(thread_pointer).tid());
+        (layout().functions.deallocate)(thread_pointer, false);
+    }
 }
 
 /// The private thread ids: all that were ever used are in use or on the list.

@@ -122,7 +122,6 @@ pub(super) struct Functions {
     pub(super) deallocate: unsafe extern "C" fn(*mut u8, bool),
     pub(super) call_destructors: unsafe extern "C" fn(),
     pub(super) close_resolver: Option<unsafe extern "C" fn(*mut c_void)>,
-    static_info: unsafe extern "C" fn(&mut usize, &mut usize),
 }
 
 /// A pthread key.
@@ -292,23 +291,22 @@ pub(crate) static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
 impl Layout {
     fn find() -> Result<Layout, String> {
         let functions = Functions::find()?;
-        let sizes = Sizes::ask(&functions)?;
+        let sizes = Sizes::ask()?;
         for (name, expected) in STRUCTURES {
             let found = match name.to_bytes().starts_with(b"_thread_db_sizeof") {
                 true => number(name)?,
-                false => any_field(name)?.offset,
+                false => any_field(name)?.0.start,
             };
             if found != expected {
                 return Err(format!("{name:?} is {found}, not {expected}"));
             }
         }
-        if any_field(c"_thread_db_dtv_dtv")?.bytes != size_of::<Entry>() {
+        if any_field(c"_thread_db_dtv_dtv")?.0.len() != size_of::<Entry>() {
             return Err("odd entries in the vector of modules".into());
         }
         let tid = field(c"_thread_db_pthread_tid", 4)?;
         let list = field(c"_thread_db_pthread_list", 2 * WORD)?;
-        let values = any_field(c"_thread_db_pthread_specific")?;
-        let values = values.offset..values.offset + values.bytes;
+        let (values, _) = any_field(c"_thread_db_pthread_specific")?;
         let ends = [tid + 4, list + 2 * WORD, values.end];
         if let Some(end) = ends.into_iter().find(|&end| end > sizes.control) {
             return Err(format!(
@@ -319,7 +317,7 @@ impl Layout {
         if vector as isize != VECTOR - sizes.control_offset() {
             return Err("the vector of modules is not where the ABI has it".into());
         }
-        let count = any_field(c"_thread_db___pthread_keys")?.count;
+        let (_, count) = any_field(c"_thread_db___pthread_keys")?;
         if values.len() / WORD * BLOCK != count * size_of::<Value>() {
             return Err("the number of pthread keys does not add up".into());
         }
@@ -327,9 +325,7 @@ impl Layout {
         let rseq = rseq_offset(sizes)?;
         let mut known = vec![tid..tid + 4, list..list + 2 * WORD];
         let in_control = |offset| usize::try_from(offset - sizes.control_offset()).ok();
-        if let Some(area) = rseq.and_then(in_control) {
-            known.push(area..area + RSEQ);
-        }
+        known.extend(rseq.and_then(in_control).map(|area| area..area + RSEQ));
         let probe = Probe::run(sizes, values.clone(), known)?;
         Ok(Layout {
             sizes,
@@ -394,17 +390,17 @@ impl Functions {
                 deallocate: function(c"_dl_deallocate_tls")?,
                 call_destructors: function(c"__call_tls_dtors")?,
                 close_resolver: function(c"__res_nclose").ok(),
-                static_info: function(c"_dl_get_tls_static_info")?,
             })
         }
     }
 }
 
 impl Sizes {
-    fn ask(functions: &Functions) -> Result<Sizes, String> {
+    fn ask() -> Result<Sizes, String> {
+        type StaticInfo = unsafe extern "C" fn(&mut usize, &mut usize);
         let (mut all, mut align) = (0, 0);
         // SAFETY: the function of the loader's that writes two sizes.
-        unsafe { (functions.static_info)(&mut all, &mut align) };
+        unsafe { function::<StaticInfo>(c"_dl_get_tls_static_info")?(&mut all, &mut align) };
         let control = number(c"_thread_db_sizeof_pthread")?;
         if !align.is_power_of_two() || !(16..=4096).contains(&align) {
             return Err("odd alignment of thread-local storage".into());
@@ -480,33 +476,23 @@ fn rseq_offset(sizes: Sizes) -> Result<Option<isize>, String> {
     }
 }
 
-struct Field {
-    bytes: usize,
-    count: usize,
-    offset: usize,
-}
-
 /// The offset of a field of `bytes` bytes, from its descriptor.
 fn field(name: &CStr, bytes: usize) -> Result<usize, String> {
-    let field = any_field(name)?;
-    match field.bytes == bytes {
-        true => Ok(field.offset),
-        false => Err(format!("{name:?} has {} bytes, not {bytes}", field.bytes)),
+    let (field, _) = any_field(name)?;
+    match field.len() == bytes {
+        true => Ok(field.start),
+        false => Err(format!("{name:?} has {} bytes, not {bytes}", field.len())),
     }
 }
 
-/// A descriptor: three 32-bit numbers.
-fn any_field(name: &CStr) -> Result<Field, String> {
+/// Where a field lies, and how many values it has, from its descriptor: three 32-bit numbers.
+fn any_field(name: &CStr) -> Result<(Range<usize>, usize), String> {
     let descriptor = data(name, 12)?;
     let [bits, count, offset] = [0, 4, 8].map(|at| descriptor.half(at).load(Relaxed) as usize);
     if bits % 8 != 0 || offset >= 1 << 16 {
         return Err(format!("odd descriptor {name:?}"));
     }
-    Ok(Field {
-        bytes: bits / 8,
-        count,
-        offset,
-    })
+    Ok((offset..offset + bits / 8, count))
 }
 
 /// A size: a 32-bit number.
@@ -652,9 +638,8 @@ pub(super) struct PthreadKey(libc::pthread_key_t);
 impl PthreadKey {
     /// A new key, unless there are too many. A thread that ends passes its value to `destructor`.
     pub(super) fn new(destructor: Option<extern "C" fn(*mut c_void)>) -> Option<PthreadKey> {
-        type Destructor = unsafe extern "C" fn(*mut c_void);
         let mut key = 0;
-        let destructor = destructor.map(|function| function as Destructor);
+        let destructor = destructor.map(|function| function as _);
         // SAFETY: the destructor takes any value.
         let failed = unsafe { libc::pthread_key_create(&mut key, destructor) };
         (failed == 0).then(|| PthreadKey(key))
@@ -682,14 +667,13 @@ impl Drop for PthreadKey {
 
 /// Runs `main` to its end on a short-lived pthread, whose stack is all of `stack`; it gets the address of
 /// the pthread's argument. False: no such thread can be made.
-pub(super) fn run_on(stack: &mut Mapping, main: &mut (dyn FnMut(usize) + Send)) -> bool {
-    extern "C" fn run(main: *mut c_void) -> *mut c_void {
+pub(super) fn run_on<F: FnMut(usize) + Send>(stack: &mut Mapping, main: &mut F) -> bool {
+    extern "C" fn run<F: FnMut(usize)>(main: *mut c_void) -> *mut c_void {
         // SAFETY: the argument below, which is waited for.
-        unsafe { (*main.cast::<&mut (dyn FnMut(usize) + Send)>())(main.addr()) };
+        unsafe { (*main.cast::<F>())(main.addr()) };
         std::ptr::null_mut()
     }
-    let mut main = main;
-    let argument: *mut &mut (dyn FnMut(usize) + Send) = &mut main;
+    let argument = std::ptr::from_mut(main).cast();
     let mut thread = 0;
     // SAFETY: the attributes are initialised first and destroyed last; the stack and the closure are
     // borrowed for as long as the thread lives: it is joined.
@@ -697,7 +681,7 @@ pub(super) fn run_on(stack: &mut Mapping, main: &mut (dyn FnMut(usize) + Send)) 
         let mut attributes = std::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setstack(&mut attributes, stack.0.start as *mut c_void, stack.0.len());
-        let failed = libc::pthread_create(&mut thread, &attributes, run, argument.cast());
+        let failed = libc::pthread_create(&mut thread, &attributes, run::<F>, argument);
         libc::pthread_attr_destroy(&mut attributes);
         failed == 0 && libc::pthread_join(thread, std::ptr::null_mut()) == 0
     }

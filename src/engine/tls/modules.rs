@@ -137,27 +137,26 @@ pub(super) fn number() -> usize {
 }
 
 /// Resets the thread-locals of every module, except libc's and the loader's, in the block of a thread
-/// that has ended with a `refresh`. Returns the snapshot's number.
+/// that has ended with a `refresh`.
 #[inline]
-pub(super) fn reset(block: &mut Block) -> usize {
+pub(super) fn reset(block: &mut Block) {
     let snapshot = current();
     for module in &snapshot.modules {
         module.restore(block);
     }
-    snapshot.number
+    block.seen().store(snapshot.number, Relaxed);
 }
 
-/// Initialises the static modules that are newer than snapshot `seen`, in the block of a thread that
-/// has not begun. Returns the number of the one in force.
+/// Initialises the static modules that are newer than the last snapshot that the block has seen; its thread has not begun.
 #[inline]
-pub(super) fn catch_up(block: &mut Block, seen: usize) -> usize {
-    let snapshot = current();
+pub(super) fn catch_up(block: &mut Block) {
+    let (snapshot, seen) = (current(), block.seen().load(Relaxed));
     if snapshot.number != seen {
         let is_new = |module: &&Module| module.since > seen && module.offset.is_some();
         let new = snapshot.modules.iter().filter(is_new);
         new.for_each(|module| module.restore(block));
+        block.seen().store(snapshot.number, Relaxed);
     }
-    snapshot.number
 }
 
 #[inline]

@@ -70,8 +70,6 @@ struct Task {
     /// Other parts of the control block that the layout knows.
     known: Vec<Range<usize>>,
     key: PthreadKey,
-    /// libc's own thread-locals: offset from the thread pointer, words.
-    libc: Option<(isize, usize)>,
 }
 
 impl Probe {
@@ -83,20 +81,19 @@ impl Probe {
         const STACK: usize = 1 << 20;
         let size = (STACK + sizes.all()).next_multiple_of(page());
         let mut stack = Mapping::new(size).map_err(|_| "no memory for the probe thread")?;
-        let own = sizes.own_control_block();
         let task = Task {
             stack: stack.0.clone(),
-            guards: guards_of(own),
+            guards: guards_of(sizes.own_control_block()),
             sizes,
             values,
             known,
             key: PthreadKey::new(None).ok_or("no pthread key for the probe thread")?,
-            libc: libc_block(),
         };
+        let libc = libc_block();
         let mut answer = Err("the probe thread did not run".into());
         run_on(&mut stack, &mut |argument| {
             // The search comes first, before anything else on this thread calls malloc.
-            let tcache = task.libc.filter(|_| is_known()).and_then(find_tcache);
+            let tcache = libc.filter(|_| is_known()).and_then(find_tcache);
             answer = look_around(&task, argument).map(|found| Probe { tcache, ..found });
         });
         answer

@@ -10,10 +10,11 @@
 //! not the exit status: the program may ignore its children, or wait for all of them.
 
 use super::block::{self, Block};
+use super::layout;
 use super::layout::PthreadKey;
-use super::{BlockPlace, layout};
 use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, page};
+use crate::engine::sys::signal;
 use std::cell::{Cell, RefCell};
 use std::io::{self, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +23,6 @@ use std::{ffi::c_void, sync::atomic::AtomicUsize, sync::atomic::Ordering::Relaxe
 /// A stack with a block, above a guard.
 pub(super) struct TestSlot {
     pub(super) block: Block,
-    place: BlockPlace,
     _memory: Mapping,
 }
 
@@ -33,15 +33,14 @@ impl TestSlot {
         let sizes = layout::layout().sizes;
         let size = (guard + stack + sizes.all() + sizes.align).next_multiple_of(page());
         let memory = Mapping::new(size)?;
-        let place = block::place(memory.0.end);
         // SAFETY: a fresh mapping is zero and nobody else's.
         let block = unsafe {
             mm::guard(memory.0.start, guard)?;
-            block::create(&place, memory.0.start + guard, size - guard)?
+            let thread_pointer = block::place(memory.0.end);
+            block::create(thread_pointer, memory.0.start + guard, size - guard)?
         };
         Ok(TestSlot {
             block,
-            place,
             _memory: memory,
         })
     }
@@ -76,7 +75,7 @@ impl TestSlot {
         // nobody else runs on it, nor on its stack, whose top is aligned. The cache's word is one in each of the two
         // blocks, and no call to malloc is under way on either.
         unsafe {
-            let stack = fresh_stack(self.place.stack_top, live, thread.cast());
+            let stack = fresh_stack(block::stack_top(block).addr(), live, thread.cast());
             let swap_tcache = || {
                 if let Some(offset) = tcache {
                     let word = |block: *mut u8| block.wrapping_offset(offset).cast::<usize>();
@@ -92,13 +91,15 @@ impl TestSlot {
     }
 
     pub(super) fn recycle(&mut self) {
-        self.block.recycle();
+        // SAFETY: the slot's thread has ended, and left the stack.
+        unsafe { block::recycle(self.block.thread_pointer()) };
     }
 }
 
 impl Drop for TestSlot {
     fn drop(&mut self) {
-        self.block.destroy();
+        // SAFETY: nobody uses the block, nor its cache of malloc's, which `run` has taken away.
+        unsafe { block::destroy(self.block.thread_pointer()) };
     }
 }
 
@@ -251,14 +252,12 @@ fn in_child(trial: impl FnOnce(), mut writer: PipeWriter) -> ! {
     use libc::{SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     // SAFETY: plain calls of libc's. The handlers are the program's, which has not crashed.
     unsafe {
-        for signal in [
+        for number in [
             SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP,
         ] {
-            libc::signal(signal, libc::SIG_DFL);
+            signal::set_default(number);
         }
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        signal::set_mask(0);
         let no_core = libc::rlimit {
             rlim_cur: 0,
             rlim_max: 0,

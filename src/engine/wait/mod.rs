@@ -11,4 +11,10 @@ pub(crate) mod queue;
 pub(crate) mod side;
 
 pub(crate) use super::inspect::notes::{Facts, Locator, WaitKind, WaitReason};
+pub(crate) use super::sched::cancel::Token;
+#[cfg(green)]
+pub(crate) use super::sched::frames::refusal;
+pub(crate) use super::sched::frames::{
+    Adopted, Surroundings, What, cancelled, ends_at, is_in_frame, raise, run, shielded,
+};
 pub(crate) use crate::engine::sched::park::{Outcome, Waiter};

@@ -62,13 +62,16 @@
 
 use core::{iter, mem, ptr};
 
-use super::{Outcome, WaitReason, Waiter};
+use super::{Outcome, WaitKind, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Cell, Ordering, Ordering::Relaxed, const_fn};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::current::{self, PreemptionOff};
 use crate::engine::sys::{perturb, shared::Patience};
 
 // ==== the claim ====
+
+/// For reports: a thread waits for the one that has ended its wait. Frames do not end that.
+static HANDOVER: WaitKind = WaitKind::inside("handover");
 
 /// A thread that waits, and how its wait ended.
 pub(crate) struct Wait {
@@ -111,15 +114,18 @@ impl Wait {
 
     /// Blocks the thread, whose nodes are queued, until a waker takes one of them and wakes the
     /// thread, or until `deadline` (monotonic nanoseconds).
-    pub(crate) fn wait(&self, mut deadline: Option<u64>) -> Ended {
-        loop {
-            match self.waiter.wait(self.reason, deadline) {
-                Outcome::Notified => return Ended::Taken(self.claim.load(Relaxed).cast()),
-                Outcome::Expired if self.give_up() => return Ended::TimedOut,
-                // Another thread has the claim and is about to wake this one, so the wait goes on without a deadline.
-                Outcome::Expired => deadline = None,
-            }
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> Ended {
+        match self.waiter.wait(self.reason, deadline) {
+            Outcome::Notified => Ended::Taken(self.claim.load(Relaxed).cast()),
+            Outcome::Expired if self.give_up() => Ended::TimedOut,
+            Outcome::Expired => Ended::Taken(self.receive()),
         }
+    }
+
+    /// Waits for the thread that has the claim, and is about to wake this one. Returns the node that it took.
+    pub(crate) fn receive(&self) -> *const Node {
+        while self.waiter.wait(WaitReason::only(&HANDOVER), None) == Outcome::Expired {}
+        self.claim.load(Relaxed).cast()
     }
 
     /// [`Wait::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it, and

@@ -11,15 +11,22 @@
 //! Invariant: only the thread that has the turn touches the sides; but any thread may wake a
 //! [`Waiter`].
 
-use crate::engine::atomic::Cell;
-use crate::engine::sched::{self, Green, park::Parking, switch::Action};
+use crate::engine::atomic::{AtomicPtr, Cell, Ordering::SeqCst, fence};
+use crate::engine::inspect::notes::WhenEnded;
+use crate::engine::sched::{
+    self, Green,
+    park::{Interrupts, Parking},
+    switch::Action,
+};
+use crate::engine::sched::{cancel, park::Outcome};
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
 /// For reports: a coroutine, or the thread that resumes it, waits for the other.
-static TURN: WaitKind = WaitKind::inside("turn of a coroutine");
-/// The park of a thread that waits aside.
-static ASIDE: Parking = Parking::without_waiter(WaitReason::only(&TURN));
+static TURN: WaitKind = WaitKind::inside("turn of a coroutine").when_ended(WhenEnded::Leads);
+/// The same of a thread that passes it on itself that a frame has ended.
+static TOLD_TURN: WaitKind =
+    WaitKind::inside("turn of a coroutine").when_ended(WhenEnded::PassesOn);
 
 /// The place where one of the two waits for its turn.
 pub(crate) struct Side {
@@ -27,6 +34,15 @@ pub(crate) struct Side {
     aside: Cell<Option<&'static Green>>,
     waiter: Waiter,
 }
+
+/// The thread that waits for its turn, or has it, beside the one that waits here.
+fn other_of(lead: Lead) -> Option<&'static Interrupts> {
+    // SAFETY: the turns live while one of the two waits, and records are never freed.
+    unsafe { lead.as_ref()?.load(SeqCst).as_ref() }
+}
+
+/// What leads a canceller from the thread that waits to the other one; null: nothing.
+pub(crate) type Lead = *const AtomicPtr<Interrupts>;
 
 impl Side {
     pub(crate) fn new() -> Side {
@@ -39,7 +55,7 @@ impl Side {
     /// Gives `other` its turn, and waits here for the next one. Between green threads of one
     /// cluster, the other thread goes on in the caller's place, at once and in its time slice.
     #[inline(always)]
-    pub(crate) fn hand_over_to(&self, other: &Side) {
+    pub(crate) fn hand_over_to(&self, other: &Side, lead: Lead) {
         sanitizer::publish(other);
         let entered = sched::enter();
         match (entered, other.call()) {
@@ -48,32 +64,46 @@ impl Side {
                 let green = entered.green;
                 self.aside.set(Some(green));
                 green.next.set(Some(next));
-                green.expect(&ASIDE);
+                let parking = Parking::without_waiter(WaitReason::new(&TURN, lead));
+                green.expect(&parking);
+                // A canceller finds the park, or this finds that one has come before.
+                if green.interrupts().is_pending()
+                    && let Some(led) = other_of(lead)
+                {
+                    led.set();
+                }
                 entered.suspend(Action::HandOver);
                 sanitizer::observe(self);
-                green.expect(core::ptr::null());
+                green.park_is_over();
             }
             (entered, next) => {
                 drop(entered);
-                self.wait_beside(next);
+                self.wait_beside(next, lead);
             }
         }
     }
 
     /// Waits here, at the waiter, since the other thread may have the turn already.
-    pub(crate) fn wait(&self) {
-        self.waiter.wait(WaitReason::new(&TURN, self), None);
+    pub(crate) fn wait(&self, lead: Lead) {
+        // A coroutine that is suspended is in nobody's frames.
+        let kind = if lead.is_null() { &TURN } else { &TOLD_TURN };
+        if self.waiter.wait(WaitReason::new(kind, lead), None) == Outcome::Expired {
+            // SeqCst: the other thread, if it is not there yet, finds the reason; partner: the fence in `Adopted::run`.
+            fence(SeqCst);
+            cancel::interrupt_each(other_of(lead).into_iter());
+            self.waiter.wait(WaitReason::new(&TURN, lead), None);
+        }
         sanitizer::observe(self);
     }
 
     /// Waits at the waiter: `other` has gone on already, or goes on now.
     #[cold]
     #[inline(never)]
-    fn wait_beside(&self, other: Option<&'static Green>) {
+    fn wait_beside(&self, other: Option<&'static Green>, lead: Lead) {
         if let Some(green) = other {
             sched::ready(green);
         }
-        self.wait();
+        self.wait(lead);
     }
 
     /// Gives this side its turn, and does not wait.

@@ -34,8 +34,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::record::{Event, QUEUE};
-#[cfg(green)]
-use self::ring::Copies;
 use self::timeline::{Clock, Timeline};
 use super::observer::{self, TRACE};
 use super::{employ, lock};
@@ -245,7 +243,7 @@ struct Session(Option<JoinHandle<()>>);
 impl Session {
     /// Begins a trace.
     fn start() -> io::Result<Session> {
-        // Acquire: partner: Release in `release`.
+        // Acquire: partner: Release below and in `end`.
         if BUSY.swap(true, Acquire) {
             let message = "a trace is being written already: one at a time is possible";
             return Err(io::Error::new(ErrorKind::ResourceBusy, message));
@@ -257,7 +255,9 @@ impl Session {
             let trace = Trace(collector.collect());
             *lock(&RESULT) = Some(trace);
         };
-        let thread = employ("gt-trace", life).inspect_err(|_| release())?;
+        // Release: partner: Acquire above.
+        let give_up = |_: &io::Error| BUSY.store(false, Release);
+        let thread = employ("gt-trace", life).inspect_err(give_up)?;
         observer::add(TRACE);
         Ok(Session(Some(thread)))
     }
@@ -278,7 +278,8 @@ impl Session {
         }
         observer::remove(TRACE);
         let trace = lock(&RESULT).take();
-        release();
+        // Release: all that this trace did; partner: Acquire in `start`.
+        BUSY.store(false, Release);
         trace.ok_or_else(|| io::Error::other("the collector of the trace has panicked"))
     }
 }
@@ -291,15 +292,11 @@ impl Drop for Session {
     }
 }
 
-fn release() {
-    // Release: all that this trace did; partner: Acquire in `start`.
-    BUSY.store(false, Release);
-}
-
 /// What was copied until now.
+#[derive(Default)]
 struct Collector {
     #[cfg(green)]
-    copies: Copies,
+    copies: Vec<ring::Copied>,
     outside: Vec<Event>,
     /// Words and events that are not in the above; and how many words are.
     lost: u64,
@@ -314,11 +311,9 @@ impl Collector {
         QUEUE.take_lost();
         Collector {
             #[cfg(green)]
-            copies: Copies::begin(),
-            outside: Vec::new(),
-            lost: 0,
-            kept: 0,
+            copies: ring::begin(),
             begin: (ticks(), clock::now()),
+            ..Collector::default()
         }
     }
 
@@ -330,7 +325,7 @@ impl Collector {
         self.copy();
         observer::remove(TRACE);
         #[cfg(green)]
-        let reels = self.copies.finish();
+        let reels = self.copies.into_iter().map(ring::Copied::finish).collect();
         #[cfg(not(green))]
         let reels = Vec::new();
         let clock = Clock::new(self.begin, (ticks(), clock::now()));
@@ -341,7 +336,7 @@ impl Collector {
     fn copy(&mut self) -> bool {
         let before = self.kept;
         #[cfg(green)]
-        self.copies.copy(MOST_WORDS, &mut self.kept, &mut self.lost);
+        ring::copy(&mut self.copies, MOST_WORDS, &mut self.kept, &mut self.lost);
         while let Some(event) = QUEUE.take() {
             if self.kept + event.len() <= MOST_WORDS {
                 self.outside.push(event);
@@ -367,15 +362,14 @@ pub(super) fn begin(path: &str) -> io::Result<()> {
             let path = path.replace("%p", &std::process::id().to_string());
             *lock(&OF_PROCESS) = Some((session, path.into()));
             // SAFETY: the handler has the type that libc calls, and does not unwind.
-            unsafe { at_exit(end) };
+            unsafe { atexit(end) };
         });
     });
     result
 }
 
 unsafe extern "C" {
-    #[link_name = "atexit"]
-    fn at_exit(handler: extern "C" fn()) -> core::ffi::c_int;
+    fn atexit(handler: extern "C" fn()) -> core::ffi::c_int;
 }
 
 extern "C" fn end() {

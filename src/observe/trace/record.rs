@@ -27,8 +27,6 @@
 
 use core::cell::Cell;
 use core::num::NonZeroU64;
-#[cfg(green)]
-use core::ptr::from_ref;
 use core::ptr::with_exposed_provenance;
 
 use crate::arch::ticks;
@@ -78,10 +76,9 @@ pub(super) enum Kind {
     Found,
     Given,
     Resumed,
-    KernelBegan,
     KernelEnded,
     KernelWaits,
-    KernelGoesOn,
+    KernelRuns,
 }
 
 /// Why a thread stopped. The page's script (`page.js`) knows these texts.
@@ -100,7 +97,7 @@ impl Kind {
     /// The kind of a word, which may be any number.
     pub(super) fn of(word: u64) -> Kind {
         let kind = word as u8;
-        match kind <= Kind::KernelGoesOn as u8 {
+        match kind <= Kind::KernelRuns as u8 {
             // SAFETY: the kinds are numbered from 0 to this last one.
             true => unsafe { core::mem::transmute::<u8, Kind>(kind) },
             false => Kind::Nothing,
@@ -156,7 +153,8 @@ pub(super) fn bytes_of(word: u64) -> impl Iterator<Item = u8> {
 /// Names what a thread waits for, by the address of a text's own address and length.
 #[cfg(green)]
 pub(super) fn text(text: &'static &'static str) -> u64 {
-    word(Kind::Text, from_ref(text).expose_provenance() as u64)
+    let place = core::ptr::from_ref(text).expose_provenance();
+    word(Kind::Text, place as u64)
 }
 
 /// The text that such a word names; any other word names an empty one.
@@ -250,9 +248,9 @@ pub(in crate::observe) fn kernel(identity: Option<&Identity>, what: Kernel) {
             let by = word(Kind::By, own_number().into());
             put(Kind::Spawned, number, by);
         }
-        Kernel::Began => put(Kind::KernelBegan, be(number, name), 0),
+        Kernel::Began => put(Kind::KernelRuns, be(number, name), 0),
         Kernel::Ended => put(Kind::KernelEnded, own_number(), 0),
         Kernel::Waits => put(Kind::KernelWaits, own_number(), 0),
-        Kernel::GoesOn => put(Kind::KernelGoesOn, own_number(), 0),
+        Kernel::GoesOn => put(Kind::KernelRuns, own_number(), 0),
     }
 }

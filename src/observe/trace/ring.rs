@@ -101,12 +101,6 @@ impl Ring {
 
 /// The writer's side: the owner of the processor calls.
 impl Ring {
-    /// The ring of `processor`. `None`: there is no memory.
-    #[inline]
-    fn of(processor: &OwnedProcessor<'_>) -> Option<&'static Ring> {
-        Kept::of(processor)?.ring()
-    }
-
     /// Writes an event of one word that needs no time now. False: it does need one.
     #[inline(always)]
     fn note(&self, word: u64) -> bool {
@@ -211,12 +205,12 @@ pub(crate) fn readied(by: Actor<'_>, thread: ThreadInEvent<'_>, why: ReadyReason
         ReadyReason::Fired => Kind::Fired,
         ReadyReason::Arrived => Kind::Arrived,
     };
-    of_thread(by.processor.as_ref().and_then(Ring::of), kind, thread, 0);
+    of_thread(by.processor.as_ref().and_then(Kept::ring), kind, thread, 0);
 }
 
 /// A thread has woken `thread`, or made it.
 fn caused(by: Actor<'_>, kind: Kind, thread: ThreadInEvent<'_>) {
-    let ring = by.processor.as_ref().and_then(Ring::of);
+    let ring = by.processor.as_ref().and_then(Kept::ring);
     let caller = match by.thread {
         Some(caller) => number_of(ring, caller),
         None => record::own_number(),
@@ -230,15 +224,15 @@ fn of_thread(ring: Option<&Ring>, kind: Kind, thread: ThreadInEvent<'_>, more: u
 
 pub(crate) fn picked(processor: &OwnedProcessor<'_>, thread: ThreadInEvent<'_>, from: Pick) {
     match from {
-        Pick::Found => write(Ring::of(processor), Kind::Found, 0, 0),
-        Pick::Stolen => of_thread(Ring::of(processor), Kind::Stole, thread, 0),
+        Pick::Found => write(Kept::ring(processor), Kind::Found, 0, 0),
+        Pick::Stolen => of_thread(Kept::ring(processor), Kind::Stole, thread, 0),
         Pick::NextSlot | Pick::Queue => {}
     }
 }
 
 /// The quick way is for a yield of a thread that is known, at a moment that needs no time.
 pub(crate) fn stopped(on: Option<&OwnedProcessor<'_>>, thread: ThreadInEvent<'_>, action: Action) {
-    let ring = on.and_then(Ring::of);
+    let ring = on.and_then(Kept::ring);
     if let (Some(ring), Action::Yield) = (ring, action) {
         let number = introduced(thread.words()[0].load(Relaxed));
         if number != 0 && ring.note(word(Kind::Yielded, number.into())) {
@@ -270,25 +264,22 @@ fn stopped_otherwise(ring: Option<&Ring>, thread: ThreadInEvent<'_>, action: Act
 /// The thread that has lost `processor` may go on at any moment: only a thread that is known already is named.
 pub(crate) fn blocked(processor: &OwnedProcessor<'_>, [numbered, _]: ObserverWords) {
     let number = introduced(numbered.load(Relaxed));
-    write(Ring::of(processor), Kind::HandedOff, number, 0);
+    write(Kept::ring(processor), Kind::HandedOff, number, 0);
 }
 
 pub(crate) fn worker_has(processor: &OwnedProcessor<'_>, running: Option<ThreadInEvent<'_>>) {
     match running {
-        Some(thread) => of_thread(Ring::of(processor), Kind::Resumed, thread, 0),
-        None => write(Ring::of(processor), Kind::Given, 0, 0),
+        Some(thread) => of_thread(Kept::ring(processor), Kind::Resumed, thread, 0),
+        None => write(Kept::ring(processor), Kind::Given, 0, 0),
     }
 }
 
 pub(crate) fn worker_idle(processor: &OwnedProcessor<'_>) {
-    write(Ring::of(processor), Kind::Idle, 0, 0);
+    write(Kept::ring(processor), Kind::Idle, 0, 0);
 }
 
-/// What was copied from all rings, for the collector of the present trace.
-pub(super) struct Copies(Vec<Copied>);
-
-/// What was copied from one ring.
-struct Copied {
+/// What was copied from one ring, for the collector of the present trace.
+pub(super) struct Copied {
     processor: &'static inspect::Processor,
     ring: &'static Ring,
     /// Where the next copy begins.
@@ -304,36 +295,23 @@ fn rings() -> impl Iterator<Item = (&'static inspect::Processor, &'static Ring)>
     measure::all().filter_map(|kept| Some((kept.processor, kept.ring.load(Acquire)?)))
 }
 
-impl Copies {
-    /// Copies begin at what comes from now on.
-    pub(super) fn begin() -> Copies {
-        let begin =
-            |(processor, ring): (_, &'static Ring)| Copied::new(processor, ring, ring.head());
-        Copies(rings().map(begin).collect())
-    }
+/// Copies begin at what comes from now on.
+pub(super) fn begin() -> Vec<Copied> {
+    let begin = |(processor, ring): (_, &'static Ring)| Copied::new(processor, ring, ring.head());
+    rings().map(begin).collect()
+}
 
-    /// Copies what is new, as long as fewer than `most` words are kept. Adds to the words that are kept, and lost.
-    pub(super) fn copy(&mut self, most: usize, kept: &mut usize, lost: &mut u64) {
-        for (processor, ring) in rings() {
-            if !self.0.iter().any(|copied| ptr::eq(copied.ring, ring)) {
-                self.0.push(Copied::new(processor, ring, 0));
-            }
-        }
-        for copied in &mut self.0 {
-            let (more, less) = copied.copy(most.saturating_sub(*kept));
-            *kept += more;
-            *lost += less;
+/// Copies what is new, as long as fewer than `most` words are kept. Adds to the words that are kept, and lost.
+pub(super) fn copy(copies: &mut Vec<Copied>, most: usize, kept: &mut usize, lost: &mut u64) {
+    for (processor, ring) in rings() {
+        if !copies.iter().any(|copied| ptr::eq(copied.ring, ring)) {
+            copies.push(Copied::new(processor, ring, 0));
         }
     }
-
-    /// What all rings have recorded. The trace is over.
-    pub(super) fn finish(self) -> Vec<Reel> {
-        let finish = |copied: Copied| {
-            // The system gets the pages back. Words that are written at the same moment are lost or kept; nobody reads them.
-            copied.ring.advise(libc::MADV_DONTNEED);
-            copied.reel
-        };
-        self.0.into_iter().map(finish).collect()
+    for copied in copies {
+        let (more, less) = copied.copy(most.saturating_sub(*kept));
+        *kept += more;
+        *lost += less;
     }
 }
 
@@ -384,6 +362,13 @@ impl Copied {
         let is_known = self.ring.head() == next && !self.is_cut;
         self.reel.running = if is_known { running } else { 0 };
         (kept, lost)
+    }
+
+    /// What the ring has recorded. The trace is over.
+    pub(super) fn finish(self) -> Reel {
+        // The system gets the pages back. Words that are written at the same moment are lost or kept; nobody reads them.
+        self.ring.advise(libc::MADV_DONTNEED);
+        self.reel
     }
 }
 

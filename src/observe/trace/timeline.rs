@@ -92,6 +92,9 @@ struct Processor {
     /// When the run began that has not ended yet.
     since: Option<u64>,
     asleep_since: Option<u64>,
+    /// The last time, if nothing was lost since, and the events after that.
+    last: Option<u64>,
+    events: Vec<(Kind, u32, u64)>,
 }
 
 impl Timeline {
@@ -177,20 +180,19 @@ impl Timeline {
             track,
             ..Processor::default()
         };
-        // The last time, if nothing was lost since; the events after that; the word that belongs to the next one; and the
-        // thread whose name follows.
-        let (mut last, mut events, mut more, mut named) = (None, Vec::new(), 0, 0);
+        // The word that belongs to the next event, and the thread whose name follows.
+        let (mut more, mut named) = (0, 0);
         for &word in &reel.words {
             let number = value(word) as u32 & NUMBER;
             match Kind::of(word) {
                 Kind::Nothing => {}
                 Kind::Lost => {
-                    self.spread(&mut processor, last.take(), None, &mut events);
+                    self.spread(&mut processor, None);
                     (processor.since, processor.asleep_since) = (None, None);
                 }
                 Kind::Time => {
                     let now = self.clock.at(value(word));
-                    self.spread(&mut processor, last.replace(now), Some(now), &mut events);
+                    self.spread(&mut processor, Some(now));
                 }
                 Kind::Named => {
                     self.name(number).clear();
@@ -198,10 +200,10 @@ impl Timeline {
                 }
                 Kind::Name => self.name(named).extend(bytes_of(word)),
                 Kind::By | Kind::To | Kind::Text => more = word,
-                kind => events.push((kind, number, take(&mut more))),
+                kind => processor.events.push((kind, number, take(&mut more))),
             }
         }
-        self.spread(&mut processor, last, None, &mut events);
+        self.spread(&mut processor, None);
         let end = self.clock.length;
         if let Some(start) = processor.asleep_since {
             self.push(start, end, 0, track, Kind::Idle, 0);
@@ -211,13 +213,8 @@ impl Timeline {
     }
 
     /// Spreads events evenly between the time before them and the one behind. They are left out if the first is not known.
-    fn spread(
-        &mut self,
-        on: &mut Processor,
-        from: Option<u64>,
-        to: Option<u64>,
-        events: &mut Vec<(Kind, u32, u64)>,
-    ) {
+    fn spread(&mut self, on: &mut Processor, to: Option<u64>) {
+        let (from, mut events) = (replace(&mut on.last, to), take(&mut on.events));
         let count = events.len() as u64;
         for (place, (kind, thread, more)) in (0..).zip(events.drain(..)) {
             if let Some(from) = from {
@@ -225,6 +222,8 @@ impl Timeline {
                 self.event(on, kind, thread, more, from + length * place / count);
             }
         }
+        // The next events need no memory of their own.
+        on.events = events;
     }
 
     fn event(&mut self, on: &mut Processor, kind: Kind, thread: u32, more: u64, now: u64) {
@@ -277,7 +276,7 @@ impl Timeline {
             let kind = Kind::of(first);
             let (number, now) = (value(first) as u32, self.clock.at(ticks));
             let (stopped, next) = match kind {
-                Kind::KernelBegan | Kind::KernelGoesOn => (Kind::RunsOn, Some(Kind::RunsOn)),
+                Kind::KernelRuns => (Kind::RunsOn, Some(Kind::RunsOn)),
                 Kind::KernelWaits => (Kind::Parked, Some(Kind::Waited)),
                 Kind::KernelEnded => (Kind::Ended, None),
                 _ => {

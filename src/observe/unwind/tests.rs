@@ -133,7 +133,7 @@ pub(super) fn names(frames: &[usize]) -> Vec<String> {
 
 pub(super) fn named(frames: &[usize], is_full: bool) -> Vec<String> {
     let modules = Modules::load();
-    let symbols = Symbols::new().stack(frames, is_full, &modules);
+    let symbols = Symbols::default().stack(frames, is_full, &modules);
     symbols
         .iter()
         .map(|symbol| last(&symbol.function))

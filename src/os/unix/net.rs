@@ -32,7 +32,7 @@ use socket2::{SockAddr, SockRef};
 
 pub use std::os::unix::net::SocketAddr;
 
-use crate::engine::facade::Source;
+use crate::engine::facade::{Source, blocking, unless_in_frame};
 use crate::io::macros::{reads, writes};
 use crate::net::listener::incoming;
 use crate::net::socket::{Socket, shutdown, socket_type, timeouts};
@@ -108,7 +108,7 @@ impl UnixStream {
     /// ```
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
         // The call waits only while the listener's queue is full, which no readiness of this socket tells.
-        crate::thread::blocking(|| unix::UnixStream::connect(path)).map(Self::fresh)
+        unless_in_frame(blocking, || unix::UnixStream::connect(path)).map(Self::fresh)
     }
 
     /// Connects to the socket at an address.
@@ -130,7 +130,7 @@ impl UnixStream {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect_addr(socket_addr: &SocketAddr) -> io::Result<UnixStream> {
-        crate::thread::blocking(|| unix::UnixStream::connect_addr(socket_addr)).map(Self::fresh)
+        unless_in_frame(blocking, || unix::UnixStream::connect_addr(socket_addr)).map(Self::fresh)
     }
 
     fn fresh(stream: unix::UnixStream) -> UnixStream {
@@ -624,7 +624,7 @@ impl UnixDatagram {
     /// queue of a socket that is not the peer. The call obeys the time-out and the mode.
     fn send_blocking(&self, send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         let send = || Source::uninterrupted(send);
-        self.0.unless_closed(|| crate::thread::blocking(send))
+        self.0.unless_closed(|| unless_in_frame(blocking, send))
     }
 
     /// Sends a datagram to the peer; see [`connect`](UnixDatagram::connect).

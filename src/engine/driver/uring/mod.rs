@@ -83,6 +83,7 @@
 mod tests;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{cell::Cell, io, iter, mem, ptr, sync::OnceLock, time::Duration};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
@@ -93,7 +94,7 @@ use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::sched::spawner::{HELPER_STACK, spawn_helper};
 use crate::engine::sched::{self, Fifo, current, fork};
 use crate::engine::sys::{self, clock, perturb, shared::Lock};
-use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter};
+use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter, refusal};
 
 // ==== what a cluster does by the ring ====
 
@@ -164,6 +165,10 @@ pub(super) fn end_waits(source: &Source) {
 /// Does `operation` by the ring. If the file system cannot do it without blocking, the kernel does it on threads
 /// of its own. There are no time-outs: a disk answers. `None`: there is no ring, or none any more.
 pub(super) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
+    let limit = match operation {
+        Operation::Connect(..) | Operation::WaitForChild(..) => Limit::Forever,
+        _ => Limit::Shielded,
+    };
     let of = |fd: BorrowedFd<'_>| types::Fd(fd.as_raw_fd());
     let entry = match operation {
         Operation::Read(file, buffer, at) => {
@@ -190,7 +195,7 @@ pub(super) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
         }
     };
     // SAFETY: buffers are borrowed until this returns; an address is only read.
-    let answer = unsafe { perform(entry, Limit::Forever) };
+    let answer = unsafe { perform(entry, limit) };
     (!answer.as_ref().is_err_and(is_refused)).then_some(answer)
 }
 
@@ -205,7 +210,7 @@ pub(super) fn length(buffer: &[impl Sized]) -> u32 {
 pub(crate) fn cancel_all(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let which = types::CancelBuilder::fd(types::Fd(fd.as_raw_fd())).all();
     // SAFETY: the entry has no pointers.
-    unsafe { perform(opcode::AsyncCancel2::new(which).build(), Limit::Forever) }
+    unsafe { perform(opcode::AsyncCancel2::new(which).build(), Limit::Shielded) }
 }
 
 // ==== the keeper ====
@@ -224,7 +229,9 @@ const BELL: u64 = 0;
 const ASK_AGAIN: u64 = 100_000_000;
 
 /// For reports.
-static OPERATION: WaitKind = WaitKind::outside("operation of io_uring");
+static OPERATION: WaitKind = WaitKind::outside("operation of io_uring").fails();
+/// One that frames do not end.
+static UNENDED: WaitKind = WaitKind::outside("operation of io_uring");
 
 struct InFlight {
     /// The operation that was pushed after this one.
@@ -238,11 +245,6 @@ impl InFlight {
     /// The operation's name in the ring.
     fn name(&self) -> u64 {
         ptr::from_ref(self).expose_provenance() as u64
-    }
-
-    /// The entry for the ring.
-    fn entry(&self) -> squeue::Entry {
-        self.entry.clone().user_data(self.name())
     }
 
     /// Completes the operation `name`, with which the kernel is done. A green thread that waits for
@@ -333,10 +335,14 @@ impl Keeper {
         let mut service = Service::open(entries)?;
         let keeper = service.keeper;
         let live = move || {
-            let _never_ends = NeverEnds;
-            loop {
-                service.go_round();
-            }
+            let rounds = AssertUnwindSafe(|| {
+                loop {
+                    service.go_round();
+                }
+            });
+            // Only a panic ends them: operations in flight would never be completed.
+            let _panic: Result<(), _> = catch_unwind(rounds);
+            sys::die("gt-ring has ended")
         };
         spawn_helper("gt-ring", HELPER_STACK, Box::new(live))?;
         Ok(keeper)
@@ -362,20 +368,25 @@ impl Keeper {
                 waiter: Waiter::new(),
             };
             self.submit(&operation);
-            let reason = WaitReason::new(&OPERATION, &operation);
+            let kind = match limit {
+                Limit::Shielded => &UNENDED,
+                _ => &OPERATION,
+            };
+            let mut reason = WaitReason::new(kind, &operation);
             while operation.waiter.wait(reason, deadline) == Outcome::Expired {
                 expired = true;
+                reason.kind = &UNENDED;
                 perturb::point("operation: cancelling");
                 let cancel = opcode::AsyncCancel::new(operation.name()).build();
                 // The answer does not matter: the operation has its own completion.
                 // SAFETY: the entry has no pointers.
-                let _ = unsafe { self.perform(cancel, Limit::Forever) };
+                let _ = unsafe { self.perform(cancel, Limit::Shielded) };
                 deadline = Some(clock::now() + ASK_AGAIN);
             }
             return match -operation.result.get() {
-                libc::ECANCELED | libc::EINTR if expired => {
-                    Err(io::Error::from_raw_os_error(libc::EAGAIN))
-                }
+                libc::ECANCELED | libc::EINTR if expired => Err(io::Error::from_raw_os_error(
+                    refusal(limit.deadline()).unwrap_or(libc::EAGAIN),
+                )),
                 libc::EINTR => continue,
                 error if error > 0 => Err(io::Error::from_raw_os_error(error)),
                 done => Ok(done.unsigned_abs() as usize),
@@ -468,26 +479,27 @@ impl Service {
             let bell = types::Fd(self.keeper.bell.as_raw_fd());
             let watch = opcode::PollAdd::new(bell, libc::POLLIN as u32).multi(true);
             // SAFETY: the entry has no pointers; the descriptor is never closed.
-            unsafe { self.push(watch.build().user_data(BELL)) };
+            unsafe { self.push(watch.build(), BELL) };
             self.bell_is_watched = true;
         }
         let pushed = self.keeper.inbox.lock().take();
         for operation in pushed {
             // SAFETY: the operation and the memory it points to stay valid until it is completed,
             // as `perform` demands.
-            unsafe { self.push((*operation).entry()) };
+            unsafe { self.push((*operation).entry.clone(), (*operation).name()) };
         }
     }
 
     /// # Safety
     /// The memory that the entry points to stays valid until its completion.
-    unsafe fn push(&mut self, entry: squeue::Entry) {
+    unsafe fn push(&mut self, entry: squeue::Entry, name: u64) {
+        let entry = entry.user_data(name);
         // SAFETY: the caller's promise.
         while !self.keeper.is_refused() && unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.enter(0);
             self.harvest();
         }
-        self.queued.push(entry.get_user_data());
+        self.queued.push(name);
     }
 
     /// Hands the submission queue to the kernel, and waits for `want` completions.
@@ -518,7 +530,7 @@ impl Service {
         let mut ready = Fifo::new();
         let left = self.keeper.inbox.lock().take();
         // SAFETY: the operation stays valid until it is completed, as `perform` demands.
-        let left = left.map(|operation| unsafe { (*operation).entry().get_user_data() });
+        let left = left.map(|operation| unsafe { (*operation).name() });
         let names = self.queued.drain(..).chain(left);
         for name in names.filter(|&name| name != BELL) {
             // SAFETY: the kernel has not taken the operation, nor ever will.
@@ -533,13 +545,8 @@ impl Service {
 
     /// Waits for a completion or the bell, without entering the ring.
     fn doze(&self) {
-        let of = |fd: i32| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
         let bell = self.keeper.bell.as_raw_fd();
-        let mut both = [of(bell), of(self.ring.as_raw_fd())];
+        let mut both = [bell, self.ring.as_raw_fd()].map(|fd| sys::pollfd(fd, libc::POLLIN));
         let mut rings = 0_u64;
         // SAFETY: the places are valid; the bell does not block.
         unsafe {
@@ -561,14 +568,5 @@ impl Service {
             }
         }
         sched::events::pass_on(ready);
-    }
-}
-
-/// Only a panic drops this: operations in flight would never be completed.
-struct NeverEnds;
-
-impl Drop for NeverEnds {
-    fn drop(&mut self) {
-        sys::die("gt-ring has ended");
     }
 }

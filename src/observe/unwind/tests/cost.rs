@@ -76,7 +76,7 @@ fn cost_of_a_stack_and_a_symbol() {
     }
     println!("into the stacks: {:?}", start.elapsed() / ROUNDS);
     let before = resident();
-    let mut symbols = Symbols::new();
+    let mut symbols = Symbols::default();
     let modules = &unwinder.modules;
     let start = Instant::now();
     symbols.of(frames[0], modules);

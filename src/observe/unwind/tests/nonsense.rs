@@ -65,7 +65,7 @@ fn nonsense_is_read_to_an_end() {
         nonsense_is_read_to_an_end as fn() as usize & !0xfff,
         libc::getpid as *const () as usize & !0xfff,
         libc::malloc as *const () as usize & !0xfff,
-        Symbols::new as fn() -> Symbols as usize & !0xfff,
+        Symbols::default as fn() -> Symbols as usize & !0xfff,
     ];
     let mut ends = [0; 3];
     for _ in 0..30_000 {

@@ -48,7 +48,7 @@ fn an_inlined_function_is_named_with_its_line() {
     assert!(thread.run());
     let (frames, _) = thread.frames();
     let modules = Modules::load();
-    let symbols = Symbols::new().stack(&frames, true, &modules);
+    let symbols = Symbols::default().stack(&frames, true, &modules);
     let position = |name: &str| {
         let found = symbols
             .iter()
