@@ -10,6 +10,8 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 /// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
 const PROTOCOLS: &[(&str, &[&str])] = &[
     ("park_state", &[PARK_STATE]),
+    ("interrupts", &[PARK_STATE, LOCK]),
+    ("scopes", &[PARK_STATE, CANCEL, LOCK]),
     ("ownership", &[OWNERSHIP, LOCK]),
     ("idle", &[IDLE]),
     ("wake", &[WAKE]),
@@ -41,10 +43,41 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
 const PARTS: &[(&str, &[&str], &str)] = &[
     (
         PARK_STATE,
-        &["the park state"],
-        "use crate::engine::atomic::{AtomicU32, Ordering::{AcqRel, Acquire, Relaxed, Release}, const_fn};
-        use crate::engine::sys::perturb;
+        &["the park state", "the words", "a place in a list"],
+        "use core::{panic::{RefUnwindSafe, UnwindSafe}, ptr};
+        use crate::engine::atomic::{AtomicPtr, AtomicU32, Cell, Ordering::{AcqRel, Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::sys::{perturb, shared::{Patience, entry_fence}};
+        type Frame = ();
         pub(crate) use crate::engine::sched::thread::waiter::{Parking, Waiter};",
+    ),
+    (
+        CANCEL,
+        &["lists of threads", "threads that are pinned", "the walk"],
+        "use core::ptr;
+        use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering::*, fence};
+        use crate::engine::inspect::notes::{WaitKind, WaitReason, WhenEnded};
+        use crate::engine::sched::current::{is_forked_child, preemption_off};
+        use crate::engine::sched::park::{Interrupts, Node, Parking};
+        use crate::engine::sched::{Fifo, Green, ready};
+        use crate::engine::sys::{kernel_thread, perturb, shared::Lock};
+        use crate::engine::wait::{Outcome, Waiter};
+        /// A thread has one at most, a scope's, and its words lead to that one.
+        struct Frame;
+        impl Frame {
+            pub(crate) unsafe fn scopes<'a>(thread: &Interrupts) -> impl Iterator<Item = &'a Threads> {
+                // SAFETY: what the model checks.
+                unsafe { thread.top.load(Acquire).cast::<Threads>().as_ref() }.into_iter()
+            }
+        }
+        impl Interrupts {
+            /// The thread is in that scope now.
+            pub(crate) fn open(&self, scope: *const Threads) {
+                self.top.store(scope.cast_mut().cast(), Release);
+            }
+            pub(crate) fn is_open(&self) -> bool {
+                !self.top.load(Acquire).is_null()
+            }
+        }",
     ),
     (
         HIDING,

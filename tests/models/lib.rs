@@ -129,6 +129,8 @@ macro_rules! models {
 
 models! {
     park_state: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
+    interrupts: its_frame_ends it_is_notified_too another_frame_ends_too;
+    scopes: it_opens_and_ends a_thread_ends a_thread_is_told two_threads_are_told two_cancel;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
     idle: one_readier two_readiers one_retires one_appears;
     wake: woken_on_the_futex woken_from_collecting poked woken_twice gives_up_sleeping one_collects;

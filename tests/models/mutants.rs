@@ -9,6 +9,7 @@ mod sync;
 mod wait;
 
 pub(super) const PARK_STATE: &str = "engine/sched/park.rs";
+pub(super) const CANCEL: &str = "engine/sched/cancel.rs";
 pub(super) const OWNERSHIP: &str = "engine/sched/processor.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/idle.rs";

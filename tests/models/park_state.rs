@@ -149,7 +149,7 @@ pub(crate) fn wait_with_timeout() {
             move || {
                 // SAFETY: written before it expires.
                 green.timer.with_mut(|timer| unsafe { *timer = 1 });
-                if green.state.expire() {
+                if green.state.expire() == Found::Green {
                     green.resume();
                 }
             }
@@ -226,7 +226,7 @@ fn kernel_thread(times_out: bool) {
             let is_asleep = self.state.commit(ParkState::ASLEEP);
             while is_asleep && self.state.as_futex().load(Relaxed) == ParkState::ASLEEP {
                 if times_out {
-                    assert!(!self.state.expire(), "a green thread");
+                    assert_ne!(self.state.expire(), Found::Green);
                 } else {
                     self.futex_wait();
                 }

@@ -21,6 +21,7 @@ use crate::sched::Fifo;
 use crate::sched::{events, signals};
 use crate::sys::kernel;
 use crate::sys::kernel::File;
+use crate::wait::something;
 
 /// The files, in the order in which they are opened.
 const F: File = 0;
@@ -105,7 +106,7 @@ fn make(call: Pin<Box<Call>>, direction: Direction, deadline: Option<u64>) -> Do
 }
 
 fn spawn(direction: Direction, deadline: Option<u64>) -> JoinHandle<Done> {
-    thread::spawn(move || make(Box::pin(Call::new(N)), direction, deadline))
+    thread::spawn(move || make(Box::pin(Call::new(N, something())), direction, deadline))
 }
 
 fn read() -> JoinHandle<Done> {
@@ -114,7 +115,7 @@ fn read() -> JoinHandle<Done> {
 
 /// A reader that has waited once in vain.
 fn read_again(deadline: Option<u64>) -> JoinHandle<Done> {
-    let call = Box::pin(Call::new(N));
+    let call = Box::pin(Call::new(N, something()));
     assert!(!call.as_ref().wait(Read, Some(0)).unwrap(), "lost or doubled");
     thread::spawn(move || make(call, Read, deadline))
 }

@@ -110,6 +110,13 @@ fn check(warning: &[String], head: &[&str], functions: &[&str]) {
     }
 }
 
+/// It waits for what no frame ends.
+#[inline(never)]
+fn goes_on_late() {
+    let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+    let _late = greenthread::time::timeout(Duration::ZERO, || receiver.recv().is_ok());
+}
+
 fn named(name: &str, body: impl FnOnce() + Send + 'static) {
     let spawned = thread::Builder::new().name(name.into()).spawn(body);
     if let Err(error) = spawned {
@@ -122,6 +129,7 @@ fn named(name: &str, body: impl FnOnce() + Send + 'static) {
 fn run_a_program() {
     match std::env::var("GT_PROGRAM").as_deref() {
         Ok("blocks") => named("blocker", blocks),
+        Ok("late") => named("late", goes_on_late),
         Ok("hogs") => {
             (0..2).for_each(|_| named("hog", computes));
             named("other", || {
@@ -227,6 +235,18 @@ fn a_thread_that_nobody_can_unpark_has_leaked() {
             "(handles 0)",
         ];
         check(&warning, &head, &["warnings::waits_for_ever"]);
+    }
+}
+
+#[test]
+fn who_goes_on_after_its_frame_is_named() {
+    alone!();
+    for warning in first_warnings("late", &[]) {
+        let head = [
+            "\"late\" goes on in a frame that has ended: it is ",
+            "in a frame that ended ",
+        ];
+        check(&warning, &head, &["warnings::goes_on_late"]);
     }
 }
 

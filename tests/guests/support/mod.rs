@@ -17,6 +17,7 @@
 
 pub mod http;
 pub mod our_sockets;
+pub mod stalls;
 
 use greenthread::JoinHandle;
 use greenthread::runtime::{Mode, Runtime};
@@ -145,7 +146,7 @@ impl Test {
     }
 
     /// Waits until `condition` holds.
-    pub fn until(&self, condition: impl Fn() -> bool) {
+    pub fn until(&self, mut condition: impl FnMut() -> bool) {
         while !condition() {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -180,7 +180,7 @@ macro_rules! fetches {
 }
 
 shadowed! {
-    AtomicU32 of u32 = 0, { fetches! { u32: fetch_add fetch_sub fetch_or } }
+    AtomicU32 of u32 = 0, { fetches! { u32: fetch_add fetch_sub fetch_or fetch_and } }
     AtomicI32 of i32 = 0, {}
     AtomicBool of bool = false, {}
     AtomicUsize of usize = 0, { fetches! { usize: fetch_add fetch_sub fetch_or fetch_and } }

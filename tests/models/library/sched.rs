@@ -10,6 +10,9 @@ pub(crate) mod current;
 pub(crate) mod idle {
     include!(concat!(env!("OUT_DIR"), "/parts/idle.rs"));
 }
+pub(crate) mod cancel {
+    include!(concat!(env!("OUT_DIR"), "/parts/cancel.rs"));
+}
 /// The park state, and the waiter that stands in.
 pub(crate) mod park {
     include!(concat!(env!("OUT_DIR"), "/parts/park.rs"));

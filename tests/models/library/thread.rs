@@ -15,6 +15,7 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::sched::context::{Bounds, Context};
+use crate::engine::sched::park::Interrupts;
 use crate::engine::sched::{Worker, current};
 use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::shared::AtomicStatic;
@@ -27,6 +28,7 @@ pub(crate) struct Green {
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) worker: AtomicStatic<Worker>,
     pub(crate) parked: AtomicPtr<Parking>,
+    interrupts: OnceLock<Interrupts>,
     pub(crate) since: Since,
     pub(crate) context: Context,
     pub(crate) flags: ThreadFlags,
@@ -171,6 +173,7 @@ impl Green {
             identity: AtomicPtr::new(ptr::null_mut()),
             worker: AtomicStatic::none(),
             parked: AtomicPtr::new(ptr::null_mut()),
+            interrupts: OnceLock::new(),
             since: Since(OnceLock::new()),
             context: Context::new(),
             flags: ThreadFlags(cell::Cell::new(0)),
@@ -222,6 +225,13 @@ impl Green {
     }
 
     pub(crate) fn expect(&self, _: *const Parking) {}
+
+    pub(crate) fn park_is_over(&self) {}
+
+    /// Made when it is asked for: few models do.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        self.interrupts.get_or_init(Interrupts::default)
+    }
 
     pub(crate) fn leave_stack(&self) {
         assert!(!self.saved.replace(true), "it is left twice");

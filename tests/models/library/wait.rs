@@ -23,6 +23,33 @@ pub(crate) mod side;
 
 pub(crate) use crate::engine::inspect::notes::{Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::sched::park::Outcome;
+
+/// There are no frames: nothing is adopted.
+pub(crate) struct Adopted {
+    pub(crate) thread: crate::atomic::AtomicPtr<crate::sched::park::Interrupts>,
+}
+
+impl Adopted {
+    pub(crate) fn new() -> Adopted {
+        Adopted {
+            thread: crate::atomic::AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    pub(crate) fn adopt(&self) {}
+
+    pub(crate) fn run<T>(&self, f: impl FnOnce() -> T) -> T {
+        f()
+    }
+}
+
+pub(crate) fn shielded<T>(f: impl FnOnce() -> T) -> T {
+    f()
+}
+
+/// There are no frames.
+pub(crate) fn raise(_: Option<u64>) {}
+
 use crate::sched::park::{Found, ParkState};
 
 static SOMETHING: WaitKind = WaitKind::inside("something");
@@ -72,6 +99,11 @@ impl Waiter {
         if self.state.consume() {
             return Outcome::Notified;
         }
+        self.go_on(deadline)
+    }
+
+    /// [`Waiter::wait`], but what has come is not taken back first.
+    pub(crate) fn go_on(&self, deadline: Option<u64>) -> Outcome {
         if let Some(entered) = sched::enter() {
             assert!(deadline.is_none(), "a green thread has no timer here");
             *self.who.lock().unwrap() = Who::Green(entered.green);
@@ -129,6 +161,22 @@ impl Waiter {
             (Found::Green, Who::Green(green)) => return Some(green),
             (Found::Kernel, Who::Kernel(thread)) => thread.unpark(),
             _ => panic!("the park state and the waiter differ"),
+        }
+        None
+    }
+}
+
+impl Waiter {
+    /// # Safety
+    /// It is the address of a waiter, whose thread is pinned.
+    pub(crate) unsafe fn expire_at(waiter: *const impl Sized) -> Option<&'static Green> {
+        // SAFETY: the caller's promise.
+        let waiter = unsafe { &*waiter.cast::<Waiter>() };
+        let who = waiter.who.clone();
+        if waiter.state.expire() == Found::Kernel
+            && let Who::Kernel(thread) = &*who.lock().unwrap()
+        {
+            thread.unpark();
         }
         None
     }

@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "turns", name: "nobody_knows_who_waits_aside", model: "green_to_green", fails: "deadlock",
         edits: &[(SIDE, "                self.aside.set(Some(green));\n", "")] },
     Mutant { protocol: "turns", name: "who_is_called_is_not_made_ready", model: "kernel_to_green", fails: "deadlock",
-        edits: &[(SIDE, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.wait();", "        self.wait();")] },
+        edits: &[(SIDE, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.wait(lead);", "        self.wait(lead);")] },
     Mutant { protocol: "turns", name: "who_is_parked_is_left_so", model: "green_to_green", fails: "deadlock",
         edits: &[(SIDE, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody", model: "kernel_to_green", fails: "deadlock",
@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "turns", name: "the_end_wakes_nobody_aside", model: "green_to_green", fails: "deadlock",
         edits: &[(SIDE, "        if let Some(green) = self.call() {\n            sched::ready(green);\n        }\n    }", "        let _ = self.call();\n    }")] },
     Mutant { protocol: "turns", name: "first_turn_is_not_waited_for", model: "kernel_to_kernel", fails: SILENT,
-        edits: &[(TURNS, "        self.0.caller.wait();\n        self.news()", "        self.news()")] },
+        edits: &[(TURNS, "        self.0.caller.wait(&self.0.frames.thread);\n        self.news()", "        self.news()")] },
     // ---- turns: never before the stack is left ----
     Mutant { protocol: "turns", name: "the_other_goes_on_too_early", model: "green_to_green", fails: RACE,
         edits: &[(SIDE, "green.next.set(Some(next));", "sched::ready(next);")] },
@@ -27,9 +27,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(SIDE, "match self.aside.take() {", "match self.aside.get() {")] },
     // ---- turns: the messages ----
     Mutant { protocol: "turns", name: "order_after_the_turn", model: "kernel_to_green", fails: SILENT,
-        edits: &[(TURNS, "        self.0.order.set(Some(order));\n        self.0.caller.hand_over_to(&self.0.coroutine);", "        self.0.caller.hand_over_to(&self.0.coroutine);\n        self.0.order.set(Some(order));")] },
+        edits: &[(TURNS, "        self.0.order.set(Some(order));\n        self.0.frames.adopt();\n        let lead = &raw const self.0.frames.thread;\n        self.0.caller.hand_over_to(&self.0.coroutine, lead);", "        let lead = &raw const self.0.frames.thread;\n        self.0.caller.hand_over_to(&self.0.coroutine, lead);\n        self.0.order.set(Some(order));")] },
     Mutant { protocol: "turns", name: "news_after_the_turn", model: "kernel_to_green", fails: SILENT,
-        edits: &[(TURNS, "        self.0.news.set(Some(news));\n        self.0.coroutine.hand_over_to(&self.0.caller);", "        self.0.coroutine.hand_over_to(&self.0.caller);\n        self.0.news.set(Some(news));")] },
+        edits: &[(TURNS, "        self.0.news.set(Some(news));\n        self.0\n            .coroutine\n            .hand_over_to(&self.0.caller, core::ptr::null());", "        self.0\n            .coroutine\n            .hand_over_to(&self.0.caller, core::ptr::null());\n        self.0.news.set(Some(news));")] },
     Mutant { protocol: "turns", name: "the_end_is_said_too_late", model: "kernel_to_green", fails: RACE,
         edits: &[(TURNS, "        self.0.news.set(Some(News::Ended));\n        self.0.caller.wake();", "        self.0.caller.wake();\n        self.0.news.set(Some(News::Ended));")] },
 
@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "claim", name: "time_out_without_claim", model: "two_lists_and_a_deadline", fails: LOST,
         edits: &[(QUEUE, "Outcome::Expired if self.give_up() =>", "Outcome::Expired if { self.give_up(); true } =>")] },
     Mutant { protocol: "claim", name: "lost_claim_does_not_wait_for_the_winner", model: "two_lists_and_a_deadline", fails: RACE,
-        edits: &[(QUEUE, "Outcome::Expired => deadline = None,", "Outcome::Expired => { deadline = None; return Ended::Taken(self.claim.load(Relaxed).cast()) }")] },
+        edits: &[(QUEUE, "Outcome::Expired => Ended::Taken(self.receive()),", "Outcome::Expired => Ended::Taken(self.claim.load(Relaxed).cast()),")] },
     Mutant { protocol: "claim", name: "found_itself_without_claim", model: "two_lists", fails: LOST,
         edits: &[(MODEL, "Some(_) if wait.give_up() =>", "Some(_) =>")] },
     Mutant { protocol: "claim", name: "handed_over_after_waking", model: "two_lists", fails: RACE,
