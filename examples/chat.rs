@@ -17,7 +17,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenthread::channel::{Receiver, Sender, bounded, select_biased};
+use greenthread::cancel::Token;
+use greenthread::channel::{Receiver, Sender, bounded};
 
 mod support;
 
@@ -56,16 +57,15 @@ struct Room {
 
 impl Room {
     /// Until the server stops.
-    fn run(mut self, events: Receiver<Event>, stopped: Receiver<()>) {
-        loop {
-            select_biased! {
-                recv(stopped) -> _ => return self.tell_all("* the room closes".into()),
-                recv(events) -> event => match event {
-                    Ok(Event { who, what }) => self.handle(who, what),
-                    Err(_) => return,
-                },
+    fn run(mut self, events: Receiver<Event>, stopping: &Token) {
+        let _cancelled = stopping.run(|| {
+            while !stopping.is_cancelled()
+                && let Ok(Event { who, what }) = events.recv()
+            {
+                self.handle(who, what);
             }
-        }
+        });
+        self.tell_all("* the room closes".into());
     }
 
     fn handle(&mut self, who: SocketAddr, what: What) {
@@ -220,8 +220,8 @@ pub(crate) fn run(args: impl Iterator<Item = String>) -> ExitCode {
     let pause = Duration::from_secs(1) / args.count("rate") as u32;
     let server = Server::bind(&args);
     let (room, events) = bounded(INBOX);
-    let stopped = server.stopped();
-    greenthread::spawn(move || Room::default().run(events, stopped));
+    let stopping = server.stopping().clone();
+    greenthread::spawn(move || Room::default().run(events, &stopping));
     server.run(move |client| attend(client, &room, pause))
 }
 

@@ -8,10 +8,12 @@
 //! ```
 
 use greenthread::net::{Shutdown, SocketAddr, TcpStream};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use greenthread::time::timeout;
 
 mod support;
 
@@ -50,7 +52,8 @@ impl Pulse {
 fn copy(mut from: &TcpStream, mut to: &TcpStream, pulse: &Pulse, idle: Duration) -> io::Result<()> {
     let mut buffer = vec![0; 16 << 10];
     let mut pass = || loop {
-        match from.read(&mut buffer) {
+        let left = idle.saturating_sub(pulse.silence());
+        match timeout(left, || from.read(&mut buffer)).unwrap_or(Err(ErrorKind::TimedOut.into())) {
             Ok(0) => return to.shutdown(Shutdown::Write),
             Ok(n) => to.write_all(&buffer[..n])?,
             // One direction may be silent for long while the other is busy.
@@ -73,7 +76,6 @@ fn pass_on(client: &mut Client, to: SocketAddr, patience: Duration) -> io::Resul
     })?;
     let idle = client.server().limits().idle;
     server.set_nodelay(true)?;
-    server.set_read_timeout(Some(idle))?;
     server.set_write_timeout(Some(idle))?;
     let (near, far, pulse) = (client.connection().stream(), &server, &Pulse::new());
     greenthread::scope(|scope| {

@@ -141,7 +141,7 @@ fn serve(client: &mut Client, site: &Site) -> io::Result<()> {
         let problem = match client.request(request::MAX, parse) {
             Ok(None) => return Ok(()),
             Ok(Some(mut request)) => {
-                request.keep_alive &= !client.server().is_stopping();
+                request.keep_alive &= !client.server().stopping().is_cancelled();
                 answer(site, client, &request)?;
                 match request.keep_alive {
                     true => continue,

@@ -8,7 +8,8 @@
 //!    that were read with it, and [`ENOUGH`] bytes of replies. The server reads no more from a client
 //!    that does not take its replies.
 //! 2. A request is complete within the time for requests, counted from its first byte, however
-//!    slowly its bytes drip (a time-out for each read would not do).
+//!    slowly its bytes drip: one limit holds for all reads of it. The socket stays as it is after that,
+//!    so that the server can still say what is wrong.
 //! 3. A connection without a request is idle; it ends after the idle time, or when the server stops.
 //! 4. The last reply arrives: closing a socket with unread bytes would reset the connection and
 //!    destroy the bytes under way, so [`Client::part`] ends the writing side first and then reads on
@@ -17,10 +18,11 @@
 use greenthread::net::SocketAddr;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
+use std::time::Duration;
 
 use greenthread::net::{Shutdown, TcpStream};
+use greenthread::time::timeout;
 
 use super::Server;
 use super::server::Guest;
@@ -57,8 +59,6 @@ pub(crate) struct Client {
     /// How much of `input` was consumed.
     taken: usize,
     output: Vec<u8>,
-    /// The time-out set on the socket.
-    timeout: Duration,
     /// Nothing can be read any more.
     ended: bool,
 }
@@ -101,19 +101,24 @@ impl Connection {
     /// Reads the next bytes. 0 at the end: of the connection, of patience, or of the server.
     fn wait(&self, server: &Server, buffer: &mut [u8]) -> io::Result<usize> {
         self.idle.store(true, SeqCst);
-        let read = match server.is_stopping() {
+        fence(SeqCst);
+        let read = match server.stopping().is_cancelled() {
             true => Ok(0),
-            false => (&self.stream).read(buffer),
+            false => self.read_within(server.limits().idle, buffer),
         };
         self.idle.store(false, SeqCst);
         read.or_else(|error| if timed_out(&error) { Ok(0) } else { Err(error) })
+    }
+
+    /// Reads the next bytes. An error if none come for so long.
+    fn read_within(&self, limit: Duration, buffer: &mut [u8]) -> io::Result<usize> {
+        timeout(limit, || (&self.stream).read(buffer)).unwrap_or(Err(ErrorKind::TimedOut.into()))
     }
 }
 
 impl Client {
     pub(super) fn new(guest: Guest) -> Client {
         Client {
-            timeout: guest.server.limits().idle,
             guest,
             input: Vec::new(),
             taken: 0,
@@ -146,50 +151,65 @@ impl Client {
         max: usize,
         parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
     ) -> Result<Option<T>, Refusal<E>> {
-        let mut begun = None;
-        loop {
-            if let Some((request, length)) =
-                parse(&self.input[self.taken..]).map_err(Refusal::Bad)?
-            {
-                self.taken += length;
-                self.keep_small().map_err(Refusal::Failed)?;
-                return Ok(Some(request));
-            }
-            self.input.drain(..self.taken);
-            self.taken = 0;
-            self.flush().map_err(Refusal::Failed)?;
-            let held = self.input.len();
-            if held >= max {
-                return Err(Refusal::TooLarge);
-            }
-            let limits = self.server().limits();
-            let patience = match held {
-                0 => limits.idle,
-                _ => {
-                    let begun = *begun.get_or_insert_with(Instant::now);
-                    limits.request.saturating_sub(begun.elapsed())
+        let request = self.whole_request(max, parse)?;
+        self.keep_small().map_err(Refusal::Failed)?;
+        Ok(request)
+    }
+
+    fn whole_request<T, E>(
+        &mut self,
+        max: usize,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<Option<T>, Refusal<E>> {
+        if let Some(request) = self.take(&parse)? {
+            return Ok(Some(request)); // it has come with the one before it
+        }
+        self.flush().map_err(Refusal::Failed)?;
+        if self.input.is_empty() && self.read_more(max).map_err(Refusal::Failed)? == 0 {
+            return Ok(None);
+        }
+        let limit = self.server().limits().request;
+        let read_all = || {
+            loop {
+                if let Some(request) = self.take(&parse)? {
+                    return Ok(Some(request));
                 }
-            };
-            if patience.is_zero() {
-                return Err(Refusal::TooSlow);
+                if self.input.len() >= max {
+                    return Err(Refusal::TooLarge);
+                }
+                match self.read_more(max) {
+                    Ok(0) => return Err(Refusal::CutShort),
+                    Ok(_) => {}
+                    Err(error) if timed_out(&error) => return Err(Refusal::TooSlow),
+                    Err(error) => return Err(Refusal::Failed(error)),
+                }
             }
-            match self.read_more(patience, max) {
-                Ok(0) if held == 0 => return Ok(None),
-                Ok(0) => return Err(Refusal::CutShort),
-                Ok(_) => {}
-                Err(error) if timed_out(&error) => return Err(Refusal::TooSlow),
-                Err(error) => return Err(Refusal::Failed(error)),
+        };
+        timeout(limit, read_all).unwrap_or(Err(Refusal::TooSlow))
+    }
+
+    /// Takes the request at the start of the input. If some of it is missing, only its start is left there.
+    fn take<T, E>(
+        &mut self,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<Option<T>, Refusal<E>> {
+        let found = parse(&self.input[self.taken..]).map_err(Refusal::Bad)?;
+        match found {
+            Some((request, length)) => {
+                self.taken += length;
+                Ok(Some(request))
+            }
+            None => {
+                self.input.drain(..self.taken);
+                self.taken = 0;
+                Ok(None)
             }
         }
     }
 
     /// Appends the next bytes to `input`, and returns how many they were.
-    fn read_more(&mut self, patience: Duration, max: usize) -> io::Result<usize> {
+    fn read_more(&mut self, max: usize) -> io::Result<usize> {
         let connection = self.guest.connection.clone();
-        if self.timeout != patience {
-            connection.stream.set_read_timeout(Some(patience))?;
-            self.timeout = patience;
-        }
         let held = self.input.len();
         if held == 0 && self.input.capacity() > CHUNK {
             self.input = Vec::new(); // was a big request
@@ -235,15 +255,14 @@ impl Client {
         if self.ended || stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
-        let (until, mut left) = (Instant::now() + PARTING.0, PARTING.1);
-        let _ = stream.set_read_timeout(Some(PARTING.0));
-        let mut unwanted = [0; 4096];
-        while left > 0 && Instant::now() < until {
-            match self.read(&mut unwanted) {
-                Ok(n @ 1..) => left = left.saturating_sub(n),
-                _ => return,
+        let (mut left, mut unwanted) = (PARTING.1, [0; 4096]);
+        let _elapsed = timeout(PARTING.0, || {
+            while left > 0
+                && let Ok(n @ 1..) = self.read(&mut unwanted)
+            {
+                left = left.saturating_sub(n);
             }
-        }
+        });
     }
 }
 

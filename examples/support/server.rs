@@ -5,12 +5,13 @@
 //! | serving | waits for a client, then for room | as many as allowed; the others wait in the kernel |
 //! | pausing | tries again shortly (short of descriptors, memory, threads) | go on |
 //! | stopping | has ended | idle ones end at once, others after their request |
-//! | cut off | | connections left after the time of grace are closed |
+//! | cut off | | what is left after the time of grace is cancelled |
 //!
 //! 1. Each connection has one permit of `room`, and is in `guests`, until its thread ends.
 //! 2. No idle connection sleeps through a stop: it says that it is idle, then looks whether the
-//!    server stops; `stop` says that it stops, then looks for idle connections. Both are
-//!    sequentially consistent, so that one of them sees the other.
+//!    server stops; `stop` says that it stops, then looks for idle connections. Both have a
+//!    fence between, so that one of them sees the other. (A token ends the reads of green threads,
+//!    but not those of kernel threads.)
 //! 3. A failure on a connection ends the thread of that connection only.
 
 use greenthread::net::{IpAddr, SocketAddr};
@@ -18,13 +19,14 @@ use std::collections::HashMap;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Duration;
 
-use greenthread::channel::{Receiver, Sender, after, bounded};
+use greenthread::cancel::Token;
 use greenthread::net::{TcpListener, TcpStream};
 use greenthread::signal::{SIGINT, SIGTERM, Signals};
 use greenthread::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use greenthread::time::timeout;
 
 use super::args::{Opt, wrong};
 use super::{Args, Client, Connection, say};
@@ -49,9 +51,10 @@ pub(crate) struct Server {
     limits: Limits,
     room: Arc<Semaphore>,
     guests: Mutex<Guests>,
-    stopping: AtomicBool,
-    serving: Mutex<Option<Sender<()>>>,
-    stopped: Receiver<()>,
+    /// For what is to end when the server stops: accepting, and idle work.
+    stopping: Token,
+    /// For all that its clients wait for.
+    cut_off: Token,
     signals: Signals,
 }
 
@@ -137,15 +140,13 @@ impl Server {
                 "listening on {local}, but standard output fails: {error}"
             ));
         }
-        let (serving, stopped) = bounded(0);
         Server {
             room: Arc::new(Semaphore::new(limits.connections)),
             listener,
             limits,
             guests: Mutex::default(),
-            stopping: AtomicBool::new(false),
-            serving: Mutex::new(Some(serving)),
-            stopped,
+            stopping: Token::new(),
+            cut_off: Token::new(),
             signals,
         }
     }
@@ -154,13 +155,9 @@ impl Server {
         &self.limits
     }
 
-    /// Disconnects when the server stops: for `select!`.
-    pub(crate) fn stopped(&self) -> Receiver<()> {
-        self.stopped.clone()
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(SeqCst)
+    /// Is cancelled when the server stops.
+    pub(crate) fn stopping(&self) -> &Token {
+        &self.stopping
     }
 
     /// Gives each client a green thread that runs `talk`, until Ctrl-C.
@@ -171,20 +168,30 @@ impl Server {
         let (server, talk) = (Arc::new(self), Arc::new(talk));
         let acceptor = {
             let server = server.clone();
-            greenthread::spawn(move || server.accept(&talk))
+            greenthread::spawn(move || server.stopping.run(|| server.accept(&talk)))
         };
         let _ = server.signals.recv();
         say("stopping; Ctrl-C again stops at once");
         server.stop();
         let _ = acceptor.join();
-        let drained = server.drained();
-        greenthread::select! {
-            recv(drained) -> _ => {}
-            recv(server.signals) -> _ => say("stopped at once"),
-            recv(after(server.limits.grace)) -> _ => {
-                say(format!("cut off: {} connections", server.cut_off()));
-                let _ = drained.recv_timeout(PAUSE);
+        let at_once = Token::new();
+        let (again, signalled) = (at_once.clone(), server.clone());
+        greenthread::spawn(move || {
+            if signalled.signals.recv().is_ok() {
+                again.cancel();
             }
+        });
+        let all = server.limits.connections;
+        let drained = || drop(server.room.acquire_many(all));
+        match at_once.run(|| timeout(server.limits.grace, drained)) {
+            Ok(Ok(())) => {}
+            Ok(Err(_elapsed)) => {
+                let left = server.guests.lock().unwrap().connections.len();
+                say(format!("cut off: {left} connections"));
+                server.cut_off.cancel();
+                let _ = timeout(PAUSE, drained);
+            }
+            Err(_cancelled) => say("stopped at once"),
         }
         ExitCode::SUCCESS
     }
@@ -197,7 +204,7 @@ impl Server {
         loop {
             let permit = self.room.clone().acquire_owned();
             let accepted = self.listener.accept();
-            if self.is_stopping() {
+            if self.stopping.is_cancelled() {
                 return;
             }
             let started = match accepted {
@@ -237,7 +244,6 @@ impl Server {
         let limits = &self.limits;
         let set_up = stream
             .set_nodelay(true)
-            .and_then(|()| stream.set_read_timeout(Some(limits.idle)))
             .and_then(|()| stream.set_write_timeout(Some(limits.idle)));
         let (Ok(()), Some(number)) = (set_up, self.enter(peer.ip())) else {
             return Ok(()); // gone already, or refused: it sees the end of the connection
@@ -252,13 +258,18 @@ impl Server {
             number,
             _permit: permit,
         });
-        let talk = talk.clone();
+        let (server, talk) = (self.clone(), talk.clone());
         let serve = move || {
-            match talk(&mut client).and_then(|()| client.flush()) {
-                Err(error) if !hung_up(&error) => say(format!("{peer}: {error}")),
-                _ => {}
-            }
-            client.part();
+            let _cut_off = server.cut_off.run(|| {
+                let talked = talk(&mut client).and_then(|()| client.flush());
+                match talked {
+                    Err(error) if !hung_up(&error) && !server.cut_off.is_cancelled() => {
+                        say(format!("{peer}: {error}"));
+                    }
+                    _ => {}
+                }
+                client.part();
+            });
         };
         greenthread::Builder::new().spawn(serve).map(drop)
     }
@@ -279,31 +290,12 @@ impl Server {
 
     /// All connections are told to stop, and no new one is accepted.
     fn stop(&self) {
-        self.stopping.store(true, SeqCst);
-        self.serving.lock().unwrap().take();
-        // A thread that waits in `accept`, or for room, is woken.
-        self.listener.close();
-        self.room.add_permits(1);
+        self.stopping.cancel();
+        self.listener.close(); // a thread that waits in `accept` is woken
+        fence(SeqCst);
         for connection in self.guests.lock().unwrap().connections.values() {
             connection.wake_if_idle();
         }
-    }
-
-    /// Disconnects when the last connection has ended.
-    fn drained(&self) -> Receiver<()> {
-        let (room, all) = (self.room.clone(), self.limits.connections + 1);
-        let (open, drained) = bounded(0);
-        greenthread::spawn(move || {
-            let _open: Sender<()> = open;
-            let _everything = room.acquire_many(all);
-        });
-        drained
-    }
-
-    fn cut_off(&self) -> usize {
-        let guests = self.guests.lock().unwrap();
-        guests.connections.values().for_each(|c| c.cut());
-        guests.connections.len()
     }
 }
 
