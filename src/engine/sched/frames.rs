@@ -599,7 +599,10 @@ impl Surroundings {
     pub(crate) fn here() -> Surroundings {
         let mut tokens = Vec::new();
         for frame in here().into_iter().flat_map(Interrupts::frames) {
-            if let What::Token(token, _) = frame.what {
+            if let What::Token(token, _) = frame.what
+                // A call in a call has them from both, and so on.
+                && !tokens.iter().any(|known| ptr::eq(Arc::as_ptr(known), token))
+            {
                 // SAFETY: the frame's token is in an `Arc`, of which somebody round the frame has a share.
                 tokens.push(unsafe {
                     Arc::increment_strong_count(token);
