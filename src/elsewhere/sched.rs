@@ -85,6 +85,8 @@ pub(crate) mod cancel;
 pub(crate) mod frames;
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
+#[path = "../engine/sched/size.rs"]
+pub(crate) mod size;
 use core::cell::Cell;
 use core::convert::Infallible;
 use core::panic::Location;
@@ -207,34 +209,6 @@ pub(crate) mod spawner {
             work();
             KernelThread::end();
         })
-    }
-}
-
-pub(crate) struct Worker;
-
-impl Worker {
-    /// The largest number of kernel threads that a builder accepts, here as elsewhere.
-    pub(crate) const MAX: usize = 1 << 16;
-}
-
-pub(crate) mod cluster {
-    use std::io;
-
-    /// The largest number of processors that a builder accepts, here as elsewhere.
-    pub(crate) const MOST_PROCESSORS: usize = 4096;
-
-    pub(crate) fn default_size() -> usize {
-        std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_PROCESSORS))
-    }
-
-    pub(crate) fn check_size(processors: usize, _: Option<usize>) -> io::Result<()> {
-        match processors {
-            1..=MOST_PROCESSORS => Ok(()),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{processors} processors: accepted are 1 to {MOST_PROCESSORS}"),
-            )),
-        }
     }
 }
 
