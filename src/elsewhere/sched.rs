@@ -94,7 +94,7 @@ use std::io;
 
 pub(crate) use self::current::enter;
 use self::park::{Interrupts, Parking};
-use crate::engine::atomic::{AtomicPtr, AtomicU64};
+use crate::engine::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 pub(crate) use crate::engine::inspect::notes::Identity;
 use crate::engine::inspect::notes::Reason;
 pub(crate) use crate::engine::policy::Fifo;
@@ -114,6 +114,7 @@ pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) priority: AtomicU64,
+    pub(crate) off: AtomicU32,
     pub(crate) heap: crate::engine::policy::Links,
     /// The value that cannot exist, so that no record can.
     never: Infallible,
@@ -130,7 +131,6 @@ impl Green {
         fn park_is_over(&self) -> bool;
         fn interrupts(&self) -> &Interrupts;
         fn kept(&self) -> u64;
-        fn times_off(&self) -> u32;
         fn prefetch_record(&self) -> ();
         fn prefetch_two(&self, &Green) -> ();
     }
@@ -147,6 +147,7 @@ pub(crate) mod switch {
 }
 
 pub(crate) struct Cluster {
+    pub(crate) cancelled: Reason,
     never: Infallible,
 }
 
@@ -161,7 +162,6 @@ impl Cluster {
         fn set_size(&self, usize) -> io::Result<()>;
         fn close(&self) -> ();
         fn cancel_all(&self, &'static Location<'static>) -> ();
-        fn cancelled(&self) -> &Reason;
     }
 }
 

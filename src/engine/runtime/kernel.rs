@@ -13,7 +13,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 #[cfg(green)]
 use std::{ffi::c_void, mem::ManuallyDrop, os::unix::thread::JoinHandleExt};
@@ -50,7 +49,7 @@ pub(crate) struct KernelBackend {
     pub(super) processors: AtomicUsize,
     spawns: AtomicU64,
     /// All threads are in its frames: they are cancelled by it.
-    token: Arc<Token>,
+    pub(super) token: Arc<Token>,
     running: AtomicUsize,
     all_done: Waiter,
     closing: AtomicBool,
@@ -137,10 +136,6 @@ impl KernelBackend {
         if self.running.fetch_sub(1, Ordering::Release) == 1 {
             self.all_done.wake();
         }
-    }
-
-    pub(super) fn cancel_all(&self, at: &'static Location<'static>) {
-        self.token.cancel(at);
     }
 }
 

@@ -196,7 +196,7 @@ impl Backend {
     pub(crate) fn cancel_all(self, at: &'static Location<'static>) {
         match self.or_child() {
             Backend::Green(cluster) => cluster.cancel_all(at),
-            Backend::Kernel(backend) => backend.cancel_all(at),
+            Backend::Kernel(backend) => backend.token.cancel(at),
         }
     }
 

@@ -114,11 +114,7 @@ pub(crate) struct Look {
 unsafe impl Sync for Frame {}
 
 /// The frames of a thread whose closure has returned: destructors of thread-locals must not unwind.
-pub(super) static END: Frame = Frame {
-    parent: Cell::new(ptr::null()),
-    own: NEVER,
-    what: What::End,
-};
+pub(super) static END: Frame = Frame::inside(ptr::null(), NEVER, What::End);
 
 /// From the ninth refusal in a row on a wait lasts so long before it is refused, and twice as long each time, up to
 /// [`LONGEST_PAUSE`]: a loop that overlooks its errors would take a whole CPU (`tests/cancel`).
@@ -150,7 +146,7 @@ pub(crate) fn own_identity() -> *const Identity {
 
 /// Whether all of the calling thread's runtime were cancelled.
 fn own_runtime() -> Option<&'static Reason> {
-    current::green().map_or_else(|| RUNTIME.get(), |green| Some(green.cluster().cancelled()))
+    current::green().map_or_else(|| RUNTIME.get(), |green| Some(&green.cluster().cancelled))
 }
 
 impl Frame {
@@ -161,7 +157,7 @@ impl Frame {
     }
 
     /// A frame around which is that one, which outlives it.
-    pub(crate) fn inside(parent: *const Frame, own: u64, what: What) -> Frame {
+    pub(crate) const fn inside(parent: *const Frame, own: u64, what: What) -> Frame {
         Frame {
             parent: Cell::new(parent),
             own,
@@ -373,7 +369,7 @@ fn may_unwind() -> bool {
     !cfg!(panic = "abort")
         && !std::thread::panicking()
         && !current::is_forked_child()
-        && current::green().is_none_or(|green| green.times_off() == 0)
+        && current::green().is_none_or(|green| green.off.load(Relaxed) == 0)
 }
 
 /// The calling kernel thread begins: cancellers find it by `node`, and `runtime` says whether all of its runtime were cancelled.
@@ -510,14 +506,11 @@ pub(crate) fn run<T>(limit: u64, what: What, f: impl FnOnce() -> T) -> Result<T,
     let inside = frame.enter();
     let result = catch_unwind(AssertUnwindSafe(f));
     drop(inside);
-    match result {
-        Ok(value) => Ok(value),
-        Err(payload) => match payload.downcast::<Cancelled>() {
-            Ok(cancelled) if cancelled.is_of(&frame) => Err(*cancelled),
-            Ok(others) => resume_unwind(others),
-            Err(payload) => resume_unwind(payload),
-        },
-    }
+    result.map_err(|payload| match payload.downcast::<Cancelled>() {
+        Ok(cancelled) if cancelled.is_of(&frame) => *cancelled,
+        Ok(others) => resume_unwind(others),
+        Err(payload) => resume_unwind(payload),
+    })
 }
 
 /// The outermost frame of a coroutine. It lies in those of the thread that resumes the coroutine, which waits meanwhile.
@@ -664,10 +657,8 @@ pub(crate) fn raise_again() -> ! {
 #[cold]
 pub(crate) fn refusal(own: Option<u64>) -> Option<i32> {
     let cancelled = cancelled().filter(|_| !is_over(own))?;
-    Some(match cancelled.at {
-        None => libc::ETIMEDOUT,
-        Some(_) => libc::ECANCELED,
-    })
+    let by_somebody = cancelled.at.map(|_| libc::ECANCELED);
+    by_somebody.or(Some(libc::ETIMEDOUT))
 }
 
 fn is_over(own: Option<u64>) -> bool {

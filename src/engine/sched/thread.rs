@@ -237,8 +237,7 @@ impl Green {
 
     /// Whether the record was last used for a thread of `cluster`.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
-        let own = self.cluster.load(Relaxed);
-        own.is_some_and(|own| core::ptr::eq(own, cluster))
+        self.cluster.is(cluster, Relaxed)
     }
 
     /// The kernel thread that runs this thread, which has been resumed at least once.
@@ -381,11 +380,6 @@ impl Green {
     #[inline(always)]
     pub(crate) fn kept(&self) -> u64 {
         self.timer.kept()
-    }
-
-    /// How often preemption is off for this thread, the caller.
-    pub(crate) fn times_off(&self) -> u32 {
-        self.off.load(Relaxed)
     }
 
     #[inline(always)]
