@@ -15,9 +15,7 @@ pub(crate) mod current {
     }
 
     /// For the holder of a policy's `Lock`; no policy is asked here.
-    pub(crate) fn preemption_off_by_user() -> PreemptionOff {
-        PreemptionOff(PhantomData)
-    }
+    pub(crate) use preemption_off as preemption_off_by_user;
 
     /// The runtime preempts no thread.
     pub fn is_preemption_off() -> bool {
@@ -75,9 +73,7 @@ pub(crate) mod current {
     }
 
     /// Runs `f`, whose calls of libc are libc's, as all are here.
-    pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
-        f()
-    }
+    pub(crate) use blocking as unhooked;
 }
 #[path = "../engine/sched/cancel.rs"]
 pub(crate) mod cancel;
@@ -176,12 +172,10 @@ pub(crate) mod events {
         match green.never {}
     }
 
+    pub(crate) use disarm_timer as take_timer_back;
+
     pub(crate) fn keep_timer(entered: &mut Entered, _: u64) {
         match entered.green.never {}
-    }
-
-    pub(crate) fn take_timer_back(green: &'static Green) {
-        match green.never {}
     }
 }
 
@@ -192,26 +186,6 @@ pub(crate) mod locked {
 }
 
 pub(crate) mod spawner {
-    use std::io;
-
-    use crate::engine::inspect::kernel::KernelThread;
-
     pub(crate) const OBSERVER_STACK: usize = 2 << 20;
-
-    pub(crate) fn spawn_helper(
-        name: &str,
-        stack_size: usize,
-        work: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<std::thread::JoinHandle<()>> {
-        let builder = std::thread::Builder::new().name(name.into());
-        builder.stack_size(stack_size).spawn(move || {
-            KernelThread::begin(true);
-            work();
-            KernelThread::end();
-        })
-    }
-}
-
-pub(crate) mod fork {
-    pub(crate) fn register() {}
+    pub(crate) use crate::engine::inspect::kernel::spawn_helper;
 }

@@ -19,7 +19,6 @@ use std::{ffi::c_void, mem::ManuallyDrop, os::unix::thread::JoinHandleExt};
 
 use super::handle::{self, Thread};
 use super::metrics::{Metrics, ProcessorMetrics};
-#[cfg(green)]
 use super::options::default_stack_size;
 use super::spawn::{Builder, Job};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -185,16 +184,14 @@ fn spawn(
     stack_size: Option<usize>,
     main: impl FnOnce() + Send + 'static,
 ) -> io::Result<Pthread> {
+    let size = stack_size.unwrap_or_else(default_stack_size);
     #[cfg(green)]
     if current::is_forked_child() {
-        return spawn_in_child(name.map(Into::into), stack_size, main);
+        return spawn_in_child(name.map(Into::into), size, main);
     }
-    let mut builder = std::thread::Builder::new();
+    let mut builder = std::thread::Builder::new().stack_size(size);
     if let Some(name) = name {
         builder = builder.name(name.into());
-    }
-    if let Some(size) = stack_size {
-        builder = builder.stack_size(size);
     }
     let thread = builder.spawn(main)?;
     #[cfg(green)]
@@ -205,7 +202,7 @@ fn spawn(
 #[cfg(green)]
 fn spawn_in_child<F: FnOnce() + Send + 'static>(
     name: Option<Box<str>>,
-    stack_size: Option<usize>,
+    size: usize,
     main: F,
 ) -> io::Result<Pthread> {
     extern "C" fn start<F: FnOnce()>(main: *mut c_void) -> *mut c_void {
@@ -217,7 +214,6 @@ fn spawn_in_child<F: FnOnce() + Send + 'static>(
         main();
         core::ptr::null_mut()
     }
-    let size = stack_size.unwrap_or_else(default_stack_size);
     let size = size.saturating_add(EXTRA);
     let main = Box::into_raw(Box::new((name, main)));
     // SAFETY: `start` gets what it expects.

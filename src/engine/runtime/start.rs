@@ -10,12 +10,12 @@ use super::options::{
 use super::{Backend, KernelBackend, green, kernel};
 #[cfg(green)]
 use super::{handle, options::Driver};
-use crate::engine::sched::{current, fork, size};
+use crate::engine::sched::{current, size};
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
 use crate::engine::{atomic::Ordering, stack};
 #[cfg(green)]
-use crate::engine::{driver, sched::Cluster, sched::Config};
+use crate::engine::{driver, sched::Cluster, sched::Config, sched::fork};
 #[cfg(feature = "observe")]
 use crate::observe::start as observers;
 
@@ -49,6 +49,7 @@ impl RuntimeOptions {
         handle::make_key();
         let mode = self.possible_mode(stack_size)?;
         kernel::CHILD.get_or_init(|| KernelBackend::start(asked_stack, processors));
+        #[cfg(green)]
         fork::register();
         #[cfg(feature = "observe")]
         observers.begin()?;

@@ -527,12 +527,9 @@ unsafe impl Send for Adopted {}
 
 impl Adopted {
     pub(crate) fn new() -> Adopted {
+        let what = What::Coroutine(Cell::new(ptr::null()), Cell::new(None));
         Adopted {
-            frame: Frame::inside(
-                ptr::null(),
-                NEVER,
-                What::Coroutine(Cell::new(ptr::null()), Cell::new(None)),
-            ),
+            frame: Frame::inside(ptr::null(), NEVER, what),
             end: Frame::inside(ptr::null(), NEVER, What::End),
             thread: AtomicPtr::new(ptr::null_mut()),
         }

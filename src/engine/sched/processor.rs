@@ -686,10 +686,8 @@ impl Worker {
 
     #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
-        match self.cluster.load(Relaxed) {
-            Some(cluster) => cluster,
-            None => die("a running worker has no cluster"),
-        }
+        let cluster = self.cluster.load(Relaxed);
+        cluster.unwrap_or_else(|| die("a running worker has no cluster"))
     }
 
     /// Whether the monitor has ended the running thread's time slice.

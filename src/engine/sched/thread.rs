@@ -229,10 +229,8 @@ impl Green {
     #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
         // Relaxed: the queue that hands the thread on publishes the cluster.
-        match self.cluster.load(Relaxed) {
-            Some(cluster) => cluster,
-            None => die("a running thread has no cluster"),
-        }
+        let cluster = self.cluster.load(Relaxed);
+        cluster.unwrap_or_else(|| die("a running thread has no cluster"))
     }
 
     /// Whether the record was last used for a thread of `cluster`.
