@@ -313,10 +313,8 @@ pub(crate) fn read<T>(
     let Some(value) = variable::read(name) else {
         return Ok(None);
     };
-    match value.to_str().and_then(parse) {
-        Some(result) => Ok(Some(result)),
-        None => Err(invalid(format!("{name}={value:?}: accepted is {accepted}"))),
-    }
+    let refusal = || invalid(format!("{name}={value:?}: accepted is {accepted}"));
+    value.to_str().and_then(parse).ok_or_else(refusal).map(Some)
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {

@@ -44,7 +44,7 @@ pub(crate) fn install() {
 }
 
 fn is_same(a: &Hook, b: &Hook) -> bool {
-    // The tables say the same size.
+    // Two wide pointers are equal if their tables are, too, which say the size.
     size_of_val(&**a) == 0 && core::ptr::eq(&raw const **a, &raw const **b)
 }
 
