@@ -129,19 +129,13 @@ thread_local! {
 
 /// The words of the calling thread.
 fn here() -> Option<&'static Interrupts> {
-    match current::green() {
-        Some(green) => Some(green.interrupts()),
-        None => KernelThread::interrupts(),
-    }
+    current::green().map_or_else(KernelThread::interrupts, |green| Some(green.interrupts()))
 }
 
 /// The identity of the calling thread; null: nobody has asked for it.
 pub(crate) fn own_identity() -> *const Identity {
-    match current::green() {
-        // Relaxed: the spawner has written it.
-        Some(green) => green.identity.load(Relaxed),
-        None => Identity::own(),
-    }
+    // Relaxed: the spawner has written it.
+    current::green().map_or_else(Identity::own, |green| green.identity.load(Relaxed))
 }
 
 /// Whether all of the calling thread's runtime were cancelled.
