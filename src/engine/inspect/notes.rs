@@ -43,8 +43,7 @@ use core::panic::Location;
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
-use crate::engine::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, fence};
-use crate::engine::sched::current::is_forked_child;
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, fence};
 use crate::engine::sys::{die, kernel_thread, shared::entry_fence, word};
 
 // ==== identities ====
@@ -335,6 +334,8 @@ impl Facts {
 // ==== read sections ====
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// This process was forked.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// What threads have left behind.
 static LEFT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
@@ -409,12 +410,13 @@ pub(crate) fn no_section_is_open() -> bool {
 /// In a forked child: sections were open in the parent only.
 pub(crate) fn forget_sections() {
     OPEN.store(0, Relaxed);
+    IS_CHILD.store(true, Relaxed);
 }
 
 #[cold]
 fn keep(share: Box<dyn Any + Send>) {
     // In a forked child a thread of the parent's may hold the lock for ever: then the share is never dropped.
-    let left = match is_forked_child() {
+    let left = match IS_CHILD.load(Relaxed) {
         true => LEFT.try_lock().ok(),
         false => Some(LEFT.lock().unwrap_or_else(PoisonError::into_inner)),
     };

@@ -372,12 +372,11 @@ impl Waiter {
 
     /// Blocks the kernel thread on the park state. Returns whether a signal's handler has run on it.
     fn sleep(&self, deadline: Option<u64>) -> bool {
-        const ASLEEP: u32 = ParkState::ASLEEP;
         let deadline = deadline.filter(|&deadline| deadline != clock::NEVER);
         let word = self.state.as_futex();
         let mut interrupted = false;
-        while word.load(Relaxed) == ASLEEP {
-            interrupted = futex::wait(word, ASLEEP, deadline);
+        while word.load(Relaxed) == ParkState::ASLEEP {
+            interrupted = futex::wait(word, ParkState::ASLEEP, deadline);
             if interrupted || deadline.is_some_and(|deadline| clock::now() >= deadline) {
                 // The caller is the waiter: no thread is to be resumed.
                 let _ = self.state.expire();
