@@ -15,9 +15,7 @@ pub(crate) mod current {
     }
 
     /// For the holder of a policy's `Lock`; no policy is asked here.
-    pub(crate) fn preemption_off_by_user() -> PreemptionOff {
-        PreemptionOff(PhantomData)
-    }
+    pub(crate) use preemption_off as preemption_off_by_user;
 
     /// The runtime preempts no thread.
     pub fn is_preemption_off() -> bool {
@@ -75,9 +73,7 @@ pub(crate) mod current {
     }
 
     /// Runs `f`, whose calls of libc are libc's, as all are here.
-    pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
-        f()
-    }
+    pub(crate) use blocking as unhooked;
 }
 #[path = "../engine/sched/cancel.rs"]
 pub(crate) mod cancel;
@@ -85,6 +81,8 @@ pub(crate) mod cancel;
 pub(crate) mod frames;
 #[path = "../engine/sched/park.rs"]
 pub(crate) mod park;
+#[path = "../engine/sched/size.rs"]
+pub(crate) mod size;
 use core::cell::Cell;
 use core::convert::Infallible;
 use core::panic::Location;
@@ -92,7 +90,7 @@ use std::io;
 
 pub(crate) use self::current::enter;
 use self::park::{Interrupts, Parking};
-use crate::engine::atomic::{AtomicPtr, AtomicU64};
+use crate::engine::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 pub(crate) use crate::engine::inspect::notes::Identity;
 use crate::engine::inspect::notes::Reason;
 pub(crate) use crate::engine::policy::Fifo;
@@ -112,6 +110,7 @@ pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) priority: AtomicU64,
+    pub(crate) off: AtomicU32,
     pub(crate) heap: crate::engine::policy::Links,
     /// The value that cannot exist, so that no record can.
     never: Infallible,
@@ -128,7 +127,6 @@ impl Green {
         fn park_is_over(&self) -> bool;
         fn interrupts(&self) -> &Interrupts;
         fn kept(&self) -> u64;
-        fn times_off(&self) -> u32;
         fn prefetch_record(&self) -> ();
         fn prefetch_two(&self, &Green) -> ();
     }
@@ -145,6 +143,7 @@ pub(crate) mod switch {
 }
 
 pub(crate) struct Cluster {
+    pub(crate) cancelled: Reason,
     never: Infallible,
 }
 
@@ -159,7 +158,6 @@ impl Cluster {
         fn set_size(&self, usize) -> io::Result<()>;
         fn close(&self) -> ();
         fn cancel_all(&self, &'static Location<'static>) -> ();
-        fn cancelled(&self) -> &Reason;
     }
 }
 
@@ -174,12 +172,10 @@ pub(crate) mod events {
         match green.never {}
     }
 
+    pub(crate) use disarm_timer as take_timer_back;
+
     pub(crate) fn keep_timer(entered: &mut Entered, _: u64) {
         match entered.green.never {}
-    }
-
-    pub(crate) fn take_timer_back(green: &'static Green) {
-        match green.never {}
     }
 }
 
@@ -190,54 +186,6 @@ pub(crate) mod locked {
 }
 
 pub(crate) mod spawner {
-    use std::io;
-
-    use crate::engine::inspect::kernel::KernelThread;
-
     pub(crate) const OBSERVER_STACK: usize = 2 << 20;
-
-    pub(crate) fn spawn_helper(
-        name: &str,
-        stack_size: usize,
-        work: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<std::thread::JoinHandle<()>> {
-        let builder = std::thread::Builder::new().name(name.into());
-        builder.stack_size(stack_size).spawn(move || {
-            KernelThread::begin(true);
-            work();
-            KernelThread::end();
-        })
-    }
-}
-
-pub(crate) struct Worker;
-
-impl Worker {
-    /// The largest number of kernel threads that a builder accepts, here as elsewhere.
-    pub(crate) const MAX: usize = 1 << 16;
-}
-
-pub(crate) mod cluster {
-    use std::io;
-
-    /// The largest number of processors that a builder accepts, here as elsewhere.
-    pub(crate) const MOST_PROCESSORS: usize = 4096;
-
-    pub(crate) fn default_size() -> usize {
-        std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_PROCESSORS))
-    }
-
-    pub(crate) fn check_size(processors: usize, _: Option<usize>) -> io::Result<()> {
-        match processors {
-            1..=MOST_PROCESSORS => Ok(()),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{processors} processors: accepted are 1 to {MOST_PROCESSORS}"),
-            )),
-        }
-    }
-}
-
-pub(crate) mod fork {
-    pub(crate) fn register() {}
+    pub(crate) use crate::engine::inspect::kernel::spawn_helper;
 }

@@ -61,6 +61,7 @@ use crate::engine::sched::{
 use crate::engine::sys::shared::{Zero, Zeros};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
 use core::cell::Cell;
+use std::{io, thread::JoinHandle};
 
 // ==== the records ====
 
@@ -265,6 +266,22 @@ impl KernelThread {
     pub(crate) fn millis(&self) -> u32 {
         ((clock::now() / 1_000_000) as u32).wrapping_sub(self.at.load(Relaxed))
     }
+}
+
+/// Starts a helper that does `work`, by std's means alone.
+pub(crate) fn spawn_helper(
+    name: &str,
+    stack_size: usize,
+    work: Box<dyn FnOnce() + Send>,
+) -> io::Result<JoinHandle<()>> {
+    let builder = std::thread::Builder::new().name(name.into());
+    builder.stack_size(stack_size).spawn(move || {
+        KernelThread::begin(true);
+        // A search for a deadlock may have found this kernel thread before it was known as a helper, and given up.
+        quiet::tell();
+        work();
+        KernelThread::end();
+    })
 }
 
 /// In a forked child: the other threads are the parent's.

@@ -106,10 +106,8 @@ impl Identity {
             let new = NEXT.fetch_add(1, Relaxed);
             // If two callers ask at once, the number that is stored first stays.
             let found = self.id.compare_exchange(0, new, Relaxed, Relaxed);
-            match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
-                Some(id) => id,
-                None => die("2^64 threads were asked for their number"),
-            }
+            let id = NonZeroU64::new(found.map_or_else(|first| first, |_| new));
+            id.unwrap_or_else(|| die("2^64 threads were asked for their number"))
         })
     }
 }

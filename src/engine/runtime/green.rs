@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError};
 
 use super::options::{Driver, invalid};
 use super::panic_hook;
-use crate::engine::inspect::notes::Reason;
 use crate::engine::sched::{Cluster, Green, cancel, current, signals, start, thread::Records};
 use crate::engine::sys::{kernel_thread, libraries, sanitizer, signal};
 use crate::engine::{atomic::Ordering, inspect::hold, sched::cluster::Kind, stack, tls};
@@ -87,11 +86,6 @@ impl Cluster {
     pub(super) fn idle_counts(&self) -> (usize, usize) {
         let idle = &self.idle;
         (idle.sleeping() as usize, idle.searching() as usize)
-    }
-
-    /// Where all threads were cancelled, if they were.
-    pub(crate) fn cancelled(&self) -> &Reason {
-        &self.cancelled
     }
 
     pub(super) fn cancel_all(&'static self, at: &'static Location<'static>) {

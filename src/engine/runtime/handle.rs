@@ -67,7 +67,7 @@ use super::spawn::{Act, Packet, Shares, packet_of_unknown_thread};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{self, Facts, Locator, WaitKind, WaitReason};
-use crate::engine::sched::frames::{Cancelled, raise};
+use crate::engine::sched::frames::{Cancelled, own_identity, raise};
 use crate::engine::sched::park::{Outcome, Waiter};
 use crate::engine::sched::{Green, Identity, current as me};
 use crate::engine::sched::{cancel, park::Node};
@@ -299,10 +299,7 @@ impl fmt::Debug for Thread {
 
 /// The data of the calling thread; null on a kernel thread where nobody has asked for them.
 fn own() -> *const Shared {
-    match me::green() {
-        Some(green) => of_green(green),
-        None => Identity::own().cast(),
-    }
+    own_identity().cast()
 }
 
 #[cold]
@@ -696,7 +693,7 @@ impl<T> JoinHandle<T> {
         let (result, scope) = (ending.result.take(), ending.scope.take());
         if let Some(scope) = scope {
             // SAFETY: the thread is in the scope, which therefore lasts; it leaves once.
-            unsafe { scope.as_ref().leave(&this.thread.shared().node) };
+            unsafe { (scope.as_ref().token.threads).remove(&this.thread.shared().node) };
         }
         // SAFETY: `this` is used no more, and never dropped.
         drop(unsafe { ManuallyDrop::take(&mut this.thread) });

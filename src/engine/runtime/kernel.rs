@@ -13,14 +13,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 #[cfg(green)]
 use std::{ffi::c_void, mem::ManuallyDrop, os::unix::thread::JoinHandleExt};
 
 use super::handle::{self, Thread};
 use super::metrics::{Metrics, ProcessorMetrics};
-#[cfg(green)]
 use super::options::default_stack_size;
 use super::spawn::{Builder, Job};
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -50,7 +48,7 @@ pub(crate) struct KernelBackend {
     pub(super) processors: AtomicUsize,
     spawns: AtomicU64,
     /// All threads are in its frames: they are cancelled by it.
-    token: Arc<Token>,
+    pub(super) token: Arc<Token>,
     running: AtomicUsize,
     all_done: Waiter,
     closing: AtomicBool,
@@ -138,10 +136,6 @@ impl KernelBackend {
             self.all_done.wake();
         }
     }
-
-    pub(super) fn cancel_all(&self, at: &'static Location<'static>) {
-        self.token.cancel(at);
-    }
 }
 
 // ==== a kernel thread that runs a closure ====
@@ -190,16 +184,14 @@ fn spawn(
     stack_size: Option<usize>,
     main: impl FnOnce() + Send + 'static,
 ) -> io::Result<Pthread> {
+    let size = stack_size.unwrap_or_else(default_stack_size);
     #[cfg(green)]
     if current::is_forked_child() {
-        return spawn_in_child(name.map(Into::into), stack_size, main);
+        return spawn_in_child(name.map(Into::into), size, main);
     }
-    let mut builder = std::thread::Builder::new();
+    let mut builder = std::thread::Builder::new().stack_size(size);
     if let Some(name) = name {
         builder = builder.name(name.into());
-    }
-    if let Some(size) = stack_size {
-        builder = builder.stack_size(size);
     }
     let thread = builder.spawn(main)?;
     #[cfg(green)]
@@ -210,7 +202,7 @@ fn spawn(
 #[cfg(green)]
 fn spawn_in_child<F: FnOnce() + Send + 'static>(
     name: Option<Box<str>>,
-    stack_size: Option<usize>,
+    size: usize,
     main: F,
 ) -> io::Result<Pthread> {
     extern "C" fn start<F: FnOnce()>(main: *mut c_void) -> *mut c_void {
@@ -222,7 +214,6 @@ fn spawn_in_child<F: FnOnce() + Send + 'static>(
         main();
         core::ptr::null_mut()
     }
-    let size = stack_size.unwrap_or_else(default_stack_size);
     let size = size.saturating_add(EXTRA);
     let main = Box::into_raw(Box::new((name, main)));
     // SAFETY: `start` gets what it expects.

@@ -32,7 +32,7 @@ use self::kernel::KernelBackend;
 use self::metrics::Metrics;
 use self::options::{Driver, Mode, RuntimeOptions};
 use crate::engine::atomic::Ordering;
-use crate::engine::sched::{Cluster, cluster, current};
+use crate::engine::sched::{Cluster, current, size};
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
 #[derive(Clone, Copy)]
@@ -121,7 +121,7 @@ impl Backend {
         match self.or_child() {
             Backend::Green(cluster) => cluster.set_size(count),
             Backend::Kernel(backend) => {
-                cluster::check_size(count, None)?;
+                size::check_size(count, None)?;
                 backend.processors.store(count, Ordering::Relaxed);
                 Ok(())
             }
@@ -138,7 +138,7 @@ impl Backend {
             Some(backend) => Ok(backend.processors()),
             None => Ok(RuntimeOptions::default()
                 .processors()?
-                .unwrap_or_else(cluster::default_size)),
+                .unwrap_or_else(size::default_size)),
         }
     }
 
@@ -196,7 +196,7 @@ impl Backend {
     pub(crate) fn cancel_all(self, at: &'static Location<'static>) {
         match self.or_child() {
             Backend::Green(cluster) => cluster.cancel_all(at),
-            Backend::Kernel(backend) => backend.cancel_all(at),
+            Backend::Kernel(backend) => backend.token.cancel(at),
         }
     }
 

@@ -21,7 +21,7 @@ use super::green;
 use crate::engine::policy::{
     GlobalQueue, Ideas, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
 };
-use crate::engine::sched::{Worker, cluster};
+use crate::engine::sched::size::{self, MOST_WORKERS};
 use crate::engine::stack;
 use crate::engine::sys::{shared::MAX, variable};
 
@@ -136,8 +136,8 @@ macro_rules! options {
 }
 
 options! {
-    processors: usize = "GREENTHREAD_PROCS", &format!("a number from 1 to {}", cluster::MOST_PROCESSORS),
-        number, |count| cluster::check_size(count, None);
+    processors: usize = "GREENTHREAD_PROCS", &format!("a number from 1 to {}", size::MOST_PROCESSORS),
+        number, |count| size::check_size(count, None);
     stack_size: usize = "GREENTHREAD_STACK_SIZE", "a number of bytes up to 68719476736 (64 GiB)",
         number, check_stack_size;
     preempt_signal: i32 = "GREENTHREAD_SIGNAL", &green::accepted_signals(),
@@ -164,11 +164,11 @@ impl RuntimeOptions {
         let least = processors + 1;
         let most = self.max_kernel_threads;
         let most = most.unwrap_or(DEFAULT_KERNEL_THREADS.max(least));
-        match (least..=Worker::MAX).contains(&most) {
+        match (least..=MOST_WORKERS).contains(&most) {
             true => Ok(most),
             false => Err(invalid(format!(
                 "at most {most} kernel threads: accepted are {least} (one more than processors) to {}",
-                Worker::MAX
+                MOST_WORKERS
             ))),
         }
     }
@@ -313,10 +313,8 @@ pub(crate) fn read<T>(
     let Some(value) = variable::read(name) else {
         return Ok(None);
     };
-    match value.to_str().and_then(parse) {
-        Some(result) => Ok(Some(result)),
-        None => Err(invalid(format!("{name}={value:?}: accepted is {accepted}"))),
-    }
+    let refusal = || invalid(format!("{name}={value:?}: accepted is {accepted}"));
+    value.to_str().and_then(parse).ok_or_else(refusal).map(Some)
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {

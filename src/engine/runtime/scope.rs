@@ -23,14 +23,13 @@ use crate::engine::inspect::notes::WhenEnded;
 use crate::engine::sched::Identity;
 use crate::engine::sched::cancel::{Threads, Token};
 use crate::engine::sched::frames::{self, Cancelled, Frame, What, own_identity};
-use crate::engine::sched::park::Node;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::wait::WaitKind;
 
 /// The threads of a scope, and how they have ended.
 pub(super) struct Members {
-    /// Its threads end with it.
-    token: Token,
+    /// Its threads end with it. A thread is in the list from its spawn until it has given up all that it has borrowed.
+    pub(super) token: Token,
     /// The frame of the scope, in which its threads run, and whose it is.
     frame: Cell<*const Frame>,
     owner: *const Identity,
@@ -44,13 +43,6 @@ impl Members {
         Frame::inside(self.frame.get(), NEVER, What::Base(self.owner))
     }
 
-    /// # Safety
-    /// The scope has not ended. The node lies still until it leaves.
-    pub(super) unsafe fn enter(&self, node: &Node) {
-        // SAFETY: the caller's promise.
-        unsafe { self.token.threads.add(node) };
-    }
-
     /// Notes how a thread ended that was not joined.
     pub(super) fn note(&self, payload: &(dyn Any + Send)) {
         let ended = match payload.is::<Cancelled>() {
@@ -58,15 +50,6 @@ impl Members {
             false => &self.panicked,
         };
         ended.store(true, Relaxed);
-    }
-
-    /// Notes that a thread has given up all that it borrowed.
-    ///
-    /// # Safety
-    /// The node is that of a thread of the scope. It is used no more.
-    pub(super) unsafe fn leave(&self, node: &Node) {
-        // SAFETY: the caller's promise.
-        unsafe { self.token.threads.remove(node) };
     }
 }
 

@@ -125,7 +125,7 @@ impl<T, F> Packet<T, F> {
         }
         if let Some(scope) = scope {
             // SAFETY: the thread leaves once.
-            unsafe { scope.leave(&self.shared.node) };
+            unsafe { scope.token.threads.remove(&self.shared.node) };
         }
     }
 }
@@ -506,7 +506,7 @@ impl Builder {
         };
         if let Some(scope) = scope {
             // SAFETY: the caller is in the scope. The packet, in which the node lies, lives until it has left.
-            unsafe { scope.enter(&(*packet).node) };
+            unsafe { scope.token.threads.add(&(*packet).node) };
         }
         // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
         // outlives the thread.
@@ -590,8 +590,15 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Release);
     green.priority.store(options.priority.get(), Relaxed);
-    inherit_mask(cluster, green);
-    // The new thread has the floating-point settings of its creator, too, as with std.
+    // The new thread has the signal mask of its creator, as with std.
+    if current::green().is_none_or(|creator| creator.flags.has(ThreadFlags::MASK)) {
+        let mask = signal::mask() & !signal::bit(cluster.config.signal);
+        if mask != cluster.base_mask {
+            green.mask.set(mask);
+            green.flags.add(ThreadFlags::MASK);
+        }
+    }
+    // It has the floating-point settings of its creator, too, as with std.
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
         green.keep_floats(floats);
@@ -611,19 +618,6 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
         }
     }
     Ok(())
-}
-
-/// Gives a new thread the signal mask of its creator, as std does.
-#[cfg(green)]
-fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
-    let may_differ = current::green().is_none_or(|green| green.flags.has(ThreadFlags::MASK));
-    if may_differ {
-        let mask = signal::mask() & !signal::bit(cluster.config.signal);
-        if mask != cluster.base_mask {
-            new.mask.set(mask);
-            new.flags.add(ThreadFlags::MASK);
-        }
-    }
 }
 
 /// Makes a record for a new thread. A thread with the common stack size gets its stack when it first

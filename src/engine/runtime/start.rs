@@ -10,12 +10,12 @@ use super::options::{
 use super::{Backend, KernelBackend, green, kernel};
 #[cfg(green)]
 use super::{handle, options::Driver};
-use crate::engine::sched::{cluster, current, fork};
+use crate::engine::sched::{current, size};
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
 use crate::engine::{atomic::Ordering, stack};
 #[cfg(green)]
-use crate::engine::{driver, sched::Cluster, sched::Config};
+use crate::engine::{driver, sched::Cluster, sched::Config, sched::fork};
 #[cfg(feature = "observe")]
 use crate::observe::start as observers;
 
@@ -28,7 +28,7 @@ impl RuntimeOptions {
         }
         let choice = self.choice()?;
         let named = self.processors()?;
-        let processors = named.unwrap_or_else(cluster::default_size);
+        let processors = named.unwrap_or_else(size::default_size);
         let asked_stack = self.stack_size()?;
         let stack_size = asked_stack.unwrap_or_else(default_stack_size);
         check_stack_size(stack_size)
@@ -49,6 +49,7 @@ impl RuntimeOptions {
         handle::make_key();
         let mode = self.possible_mode(stack_size)?;
         kernel::CHILD.get_or_init(|| KernelBackend::start(asked_stack, processors));
+        #[cfg(green)]
         fork::register();
         #[cfg(feature = "observe")]
         observers.begin()?;
@@ -93,7 +94,7 @@ impl RuntimeOptions {
         }
         let processors = self.processors;
         let processors = processors.unwrap_or_else(|| default.processors.load(Ordering::Relaxed));
-        cluster::check_size(processors, None)?;
+        size::check_size(processors, None)?;
         let stack_size = self.stack_size.or(default.stack_size);
         stack_size.map_or(Ok(()), check_stack_size)?;
         let backend = KernelBackend::start(stack_size, processors);

@@ -64,7 +64,7 @@ use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::idle::{IdleWord, Idlers, Parker, Watched};
 use crate::engine::sched::{
     Owned, Processor, Worker, current, events, monitor, monitor::BlockedCalls, park::Waiter,
-    processor::Counter, signals::DeferredWakes, spawner, start::Count, start::LiveCount,
+    processor::Counter, signals::DeferredWakes, size, spawner, start::Count, start::LiveCount,
     user_policy::UserPolicy,
 };
 use crate::engine::sys::signal::{self, Mask};
@@ -294,31 +294,6 @@ impl Cluster {
 
 // ==== how many processors there are ====
 
-/// More processors than any computer has.
-pub(crate) const MOST_PROCESSORS: usize = 4096;
-
-/// The number of processors of a cluster whose builder names none: the CPUs that the process may
-/// use, by affinity and cgroup quota. It allocates and reads files: only ordinary threads ask.
-pub(crate) fn default_size() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_PROCESSORS))
-}
-
-/// Refuses an impossible number of processors; `max_kernel_threads` bounds the kernel threads.
-pub(crate) fn check_size(processors: usize, max_kernel_threads: Option<usize>) -> io::Result<()> {
-    let most = max_kernel_threads.map_or(MOST_PROCESSORS, |max| MOST_PROCESSORS.min(max - 1));
-    if (1..=most).contains(&processors) {
-        return Ok(());
-    }
-    let limit = match most {
-        MOST_PROCESSORS => String::new(),
-        _ => format!(" (there may be {} kernel threads)", most + 1),
-    };
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("{processors} processors: accepted are 1 to {most}{limit}"),
-    ))
-}
-
 /// A policy's panic message, as an error.
 #[cold]
 fn refusal(payload: Box<dyn Any + Send>) -> io::Error {
@@ -366,7 +341,7 @@ impl Cluster {
 
     /// From now on there are `processors`, unless there cannot be so many, or the policy refuses the number.
     pub(crate) fn set_size(&'static self, processors: usize) -> io::Result<()> {
-        check_size(processors, Some(self.config.max_kernel_threads))?;
+        size::check_size(processors, Some(self.config.max_kernel_threads))?;
         let changing = self.changing.lock().unwrap_or_else(|e| e.into_inner());
         self.follows_quota.store(false, Relaxed);
         let changed = self.resize(processors);
@@ -383,7 +358,7 @@ impl Cluster {
             && self.follows_quota.load(Relaxed)
         {
             // If the policy panics, the panic hook has reported that already, and the number of processors stays as it was.
-            let _ = self.resize(default_size().min(self.config.max_kernel_threads - 1));
+            let _ = self.resize(size::default_size().min(self.config.max_kernel_threads - 1));
         }
     }
 

@@ -172,24 +172,13 @@ impl Looks {
     }
 }
 
-/// `green`, which has left its stack, is to be woken at `deadline`.
-pub(crate) fn arm_timer(green: &'static Green, home: &'static Processor, deadline: u64) {
-    arm(green, home, deadline, false);
-}
-
-/// The calling thread is to look at its frames at `limit`, in whatever wait it is then, if in any.
-pub(crate) fn keep_timer(entered: &mut Entered, limit: u64) {
-    arm(entered.green, entered.processor().shared(), limit, true);
-}
-
-/// Takes back a timer that is kept.
-pub(crate) fn take_timer_back(green: &'static Green) {
-    if green.timer.kept.get() {
-        disarm_timer(green);
-    }
-}
-
-fn arm(green: &'static Green, home: &'static Processor, deadline: u64, kept: bool) {
+/// `green`, which has left its stack, is to be woken at `deadline`; or else the timer is kept: see [`keep_timer`].
+pub(crate) fn arm_timer(
+    green: &'static Green,
+    home: &'static Processor,
+    deadline: u64,
+    kept: bool,
+) {
     green.timer.home.set(home.index as u32 + 1);
     perturb::point("timers: arming");
     let mut heap = home.timers.lock();
@@ -197,6 +186,18 @@ fn arm(green: &'static Green, home: &'static Processor, deadline: u64, kept: boo
     green.timer.kept.set(kept);
     heap.insert(green, deadline);
     publish_deadline(home, &heap);
+}
+
+/// The calling thread is to look at its frames at `limit`, in whatever wait it is then, if in any.
+pub(crate) fn keep_timer(entered: &mut Entered, limit: u64) {
+    arm_timer(entered.green, entered.processor().shared(), limit, true);
+}
+
+/// Takes back a timer that is kept.
+pub(crate) fn take_timer_back(green: &'static Green) {
+    if green.timer.kept.get() {
+        disarm_timer(green);
+    }
 }
 
 /// `green`, which runs again, takes its timer back, whether it has fired or not.

@@ -114,11 +114,7 @@ pub(crate) struct Look {
 unsafe impl Sync for Frame {}
 
 /// The frames of a thread whose closure has returned: destructors of thread-locals must not unwind.
-pub(super) static END: Frame = Frame {
-    parent: Cell::new(ptr::null()),
-    own: NEVER,
-    what: What::End,
-};
+pub(super) static END: Frame = Frame::inside(ptr::null(), NEVER, What::End);
 
 /// From the ninth refusal in a row on a wait lasts so long before it is refused, and twice as long each time, up to
 /// [`LONGEST_PAUSE`]: a loop that overlooks its errors would take a whole CPU (`tests/cancel`).
@@ -133,24 +129,18 @@ thread_local! {
 
 /// The words of the calling thread.
 fn here() -> Option<&'static Interrupts> {
-    match current::green() {
-        Some(green) => Some(green.interrupts()),
-        None => KernelThread::interrupts(),
-    }
+    current::green().map_or_else(KernelThread::interrupts, |green| Some(green.interrupts()))
 }
 
 /// The identity of the calling thread; null: nobody has asked for it.
 pub(crate) fn own_identity() -> *const Identity {
-    match current::green() {
-        // Relaxed: the spawner has written it.
-        Some(green) => green.identity.load(Relaxed),
-        None => Identity::own(),
-    }
+    // Relaxed: the spawner has written it.
+    current::green().map_or_else(Identity::own, |green| green.identity.load(Relaxed))
 }
 
 /// Whether all of the calling thread's runtime were cancelled.
 fn own_runtime() -> Option<&'static Reason> {
-    current::green().map_or_else(|| RUNTIME.get(), |green| Some(green.cluster().cancelled()))
+    current::green().map_or_else(|| RUNTIME.get(), |green| Some(&green.cluster().cancelled))
 }
 
 impl Frame {
@@ -161,7 +151,7 @@ impl Frame {
     }
 
     /// A frame around which is that one, which outlives it.
-    pub(crate) fn inside(parent: *const Frame, own: u64, what: What) -> Frame {
+    pub(crate) const fn inside(parent: *const Frame, own: u64, what: What) -> Frame {
         Frame {
             parent: Cell::new(parent),
             own,
@@ -373,7 +363,7 @@ fn may_unwind() -> bool {
     !cfg!(panic = "abort")
         && !std::thread::panicking()
         && !current::is_forked_child()
-        && current::green().is_none_or(|green| green.times_off() == 0)
+        && current::green().is_none_or(|green| green.off.load(Relaxed) == 0)
 }
 
 /// The calling kernel thread begins: cancellers find it by `node`, and `runtime` says whether all of its runtime were cancelled.
@@ -510,14 +500,11 @@ pub(crate) fn run<T>(limit: u64, what: What, f: impl FnOnce() -> T) -> Result<T,
     let inside = frame.enter();
     let result = catch_unwind(AssertUnwindSafe(f));
     drop(inside);
-    match result {
-        Ok(value) => Ok(value),
-        Err(payload) => match payload.downcast::<Cancelled>() {
-            Ok(cancelled) if cancelled.is_of(&frame) => Err(*cancelled),
-            Ok(others) => resume_unwind(others),
-            Err(payload) => resume_unwind(payload),
-        },
-    }
+    result.map_err(|payload| match payload.downcast::<Cancelled>() {
+        Ok(cancelled) if cancelled.is_of(&frame) => *cancelled,
+        Ok(others) => resume_unwind(others),
+        Err(payload) => resume_unwind(payload),
+    })
 }
 
 /// The outermost frame of a coroutine. It lies in those of the thread that resumes the coroutine, which waits meanwhile.
@@ -534,12 +521,9 @@ unsafe impl Send for Adopted {}
 
 impl Adopted {
     pub(crate) fn new() -> Adopted {
+        let what = What::Coroutine(Cell::new(ptr::null()), Cell::new(None));
         Adopted {
-            frame: Frame::inside(
-                ptr::null(),
-                NEVER,
-                What::Coroutine(Cell::new(ptr::null()), Cell::new(None)),
-            ),
+            frame: Frame::inside(ptr::null(), NEVER, what),
             end: Frame::inside(ptr::null(), NEVER, What::End),
             thread: AtomicPtr::new(ptr::null_mut()),
         }
@@ -667,10 +651,8 @@ pub(crate) fn raise_again() -> ! {
 #[cold]
 pub(crate) fn refusal(own: Option<u64>) -> Option<i32> {
     let cancelled = cancelled().filter(|_| !is_over(own))?;
-    Some(match cancelled.at {
-        None => libc::ETIMEDOUT,
-        Some(_) => libc::ECANCELED,
-    })
+    let by_somebody = cancelled.at.map(|_| libc::ECANCELED);
+    by_somebody.or(Some(libc::ETIMEDOUT))
 }
 
 fn is_over(own: Option<u64>) -> bool {

@@ -10,6 +10,7 @@
 //! | `park` | how a thread waits, and how another one wakes it; intrusive lists |
 //! | `processor` | the right to run, and how it is owned and taken; the workers, which own processors |
 //! | `cluster` | processors and workers together; how many threads live, and how many processors there are |
+//! | `size` | how many processors and kernel threads there may be |
 //! | `idle` | sleeping and waking without a lost wake-up (`idle.md` has the proof); the word on which a kernel thread sleeps |
 //! | `events` | what a processor looks for beside its threads: deadlines, and a driver's events |
 //! | `start` | a thread's stack; its first time and its last: where its stack comes from, and where it goes |
@@ -56,6 +57,7 @@ pub(crate) mod park;
 mod processor;
 mod run;
 pub(crate) mod signals;
+pub(crate) mod size;
 pub(crate) mod spawner;
 pub(crate) mod start;
 pub(crate) mod switch;

@@ -367,26 +367,16 @@ impl Waiter {
     /// The thread has the waiter in its park, and is pinned.
     pub(crate) unsafe fn expire_at(waiter: *const Waiter) -> Option<&'static Green> {
         // SAFETY: the waiter is alive as long as the thread is pinned.
-        let waiter = unsafe { &*waiter };
-        match waiter.state.expire() {
-            Found::Nobody => None,
-            // Relaxed: as in `notify_at`.
-            Found::Green => waiter.green.load(Relaxed),
-            Found::Kernel => {
-                futex::wake(waiter.state.as_futex(), 1);
-                None
-            }
-        }
+        unsafe { Waiter::end_at(waiter, ParkState::expire) }
     }
 
     /// Blocks the kernel thread on the park state. Returns whether a signal's handler has run on it.
     fn sleep(&self, deadline: Option<u64>) -> bool {
-        const ASLEEP: u32 = ParkState::ASLEEP;
         let deadline = deadline.filter(|&deadline| deadline != clock::NEVER);
         let word = self.state.as_futex();
         let mut interrupted = false;
-        while word.load(Relaxed) == ASLEEP {
-            interrupted = futex::wait(word, ASLEEP, deadline);
+        while word.load(Relaxed) == ParkState::ASLEEP {
+            interrupted = futex::wait(word, ParkState::ASLEEP, deadline);
             if interrupted || deadline.is_some_and(|deadline| clock::now() >= deadline) {
                 // The caller is the waiter: no thread is to be resumed.
                 let _ = self.state.expire();
@@ -421,13 +411,27 @@ impl Waiter {
     #[inline]
     #[must_use = "the thread waits for ever if it is not made ready"]
     pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<&'static Green> {
-        // SAFETY: the waiter is alive until `notify`, the last access of this block to it.
+        // SAFETY: the caller's promise.
+        let found = unsafe { Waiter::end_at(waiter, ParkState::notify) };
+        perturb::point("wake: notified");
+        found
+    }
+
+    /// Ends the wait by `end`. The caller makes a green thread that waits ready.
+    ///
+    /// # Safety
+    /// The waiter is alive at least until the end of `end`.
+    #[inline(always)]
+    unsafe fn end_at(
+        waiter: *const Waiter,
+        end: impl FnOnce(&ParkState) -> Found,
+    ) -> Option<&'static Green> {
+        // SAFETY: the waiter is alive until `end` is over, the last access of this block to it.
         let (found, futex) = unsafe {
             let state = &(*waiter).state;
             let futex: *const _ = state.as_futex();
-            (state.notify(), futex)
+            (end(state), futex)
         };
-        perturb::point("wake: notified");
         match found {
             Found::Nobody => None,
             // SAFETY: the thread was parked, so it waits for the caller, and the waiter is alive (invariant 8).

@@ -136,7 +136,8 @@ use crate::engine::policy::Seat;
 use crate::engine::sched::events::{self, HeldBack};
 use crate::engine::sched::idle::Parker;
 use crate::engine::sched::{
-    Cluster, Green, current, monitor, monitor::Rest, signals, start::ThreadStack, thread::Records,
+    Cluster, Green, current, monitor, monitor::Rest, signals, size::MOST_WORKERS,
+    start::ThreadStack, thread::Records,
 };
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::{
@@ -595,9 +596,6 @@ impl Linked for Worker {
 }
 
 impl Worker {
-    /// How many workers a process can have at once.
-    pub(crate) const MAX: usize = 1 << 16;
-
     /// The worker with this index, if there ever was one.
     pub(crate) fn get(index: usize) -> Option<&'static Worker> {
         // SAFETY: so many records were written, and their memory stays mapped.
@@ -636,11 +634,11 @@ impl Worker {
     /// Makes one more record. The caller has the lock of the unused ones.
     fn make() -> Result<&'static Worker, i32> {
         let index = COUNT.load(Relaxed);
-        if index == Worker::MAX {
+        if index == MOST_WORKERS {
             return Err(libc::EAGAIN);
         }
         if index == 0 {
-            let mapped = mm::map(Worker::MAX * size_of::<Worker>());
+            let mapped = mm::map(MOST_WORKERS * size_of::<Worker>());
             let start = mapped.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
             TABLE.store(start as *mut Worker, Relaxed);
         }
@@ -688,10 +686,8 @@ impl Worker {
 
     #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
-        match self.cluster.load(Relaxed) {
-            Some(cluster) => cluster,
-            None => die("a running worker has no cluster"),
-        }
+        let cluster = self.cluster.load(Relaxed);
+        cluster.unwrap_or_else(|| die("a running worker has no cluster"))
     }
 
     /// Whether the monitor has ended the running thread's time slice.

@@ -180,7 +180,7 @@ pub(super) fn park(worker: &Worker, processor: Option<&mut Owned<'_>>, green: &'
     if parking.deadline != clock::NEVER && parking.deadline != green.kept() {
         let own = processor.as_ref().map(|p| p.shared());
         let home = own.unwrap_or_else(|| worker.cluster().table.get(0));
-        events::arm_timer(green, home, parking.deadline);
+        events::arm_timer(green, home, parking.deadline, false);
     }
     perturb::point("park: armed");
     // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can

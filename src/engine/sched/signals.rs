@@ -160,7 +160,13 @@ pub(crate) fn evict(worker: &Worker, green: &Green, now: u64) {
 }
 
 fn send_if(worker: &Worker, green: &Green, now: u64, is_ripe: impl FnOnce(i32) -> bool) -> bool {
-    look_for_handlers(now);
+    static LATEST: AtomicU64 = AtomicU64::new(0);
+    // Once in each of the monitor's looks, before it interrupts a thread: looks for handlers that came past our functions,
+    // with 62 system calls.
+    if LATEST.swap(now, Relaxed) != now && adopt() {
+        // A thread that runs now may be in such a handler: it is not preempted before it has left its stack by itself.
+        Worker::all().for_each(|worker| worker.spared.store(worker.tick.load(Relaxed), Relaxed));
+    }
     // Acquire, here and below: pairs with the Release stores of both in `switch::to`.
     let tick = worker.tick.load(Acquire);
     let thread = worker.thread();
@@ -471,16 +477,6 @@ pub(crate) fn adopt() -> bool {
         signal::exchange_action(signal, Some(&newer));
     }
     is_new
-}
-
-/// The monitor, which looked at `now`, is about to preempt a thread: looks for handlers that came past our functions, with
-/// 62 system calls.
-fn look_for_handlers(now: u64) {
-    static LATEST: AtomicU64 = AtomicU64::new(0);
-    if LATEST.swap(now, Relaxed) != now && adopt() {
-        // A thread that runs now may be in such a handler: it is not preempted before it has left its stack by itself.
-        Worker::all().for_each(|worker| worker.spared.store(worker.tick.load(Relaxed), Relaxed));
-    }
 }
 
 /// What `sigaction` does: `real`, libc's function, sets the action, and has [`call_handler`] in place of a handler of the program's.

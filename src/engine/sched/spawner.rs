@@ -27,7 +27,7 @@ use core::{ffi::c_void, fmt};
 use std::{io, thread::JoinHandle};
 
 use crate::engine::atomic::{AtomicBool, Ordering::*};
-use crate::engine::inspect::kernel::{KernelThread, quiet};
+use crate::engine::inspect::kernel::{self, KernelThread};
 use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{
     Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, start, start::ThreadStack, switch,
@@ -210,16 +210,7 @@ pub(crate) fn spawn_helper(
 ) -> io::Result<JoinHandle<()>> {
     // A new thread begins with its creator's mask.
     let mask = signal::set_mask(signal::ALL);
-    let started = std::thread::Builder::new()
-        .name(name.into())
-        .stack_size(tls::with_thread_locals(stack_size))
-        .spawn(move || {
-            KernelThread::begin(true);
-            // A search for a deadlock may have found this kernel thread before it was known as a helper, and given up.
-            quiet::tell();
-            work();
-            KernelThread::end();
-        });
+    let started = kernel::spawn_helper(name, tls::with_thread_locals(stack_size), work);
     signal::set_mask(mask);
     started
 }

@@ -229,16 +229,13 @@ impl Green {
     #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
         // Relaxed: the queue that hands the thread on publishes the cluster.
-        match self.cluster.load(Relaxed) {
-            Some(cluster) => cluster,
-            None => die("a running thread has no cluster"),
-        }
+        let cluster = self.cluster.load(Relaxed);
+        cluster.unwrap_or_else(|| die("a running thread has no cluster"))
     }
 
     /// Whether the record was last used for a thread of `cluster`.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
-        let own = self.cluster.load(Relaxed);
-        own.is_some_and(|own| core::ptr::eq(own, cluster))
+        self.cluster.is(cluster, Relaxed)
     }
 
     /// The kernel thread that runs this thread, which has been resumed at least once.
@@ -381,11 +378,6 @@ impl Green {
     #[inline(always)]
     pub(crate) fn kept(&self) -> u64 {
         self.timer.kept()
-    }
-
-    /// How often preemption is off for this thread, the caller.
-    pub(crate) fn times_off(&self) -> u32 {
-        self.off.load(Relaxed)
     }
 
     #[inline(always)]
