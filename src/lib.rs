@@ -36,9 +36,9 @@ macro_rules! without_details {
 
 /// Implements `Default` by `new`.
 macro_rules! defaults {
-    ($($Type:ident)*) => {$(
-        impl Default for $Type {
-            fn default() -> $Type {
+    ($($Type:ident $(<$T:ident>)?)*) => {$(
+        impl$(<$T>)? Default for $Type$(<$T>)? {
+            fn default() -> Self {
                 $Type::new()
             }
         }
