@@ -12,6 +12,9 @@ use super::{
 };
 use crate::channel::shared::Until;
 
+/// Why a search without a limit has found nothing.
+const WITHOUT_OPERATIONS: &str = "no operations have been added to `Select`";
+
 /// A list of channel operations. A thread waits for the first of them that does not block.
 ///
 /// Unlike the arms of [`select!`](crate::select), the operations need not be known when the program
@@ -172,12 +175,8 @@ impl<'a> Select<'a> {
     /// assert!(select.try_select().is_err());
     /// ```
     pub fn remove(&mut self, index: usize) {
-        assert!(
-            index < self.next_index,
-            "index out of bounds; {} >= {}",
-            index,
-            self.next_index
-        );
+        let end = self.next_index;
+        assert!(index < end, "index out of bounds; {index} >= {end}");
         let operations = self.operations();
         let position = operations.iter().position(|one| one.index == index);
         operations.remove(position.expect("no operation with this index"));
@@ -229,7 +228,7 @@ impl<'a> Select<'a> {
     /// ```
     pub fn select(&mut self) -> SelectedOperation<'a> {
         let selected = self.select_until(Until::Never);
-        selected.unwrap_or_else(|| selecting::without_operations())
+        selected.expect(WITHOUT_OPERATIONS)
     }
 
     /// Selects an operation that does not block, blocking for no longer than `timeout`.
@@ -337,7 +336,7 @@ impl<'a> Select<'a> {
     /// ```
     pub fn ready(&mut self) -> usize {
         let index = self.ready_until(Until::Never);
-        index.unwrap_or_else(|| selecting::without_operations())
+        index.expect(WITHOUT_OPERATIONS)
     }
 
     /// Waits as [`ready`](Select::ready) does, for no longer than `timeout`.
