@@ -54,7 +54,7 @@ use crate::sys::calls::AsStd;
 use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Settings {
     read_timeout: Timeout,
     write_timeout: Timeout,
@@ -92,7 +92,7 @@ impl Settings {
 }
 
 /// A length of time in nanoseconds; 0 for none.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Timeout(AtomicU64);
 
 impl Timeout {
@@ -103,7 +103,6 @@ impl Timeout {
 }
 
 /// A socket of any kind except a listening one.
-#[derive(Debug)]
 pub(crate) struct Socket {
     source: Arc<Source>,
     pub(super) settings: Arc<Settings>,
