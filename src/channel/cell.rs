@@ -521,7 +521,6 @@ impl Taken {
 }
 
 /// A sender or receiver in the form that a select sees.
-#[derive(Clone, Copy)]
 pub(super) struct AnyHandle<'a>(pub(super) &'a dyn Handle);
 
 // SAFETY: any thread may look for peers and queue through it, under the channel's lock, whatever

@@ -52,6 +52,7 @@ const WITHOUT_OPERATIONS: &str = "no operations have been added to `Select`";
 /// greenthread::spawn(move || s1.send(7).unwrap());
 /// assert_eq!(recv_any(&[r1, r2]), Ok(7));
 /// ```
+#[derive(Default)]
 pub struct Select<'a> {
     /// Only cloning locks this; all other methods have the select to themselves.
     operations: Mutex<Vec<Operation<'a>>>,
@@ -71,11 +72,7 @@ impl<'a> Select<'a> {
     /// assert!(select.try_ready().is_err()); // there is no operation
     /// ```
     pub fn new() -> Select<'a> {
-        Select {
-            operations: Mutex::default(),
-            next_index: 0,
-            biased: false,
-        }
+        Select::default()
     }
 
     /// Creates a biased select without operations.
@@ -400,11 +397,5 @@ impl<'a> Clone for Select<'a> {
             next_index: self.next_index,
             biased: self.biased,
         }
-    }
-}
-
-impl Default for Select<'_> {
-    fn default() -> Self {
-        Select::new()
     }
 }
