@@ -45,6 +45,17 @@ macro_rules! defaults {
     )*};
 }
 
+/// Declares that handles are cloned by cloning what they wrap, whatever `T` is.
+macro_rules! clones {
+    ($($Type:ident)*) => {$(
+        impl<T> Clone for $Type<T> {
+            fn clone(&self) -> Self {
+                $Type(self.0.clone())
+            }
+        }
+    )*};
+}
+
 pub mod cancel;
 pub mod channel;
 pub mod coroutine;

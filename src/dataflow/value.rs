@@ -208,11 +208,7 @@ impl<T: Send + Sync + 'static> Held for Value<T> {
     }
 }
 
-impl<T> Clone for Value<T> {
-    fn clone(&self) -> Value<T> {
-        Value(self.0.clone())
-    }
-}
+clones!(Value);
 
 impl<T: fmt::Debug> fmt::Debug for Value<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
