@@ -194,7 +194,7 @@ fn is_free(state: State) -> bool {
 
 /// Notes the caller as the holder of a lock, if it has `locked` it; returns whether it has.
 #[inline(always)]
-pub(super) fn noted(holder: &AtomicUsize, locked: bool) -> bool {
+pub(crate) fn noted(holder: &AtomicUsize, locked: bool) -> bool {
     if locked {
         holder.store(facade::mark(), Relaxed);
     }
