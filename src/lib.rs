@@ -36,10 +36,21 @@ macro_rules! without_details {
 
 /// Implements `Default` by `new`.
 macro_rules! defaults {
-    ($($Type:ident)*) => {$(
-        impl Default for $Type {
-            fn default() -> $Type {
+    ($($Type:ident $(<$T:ident>)?)*) => {$(
+        impl$(<$T>)? Default for $Type$(<$T>)? {
+            fn default() -> Self {
                 $Type::new()
+            }
+        }
+    )*};
+}
+
+/// Declares that handles are cloned by cloning what they wrap, whatever `T` is.
+macro_rules! clones {
+    ($($Type:ident)*) => {$(
+        impl<T> Clone for $Type<T> {
+            fn clone(&self) -> Self {
+                $Type(self.0.clone())
             }
         }
     )*};

@@ -98,9 +98,6 @@ impl<T> Block<T> {
 }
 
 impl<T> Buffer<T> {
-    /// Where the length lies, for reports.
-    pub(super) const LENGTH: usize = core::mem::offset_of!(Buffer<T>, len);
-
     /// Makes a queue for a number of messages that never exceeds `capacity`.
     pub(super) fn ring(capacity: usize) -> Buffer<T> {
         Buffer {

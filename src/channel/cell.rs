@@ -308,8 +308,8 @@ impl<T> Of<T> {
 
 fn look<T>(channel: usize, facts: &mut Facts) {
     let state = channel + Shared::<T>::STATE;
-    facts.word("length", state + State::<T>::LENGTH);
-    match word::read(state + State::<T>::CAPACITY) {
+    facts.word("length", state + offset_of!(State<T>, buffer.len));
+    match word::read(state + offset_of!(State<T>, capacity)) {
         None | Some(usize::MAX) => {}
         Some(capacity) => facts.number("capacity", capacity as u64),
     }
@@ -521,7 +521,6 @@ impl Taken {
 }
 
 /// A sender or receiver in the form that a select sees.
-#[derive(Clone, Copy)]
 pub(super) struct AnyHandle<'a>(pub(super) &'a dyn Handle);
 
 // SAFETY: any thread may look for peers and queue through it, under the channel's lock, whatever

@@ -147,18 +147,6 @@ impl<T> SendTimeoutError<T> {
     }
 }
 
-impl<T> From<SendError<T>> for TrySendError<T> {
-    fn from(SendError(msg): SendError<T>) -> TrySendError<T> {
-        TrySendError::Disconnected(msg)
-    }
-}
-
-impl<T> From<SendError<T>> for SendTimeoutError<T> {
-    fn from(SendError(msg): SendError<T>) -> SendTimeoutError<T> {
-        SendTimeoutError::Disconnected(msg)
-    }
-}
-
 impl<T> fmt::Debug for TrySendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -229,18 +217,6 @@ pub enum RecvTimeoutError {
     Disconnected,
 }
 
-impl From<RecvError> for TryRecvError {
-    fn from(RecvError: RecvError) -> TryRecvError {
-        TryRecvError::Disconnected
-    }
-}
-
-impl From<RecvError> for RecvTimeoutError {
-    fn from(RecvError: RecvError) -> RecvTimeoutError {
-        RecvTimeoutError::Disconnected
-    }
-}
-
 /// The error returned by [`Select::try_select`](crate::channel::Select::try_select): every
 /// operation would block.
 ///
@@ -309,6 +285,24 @@ pub struct TryReadyError;
 /// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct ReadyTimeoutError;
+
+/// Converts an error that is always a disconnection to errors that may be one.
+macro_rules! disconnections {
+    ($([$($T:ident)?] $Error:ty, $it:pat => $Other:ty, $same:expr;)*) => {$(
+        impl<$($T)?> From<$Error> for $Other {
+            fn from($it: $Error) -> $Other {
+                $same
+            }
+        }
+    )*};
+}
+
+disconnections! {
+    [T] SendError<T>, SendError(msg) => TrySendError<T>, TrySendError::Disconnected(msg);
+    [T] SendError<T>, SendError(msg) => SendTimeoutError<T>, SendTimeoutError::Disconnected(msg);
+    [] RecvError, RecvError => TryRecvError, TryRecvError::Disconnected;
+    [] RecvError, RecvError => RecvTimeoutError, RecvTimeoutError::Disconnected;
+}
 
 /// Implements `Display`, by a text for each value, and `Error`, for any type of messages; and for some values the method that
 /// asks whether the error is that value.

@@ -222,7 +222,7 @@ impl<T> Receiver<T> {
     pub fn is_full(&self) -> bool {
         match &self.0 {
             Flavor::Shared(shared) => shared.look(|state| !state.has_place()),
-            Flavor::Timer(timer) => timer.is_due(),
+            Flavor::Timer(timer) => timer.is_ready(),
             Flavor::Never => true,
         }
     }
@@ -240,7 +240,7 @@ impl<T> Receiver<T> {
     pub fn len(&self) -> usize {
         match &self.0 {
             Flavor::Shared(shared) => shared.look(State::len),
-            Flavor::Timer(timer) => timer.is_due().into(),
+            Flavor::Timer(timer) => timer.is_ready().into(),
             Flavor::Never => 0,
         }
     }
@@ -337,18 +337,18 @@ impl<T> Handle for Arc<Timer<T>> {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let take = || self.take(Some(Instant::now())).map(Right::Made);
         match entry {
-            Some(_) if !self.is_due() => Attempt::Blocked,
+            Some(_) if !self.is_ready() => Attempt::Blocked,
             Some(entry) => end(entry, take),
             None => take().map_or(Attempt::Blocked, |right| Attempt::Selected(Some(right))),
         }
     }
 
     fn is_ready(&self) -> bool {
-        self.is_due()
+        self.deadline().is_some_and(|due| due <= Instant::now())
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.next()
+        self.due(self.next.load(Relaxed))
     }
 }
 
@@ -508,15 +508,6 @@ impl Timer<Instant> {
 impl<T> Timer<T> {
     fn due(&self, next: u64) -> Option<Instant> {
         (next != NEVER).then(|| self.start.checked_add(Duration::from_nanos(next)))?
-    }
-
-    /// Returns the instant at which the next message is due.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.due(self.next.load(Relaxed))
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        self.next().is_some_and(|due| due <= Instant::now())
     }
 
     /// Takes the message, waiting for it until `deadline`. Of the threads that wait for one message the first takes it.

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::channel::shared::Until;
 
+/// Why a search without a limit has found nothing.
+const WITHOUT_OPERATIONS: &str = "no operations have been added to `Select`";
+
 /// A list of channel operations. A thread waits for the first of them that does not block.
 ///
 /// Unlike the arms of [`select!`](crate::select), the operations need not be known when the program
@@ -49,6 +52,7 @@ use crate::channel::shared::Until;
 /// greenthread::spawn(move || s1.send(7).unwrap());
 /// assert_eq!(recv_any(&[r1, r2]), Ok(7));
 /// ```
+#[derive(Default)]
 pub struct Select<'a> {
     /// Only cloning locks this; all other methods have the select to themselves.
     operations: Mutex<Vec<Operation<'a>>>,
@@ -68,11 +72,7 @@ impl<'a> Select<'a> {
     /// assert!(select.try_ready().is_err()); // there is no operation
     /// ```
     pub fn new() -> Select<'a> {
-        Select {
-            operations: Mutex::default(),
-            next_index: 0,
-            biased: false,
-        }
+        Select::default()
     }
 
     /// Creates a biased select without operations.
@@ -172,12 +172,8 @@ impl<'a> Select<'a> {
     /// assert!(select.try_select().is_err());
     /// ```
     pub fn remove(&mut self, index: usize) {
-        assert!(
-            index < self.next_index,
-            "index out of bounds; {} >= {}",
-            index,
-            self.next_index
-        );
+        let end = self.next_index;
+        assert!(index < end, "index out of bounds; {index} >= {end}");
         let operations = self.operations();
         let position = operations.iter().position(|one| one.index == index);
         operations.remove(position.expect("no operation with this index"));
@@ -229,7 +225,7 @@ impl<'a> Select<'a> {
     /// ```
     pub fn select(&mut self) -> SelectedOperation<'a> {
         let selected = self.select_until(Until::Never);
-        selected.unwrap_or_else(|| selecting::without_operations())
+        selected.expect(WITHOUT_OPERATIONS)
     }
 
     /// Selects an operation that does not block, blocking for no longer than `timeout`.
@@ -337,7 +333,7 @@ impl<'a> Select<'a> {
     /// ```
     pub fn ready(&mut self) -> usize {
         let index = self.ready_until(Until::Never);
-        index.unwrap_or_else(|| selecting::without_operations())
+        index.expect(WITHOUT_OPERATIONS)
     }
 
     /// Waits as [`ready`](Select::ready) does, for no longer than `timeout`.
@@ -401,11 +397,5 @@ impl<'a> Clone for Select<'a> {
             next_index: self.next_index,
             biased: self.biased,
         }
-    }
-}
-
-impl Default for Select<'_> {
-    fn default() -> Self {
-        Select::new()
     }
 }

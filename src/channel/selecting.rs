@@ -52,6 +52,7 @@
 //!    borrowed.
 
 use core::cell::Cell;
+use core::ops::ControlFlow::{self, Break, Continue};
 use core::ptr;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Instant;
@@ -345,12 +346,6 @@ pub fn select<'a>(
     select_until(operations, until, biased)
 }
 
-/// Panics, since a select without operations would block for ever.
-#[cold]
-pub(super) fn without_operations() -> ! {
-    panic!("no operations have been added to `Select`")
-}
-
 /// Selects an operation. `None` if the time is up, or if there is no operation.
 pub(super) fn select_until<'a>(
     operations: &mut [Operation<'a>],
@@ -389,10 +384,8 @@ pub(super) fn search<'o, 'a>(
             }
             return None;
         }
-        match round(&operations, kind, deadline) {
-            Round::Ready(found) => return Some(reconsider(operations, found)),
-            Round::Over => return None,
-            Round::Again => {}
+        if let Break(found) = round(&operations, kind, deadline) {
+            return found.map(|found| reconsider(operations, found));
         }
     }
 }
@@ -467,25 +460,17 @@ fn random(limit: usize) -> usize {
     number
 }
 
-/// The outcome of a round.
-enum Round<'o, 'a> {
-    /// This operation is the result.
-    Ready(Found<'o, 'a>),
-    /// The time is up. At one moment, when all were queued, all of them would have blocked.
-    Over,
-    Again,
-}
-
-/// Does steps 2 to 4.
+/// Does steps 2 to 4. They end the search with its result, or with none: then the time is up, and at one moment, when all
+/// operations were queued, all of them would have blocked.
 fn round<'o, 'a>(
     operations: &(impl InTurn<'o, 'a> + 'o),
     kind: Kind,
     deadline: u64,
-) -> Round<'o, 'a> {
+) -> ControlFlow<Option<Found<'o, 'a>>> {
     let is_over = deadline == 0 || deadline <= clock::now();
     if is_over && operations.len() == 1 {
         // The only operation was tried in step 1, and no second one has to be tried in the same moment.
-        return Round::Over;
+        return Break(None);
     }
     Waiting::scope(kind, |waiting| {
         let mut queued = 0;
@@ -528,18 +513,18 @@ fn round<'o, 'a>(
                 let mut all = operations.clone();
                 match all.find(|operation| taken.is_at(&operation.spot)) {
                     Some(operation) if kind == Kind::Observer || taken.granted.is_some() => {
-                        Round::Ready((operation, taken.granted))
+                        Break(Some((operation, taken.granted)))
                     }
-                    _ => Round::Again,
+                    _ => Continue(()),
                 }
             }
-            (None, Some(selected)) => Round::Ready(selected),
-            (Some(None), _) if is_over => Round::Over,
+            (None, Some(selected)) => Break(Some(selected)),
+            (Some(None), _) if is_over => Break(None),
             (Some(None), _) => {
                 raise(Some(earliest));
-                Round::Again
+                Continue(())
             }
-            _ => Round::Again,
+            _ => Continue(()),
         }
     })
 }

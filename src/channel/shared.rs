@@ -86,12 +86,6 @@ pub(super) struct State<T> {
     pub(super) receivers_gone: bool,
 }
 
-impl<T> State<T> {
-    // The offsets of two fields, for reports.
-    pub(super) const LENGTH: usize = offset_of!(State<T>, buffer) + Buffer::<T>::LENGTH;
-    pub(super) const CAPACITY: usize = offset_of!(State<T>, capacity);
-}
-
 /// The reason why there is no room for a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {

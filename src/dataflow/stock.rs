@@ -146,12 +146,8 @@ impl Stock {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(self: &Arc<Self>, ready: impl IntoIterator<Item = Ready>) -> io::Result<()> {
-        let mut content = self.lock();
+        let mut content = self.content.lock_anyway();
         content.ready.extend(ready);
         self.leave(content)
     }
@@ -167,7 +163,7 @@ impl Stock {
         match Builder::new().spawn(move || follow(&leader)) {
             Ok(_) => Ok(()),
             Err(error) => {
-                self.lock().followed = false;
+                self.content.lock_anyway().followed = false;
                 Err(error)
             }
         }
@@ -177,7 +173,7 @@ impl Stock {
     /// `begins` says that the taker is the follower of `leader`, which is then no longer on the
     /// way.
     fn take_half(self: &Arc<Self>, leader: &Arc<Stock>, begins: bool) -> Option<Ready> {
-        let mut content = leader.lock();
+        let mut content = leader.content.lock_anyway();
         content.followed &= !begins;
         let half = content.ready.len().div_ceil(2);
         let rest = content.ready.split_off(half);
@@ -192,7 +188,10 @@ impl Stock {
     /// Runs `next`, the nodes that it makes ready, and all nodes in this thread's stock.
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
-        while let Some(ready) = next.take().or_else(|| self.lock().ready.pop_back()) {
+        while let Some(ready) = next
+            .take()
+            .or_else(|| self.content.lock_anyway().ready.pop_back())
+        {
             let told = ready().into_iter();
             let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use super::stock::{Dependent, Told, when};
 use crate::engine::facade::text_of;
-use crate::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use crate::sync::{Mutex, OnceLock};
 
 /// A handle to a value that is there already or will be computed, returned by
 /// [`call`](super::call).
@@ -75,12 +75,7 @@ impl<T> Slot<T> {
     pub(super) fn resolve(&self, outcome: Outcome<T>) -> Told {
         let first = self.outcome.set(outcome);
         debug_assert!(first.is_ok(), "a node is resolved once");
-        self.dependents().take().unwrap_or_default()
-    }
-
-    fn dependents(&self) -> MutexGuard<'_, Option<Told>> {
-        let dependents = self.dependents.lock();
-        dependents.unwrap_or_else(PoisonError::into_inner)
+        self.dependents.lock_anyway().take().unwrap_or_default()
     }
 }
 
@@ -203,7 +198,7 @@ impl<T: Send + Sync + 'static> Held for Value<T> {
     type Values<'a> = &'a T;
 
     fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
-        if let Some(dependents) = &mut *self.0.dependents() {
+        if let Some(dependents) = &mut *self.0.dependents.lock_anyway() {
             dependents.push(make());
         }
     }
@@ -213,11 +208,7 @@ impl<T: Send + Sync + 'static> Held for Value<T> {
     }
 }
 
-impl<T> Clone for Value<T> {
-    fn clone(&self) -> Value<T> {
-        Value(self.0.clone())
-    }
-}
+clones!(Value);
 
 impl<T: fmt::Debug> fmt::Debug for Value<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -311,8 +302,7 @@ impl Failure {
     /// assert!(failure.take_payload().is_none());
     /// ```
     pub fn take_payload(&self) -> Option<Box<dyn Any + Send>> {
-        let payload = self.0.payload.lock();
-        payload.unwrap_or_else(PoisonError::into_inner).take()
+        self.0.payload.lock_anyway().take()
     }
 }
 

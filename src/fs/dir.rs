@@ -7,6 +7,7 @@ use std::{fmt, fs, io};
 
 use super::{FileType, Metadata};
 use crate::engine::facade::may_block;
+use crate::io::macros::building;
 
 /// An iterator over the entries of a directory, like [`std::fs::ReadDir`].
 ///
@@ -121,12 +122,11 @@ impl DirBuilder {
         DirBuilder(fs::DirBuilder::new())
     }
 
-    /// Sets whether missing parents are created too.
-    ///
-    /// As [`std::fs::DirBuilder::recursive`].
-    pub fn recursive(&mut self, recursive: bool) -> &mut DirBuilder {
-        self.0.recursive(recursive);
-        self
+    building! { 0:
+        /// Sets whether missing parents are created too.
+        ///
+        /// As [`std::fs::DirBuilder::recursive`].
+        pub fn recursive(&mut self, recursive: bool);
     }
 
     /// Creates the directory at `path`.
@@ -139,8 +139,7 @@ impl DirBuilder {
 }
 
 impl DirBuilderExt for DirBuilder {
-    fn mode(&mut self, mode: u32) -> &mut DirBuilder {
-        self.0.mode(mode);
-        self
+    building! { 0:
+        fn mode(&mut self, mode: u32);
     }
 }

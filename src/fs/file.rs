@@ -231,7 +231,7 @@ impl From<File> for Stdio {
     }
 }
 
-wraps_descriptor!(File, like fs::File, by Contents::adopt);
+wraps_descriptor!(File, like fs::File; by Contents::adopt);
 
 // ---- opening ----
 

@@ -23,7 +23,7 @@ macro_rules! read_through {
 
 /// The conversions of a type that wraps what owns the descriptor, which `$adopt` makes; `$Std` is std's type.
 macro_rules! wraps_descriptor {
-    ($Type:ident, like $Std:ty, by $adopt:path) => {
+    ($Type:ident, like $($Std:ty),+; by $adopt:path) => {
         impl From<std::os::fd::OwnedFd> for $Type {
             fn from(fd: std::os::fd::OwnedFd) -> $Type {
                 $Type($adopt(fd))
@@ -36,29 +36,19 @@ macro_rules! wraps_descriptor {
             }
         }
 
-        impl std::os::fd::AsFd for $Type {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.0.as_fd()
+        $(
+            impl From<$Std> for $Type {
+                fn from(std: $Std) -> $Type {
+                    std::os::fd::OwnedFd::from(std).into()
+                }
             }
-        }
 
-        impl From<$Std> for $Type {
-            fn from(std: $Std) -> $Type {
-                std::os::fd::OwnedFd::from(std).into()
+            impl From<$Type> for $Std {
+                fn from(this: $Type) -> $Std {
+                    std::os::fd::OwnedFd::from(this).into()
+                }
             }
-        }
-
-        impl From<$Type> for $Std {
-            fn from(this: $Type) -> $Std {
-                std::os::fd::OwnedFd::from(this).into()
-            }
-        }
-
-        impl std::os::fd::AsRawFd for $Type {
-            fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                std::os::fd::AsFd::as_fd(self).as_raw_fd()
-            }
-        }
+        )+
 
         impl std::os::fd::IntoRawFd for $Type {
             fn into_raw_fd(self) -> std::os::fd::RawFd {
@@ -67,6 +57,24 @@ macro_rules! wraps_descriptor {
         }
 
         $crate::sys::calls::from_raw_fd!($Type);
+        $crate::io::macros::shows_descriptor!($Type);
+    };
+}
+
+/// Gives the descriptor of the wrapped thing to those who borrow it.
+macro_rules! shows_descriptor {
+    ($Type:ty) => {
+        impl std::os::fd::AsFd for $Type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $Type {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                std::os::fd::AsFd::as_fd(self).as_raw_fd()
+            }
+        }
     };
 }
 
@@ -133,4 +141,4 @@ macro_rules! building {
     )*};
 }
 
-pub(crate) use {building, read_through, reads, wraps_descriptor, writes};
+pub(crate) use {building, read_through, reads, shows_descriptor, wraps_descriptor, writes};

@@ -200,7 +200,7 @@ macro_rules! pipe_end {
             }
         }
 
-        $crate::io::macros::wraps_descriptor!($Type, like $Std, by $crate::io::pipe::End::new);
+        $crate::io::macros::wraps_descriptor!($Type, like $Std; by $crate::io::pipe::End::new);
         $crate::io::macros::$way!($Type);
     };
 }

@@ -5,9 +5,8 @@
 //! reads the same stream, and nothing is lost between the two.
 
 use std::io::{self, BufRead, IsTerminal, Lines};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use super::macros::read_through;
+use super::macros::{read_through, shows_descriptor};
 use crate::engine::facade::{may_block, unless_in_frame};
 
 /// A handle to the standard input of the process, like [`std::io::Stdin`], created by [`stdin`].
@@ -175,20 +174,5 @@ impl BufRead for StdinLock<'_> {
     }
 }
 
-macro_rules! descriptors {
-    ($($Type:ty),*) => {$(
-        impl AsFd for $Type {
-            fn as_fd(&self) -> BorrowedFd<'_> {
-                self.0.as_fd()
-            }
-        }
-
-        impl AsRawFd for $Type {
-            fn as_raw_fd(&self) -> RawFd {
-                self.0.as_raw_fd()
-            }
-        }
-    )*};
-}
-
-descriptors!(Stdin, StdinLock<'_>);
+shows_descriptor!(Stdin);
+shows_descriptor!(StdinLock<'_>);

@@ -147,22 +147,17 @@ fn is_unknown(errno: c_int) -> bool {
     matches!(errno, EOPNOTSUPP | ENOSYS | ESPIPE | EPERM | EACCES)
 }
 
-fn one(buffer: *mut c_void, length: usize) -> iovec {
-    iovec {
-        iov_base: buffer,
-        iov_len: length,
-    }
-}
-
 hooked! {
     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize where real(fd) {
+        let one = iovec { iov_base: buffer, iov_len: length };
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Direction::Read, &one(buffer, length), 1, &real) }
+        unsafe { transfer(fd, Direction::Read, &one, 1, &real) }
     }
 
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize where real(fd) {
+        let one = iovec { iov_base: buffer.cast_mut(), iov_len: length };
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Direction::Write, &one(buffer.cast_mut(), length), 1, &real) }
+        unsafe { transfer(fd, Direction::Write, &one, 1, &real) }
     }
 
     fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize where real(fd) {

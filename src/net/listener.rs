@@ -15,7 +15,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::PoisonError;
 
 use socket2::{SockAddr, SockRef};
 
@@ -31,8 +30,7 @@ impl Socket {
             if self.is_nonblocking() || is_forked_child() {
                 return accept();
             }
-            let accepting = self.settings.accepting.lock();
-            let _no_other = accepting.unwrap_or_else(PoisonError::into_inner);
+            let _no_other = self.settings.accepting.lock_anyway();
             // If a connection waits, or an error, the call returns at once.
             match is_ready(self.as_fd().as_raw_fd(), libc::POLLIN) {
                 true => crate::thread::blocking(accept),

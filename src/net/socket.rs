@@ -42,19 +42,19 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net as unix;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockRef, Type};
 
 use crate::engine::facade::{Direction, Limit, Source};
 use crate::io::pipe::write_as_far_as_it_goes;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use crate::sys::calls::AsStd;
 use crate::sys::clock;
 
 /// The state of an open file description on which calls depend.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Settings {
     read_timeout: Timeout,
     write_timeout: Timeout,
@@ -70,10 +70,6 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    fn handles(&self) -> MutexGuard<'_, Vec<Weak<Source>>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Fails with the error that the last call left, if it left one.
     fn take_late(&self) -> io::Result<()> {
         if self.late.load(Relaxed) == 0 {
@@ -96,7 +92,7 @@ impl Settings {
 }
 
 /// A length of time in nanoseconds; 0 for none.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Timeout(AtomicU64);
 
 impl Timeout {
@@ -107,7 +103,6 @@ impl Timeout {
 }
 
 /// A socket of any kind except a listening one.
-#[derive(Debug)]
 pub(crate) struct Socket {
     source: Arc<Source>,
     pub(super) settings: Arc<Settings>,
@@ -139,7 +134,7 @@ impl Socket {
     }
 
     pub(crate) fn into_fd(self) -> OwnedFd {
-        let _nobody_closes = self.settings.handles();
+        let _nobody_closes = self.settings.handles.lock_anyway();
         let source = Arc::into_inner(self.source).expect("nobody else's (invariant 4)");
         source.into_fd()
     }
@@ -147,7 +142,7 @@ impl Socket {
     pub(crate) fn try_clone(&self) -> io::Result<Socket> {
         let source = Source::new(self.as_fd().try_clone_to_owned()?);
         let source = Arc::new(source);
-        let mut handles = self.settings.handles();
+        let mut handles = self.settings.handles.lock_anyway();
         if self.is_closed() {
             return Err(Source::closed());
         }
@@ -202,7 +197,7 @@ impl Socket {
 
     /// Ends all calls through all handles, now and later.
     pub(crate) fn close(&self) {
-        let handles = self.settings.handles();
+        let handles = self.settings.handles.lock_anyway();
         self.settings.closed.store(true, Relaxed);
         self.source.close();
         let others = handles.iter().filter_map(Weak::upgrade);
@@ -374,9 +369,10 @@ impl AsFd for Socket {
 
 // ==== what the public types have in common ====
 
-/// Conversions, `Debug`, and the methods that every type has.
+/// Conversions, `Debug`, and the methods that every type has. The examples begin with `$setup`, also those of `$more`, which
+/// names macros from below.
 macro_rules! socket_type {
-    ($Type:ident, like $Std:ty, example $setup:expr) => {
+    ($Type:ident, like $Std:ty, example $setup:expr; $($more:ident $({$($row:tt)+})?)*) => {
         impl $Type {
             /// Returns std's type with the same descriptor, for its methods that do not block.
             fn std(&self) -> $crate::sys::calls::AsStd<'_, $Std> {
@@ -486,26 +482,16 @@ macro_rules! socket_type {
         }
 
         $crate::io::macros::wraps_descriptor! {
-            $Type, like $Std, by $crate::net::socket::Socket::adopt
+            $Type, like $Std, socket2::Socket; by $crate::net::socket::Socket::adopt
         }
 
-        impl From<socket2::Socket> for $Type {
-            fn from(socket: socket2::Socket) -> $Type {
-                std::os::fd::OwnedFd::from(socket).into()
-            }
-        }
-
-        impl From<$Type> for socket2::Socket {
-            fn from(socket: $Type) -> socket2::Socket {
-                std::os::fd::OwnedFd::from(socket).into()
-            }
-        }
+        $($crate::net::socket::$more!($Type, example $setup; $($($row)+)?);)*
     };
 }
 
 /// Time-outs of a [`Socket`](Socket).
 macro_rules! timeouts {
-    ($Type:ident, example $setup:expr) => {
+    ($Type:ident, example $setup:expr;) => {
         impl $Type {
             /// Sets how long a read may wait; with `None` it waits for ever.
             ///
@@ -648,7 +634,7 @@ macro_rules! options {
 
 /// The method `shutdown`.
 macro_rules! shutdown {
-    ($Type:ident, example $setup:expr) => {
+    ($Type:ident, example $setup:expr;) => {
         impl $Type {
             /// Shuts down reading, writing or both.
             ///

@@ -7,7 +7,7 @@ use std::{fmt, io};
 use socket2::SockRef;
 
 use super::listener::incoming;
-use super::socket::{Socket, options, socket_type};
+use super::socket::{Socket, socket_type};
 use super::{TcpStream, internet_address};
 use crate::engine::facade::{blocking, unless_in_frame};
 
@@ -136,17 +136,13 @@ impl TcpListener {
     }
 }
 
-/// The first lines of the examples.
-macro_rules! setup {
-    () => {
-        r#"let socket = greenthread::net::TcpListener::bind("127.0.0.1:0")?;"#
-    };
-}
-socket_type!(TcpListener, like std::net::TcpListener, example setup!());
-options! {
-    TcpListener, example setup!();
-    /// Sets the time to live of packets from this socket (`IP_TTL`).
-    ttl, set_ttl: u32 = 100;
+socket_type! {
+    TcpListener, like std::net::TcpListener,
+    example r#"let socket = greenthread::net::TcpListener::bind("127.0.0.1:0")?;"#;
+    options {
+        /// Sets the time to live of packets from this socket (`IP_TTL`).
+        ttl, set_ttl: u32 = 100;
+    }
 }
 
 incoming! {

@@ -4,7 +4,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 use std::{fmt, io};
 
-use super::socket::{Socket, options, shutdown, socket_type, timeouts};
+use super::socket::{Socket, socket_type};
 use crate::engine::facade::{Limit, blocking, unless_in_frame};
 use crate::io::macros::{reads, writes};
 use crate::sys::clock;
@@ -143,23 +143,19 @@ impl TcpStream {
     }
 }
 
-/// The first lines of the examples.
-macro_rules! setup {
-    () => {
-        r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;
-let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#
-    };
+socket_type! {
+    TcpStream, like std::net::TcpStream,
+    example r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;
+let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#;
+    timeouts
+    shutdown
+    options {
+        /// Sets whether small writes are sent at once, instead of being gathered while an earlier one
+        /// is on its way (`TCP_NODELAY`).
+        nodelay, set_nodelay: bool = true;
+        /// Sets the time to live of packets from this socket (`IP_TTL`).
+        ttl, set_ttl: u32 = 100;
+    }
 }
-socket_type!(TcpStream, like std::net::TcpStream, example setup!());
-timeouts!(TcpStream, example setup!());
-shutdown!(TcpStream, example setup!());
 reads!(TcpStream);
 writes!(TcpStream);
-options! {
-    TcpStream, example setup!();
-    /// Sets whether small writes are sent at once, instead of being gathered while an earlier one
-    /// is on its way (`TCP_NODELAY`).
-    nodelay, set_nodelay: bool = true;
-    /// Sets the time to live of packets from this socket (`IP_TTL`).
-    ttl, set_ttl: u32 = 100;
-}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use super::internet_address;
-use super::socket::{Socket, options, socket_type, timeouts};
+use super::socket::{Socket, options, socket_type};
 use crate::engine::facade::{blocking, unless_in_frame};
 
 /// A UDP socket, like [`std::net::UdpSocket`]; it blocks only the calling thread.
@@ -312,32 +312,24 @@ impl UdpSocket {
     }
 }
 
-/// The first line of the examples.
-macro_rules! setup {
-    ($address:literal) => {
-        concat!(
-            r#"let socket = greenthread::net::UdpSocket::bind(""#,
-            $address,
-            r#"")?;"#
-        )
-    };
-}
-socket_type!(UdpSocket, like std::net::UdpSocket, example setup!("127.0.0.1:0"));
-timeouts!(UdpSocket, example setup!("127.0.0.1:0"));
-options! {
-    UdpSocket, example setup!("127.0.0.1:0");
-    /// Sets the time to live of packets from this socket (`IP_TTL`).
-    ttl, set_ttl: u32 = 100;
-    /// Sets whether the socket may send to broadcast addresses (`SO_BROADCAST`).
-    broadcast, set_broadcast: bool = true;
-    /// Sets whether members on this host receive the packets that the socket sends to a group
-    /// (`IP_MULTICAST_LOOP`).
-    multicast_loop_v4, set_multicast_loop_v4: bool = false;
-    /// Sets the time to live of packets that are sent to a group (`IP_MULTICAST_TTL`).
-    multicast_ttl_v4, set_multicast_ttl_v4: u32 = 2;
+socket_type! {
+    UdpSocket, like std::net::UdpSocket,
+    example r#"let socket = greenthread::net::UdpSocket::bind("127.0.0.1:0")?;"#;
+    timeouts
+    options {
+        /// Sets the time to live of packets from this socket (`IP_TTL`).
+        ttl, set_ttl: u32 = 100;
+        /// Sets whether the socket may send to broadcast addresses (`SO_BROADCAST`).
+        broadcast, set_broadcast: bool = true;
+        /// Sets whether members on this host receive the packets that the socket sends to a group
+        /// (`IP_MULTICAST_LOOP`).
+        multicast_loop_v4, set_multicast_loop_v4: bool = false;
+        /// Sets the time to live of packets that are sent to a group (`IP_MULTICAST_TTL`).
+        multicast_ttl_v4, set_multicast_ttl_v4: u32 = 2;
+    }
 }
 options! {
-    UdpSocket, example setup!("[::1]:0");
+    UdpSocket, example r#"let socket = greenthread::net::UdpSocket::bind("[::1]:0")?;"#;
     /// Sets whether members on this host receive the packets that the socket sends to a group
     /// (`IPV6_MULTICAST_LOOP`).
     multicast_loop_v6, set_multicast_loop_v6: bool = false;

@@ -29,7 +29,7 @@ pub struct Command {
 
 /// The streams that the user has set. The others get a default, which depends on the call that
 /// starts the process.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Streams {
     stdin: bool,
     stdout: bool,
@@ -252,24 +252,23 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn output(&mut self) -> io::Result<Output> {
-        let set = self.streams;
-        self.others(set, Stdio::null, Stdio::piped);
+        self.others(Stdio::null, Stdio::piped);
         let child = self.spawn();
-        self.others(set, Stdio::inherit, Stdio::inherit); // what a new command has
+        self.others(Stdio::inherit, Stdio::inherit); // what a new command has
         let mut child = child?;
         let output = child.collect();
         child.or_kill(output)
     }
 
     /// Sets the streams that the user has not set.
-    fn others(&mut self, set: Streams, stdin: fn() -> Stdio, output: fn() -> Stdio) {
-        if !set.stdin {
+    fn others(&mut self, stdin: fn() -> Stdio, output: fn() -> Stdio) {
+        if !self.streams.stdin {
             self.std.stdin(stdin());
         }
-        if !set.stdout {
+        if !self.streams.stdout {
             self.std.stdout(output());
         }
-        if !set.stderr {
+        if !self.streams.stderr {
             self.std.stderr(output());
         }
     }

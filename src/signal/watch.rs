@@ -106,7 +106,7 @@ fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
             "signals cannot be watched in a process forked from one with green threads",
         ));
     }
-    let mut watchers = WATCHERS.lock().unwrap_or_else(|poison| poison.into_inner());
+    let mut watchers = WATCHERS.lock_anyway();
     if watchers.is_none() {
         libraries::stay_loaded(); // this library's code runs in the forwarder and in the handlers from now on
         spawn_helper("greenthread-signals", forward)?;
@@ -140,7 +140,7 @@ fn forward() {
 // Not in the loop, which the compiler makes 64 copies of.
 #[inline(never)]
 fn forward_one(signal: i32) {
-    let mut watchers = WATCHERS.lock().unwrap_or_else(|poison| poison.into_inner());
+    let mut watchers = WATCHERS.lock_anyway();
     let watchers = watchers.iter_mut();
     watchers.for_each(|all| all.retain_mut(|watcher| watcher(Some(signal))));
 }

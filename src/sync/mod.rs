@@ -104,7 +104,7 @@ pub use self::wait_group::WaitGroup;
 #[allow(clippy::declare_interior_mutable_const, reason = "std's")]
 pub const ONCE_INIT: Once = Once::new();
 
-defaults!(Condvar WaitGroup);
+defaults!(Condvar OnceLock<T> WaitGroup);
 
 without_details! {
     [] Barrier, "Barrier";

@@ -408,14 +408,4 @@ pub struct IntoIter<T> {
 
 crate::channel::receiver::iterate!();
 
-impl<T> Clone for Sender<T> {
-    fn clone(&self) -> Sender<T> {
-        Sender(self.0.clone())
-    }
-}
-
-impl<T> Clone for SyncSender<T> {
-    fn clone(&self) -> SyncSender<T> {
-        SyncSender(self.0.clone())
-    }
-}
+clones!(Sender SyncSender);

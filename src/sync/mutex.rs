@@ -9,14 +9,13 @@
 
 use core::cell::UnsafeCell;
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
 use super::poison::{
-    self, LockResult, POISONED, TryLockError, TryLockResult, Witness, exclusive, shown,
+    self, LockResult, POISONED, PoisonError, TryLockError, TryLockResult, Witness, exclusive, shown,
 };
 use super::raw_mutex::RawMutex;
 use crate::atomic::{Ordering::Relaxed, const_fn};
@@ -95,7 +94,6 @@ impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 pub struct MutexGuard<'a, T: ?Sized> {
     pub(super) lock: &'a Mutex<T>,
     witness: Witness,
-    not_send: PhantomData<*mut ()>,
 }
 
 impl<T> Mutex<T> {
@@ -164,7 +162,7 @@ impl<T: ?Sized> Mutex<T> {
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         // Without a deadline the call returns only when it has the lock.
         self.raw.lock(None);
-        self.held()
+        MutexGuard::new(self)
     }
 
     /// Locks the mutex if that is possible without blocking.
@@ -188,7 +186,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        poison::tried(self.raw.try_lock().then(|| self.held()))
+        poison::tried(self.raw.try_lock().then(|| MutexGuard::new(self)))
     }
 
     /// Locks the mutex, blocking the current thread for no longer than `timeout`.
@@ -243,18 +241,12 @@ impl<T: ?Sized> Mutex<T> {
 
     fn lock_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<MutexGuard<'_, T>> {
         let locked = self.raw.try_lock() || self.raw.lock(Some(deadline()));
-        poison::tried(locked.then(|| self.held()))
+        poison::tried(locked.then(|| MutexGuard::new(self)))
     }
 
-    /// Makes the guard of a thread that has just locked the mutex.
-    #[inline]
-    fn held(&self) -> LockResult<MutexGuard<'_, T>> {
-        let guard = MutexGuard {
-            lock: self,
-            witness: Witness::new(),
-            not_send: PhantomData,
-        };
-        poison::checked(self.is_poisoned(), guard)
+    /// Locks the mutex, poisoned or not, for data that every panic leaves consistent.
+    pub(crate) fn lock_anyway(&self) -> MutexGuard<'_, T> {
+        self.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns `true` if a thread has panicked while it held the mutex.
@@ -331,5 +323,5 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-exclusive!(MutexGuard, unlock);
+exclusive!(MutexGuard of Mutex, unlock);
 shown!(Mutex, try_lock, &"<locked>"; MutexGuard);

@@ -227,12 +227,6 @@ impl<T> OnceLock<T> {
     }
 }
 
-impl<T> Default for OnceLock<T> {
-    fn default() -> OnceLock<T> {
-        OnceLock::new()
-    }
-}
-
 impl<T> From<T> for OnceLock<T> {
     fn from(value: T) -> OnceLock<T> {
         let cell = OnceLock::new();

@@ -2,6 +2,7 @@
 //!
 //! The error types are std's own, so that `?` and `From` go on working.
 
+use core::marker::PhantomData;
 pub use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 use crate::wait::queue::WaitQueue;
@@ -10,13 +11,13 @@ use crate::wait::queue::WaitQueue;
 pub(super) const POISONED: usize = WaitQueue::flag(3);
 
 /// Whether the thread was panicking already when it took a lock. A panic that begins later, while
-/// it holds the lock, poisons it.
-pub(super) struct Witness(bool);
+/// it holds the lock, poisons it. It stays with the thread, and so does the guard that has it.
+pub(super) struct Witness(bool, PhantomData<*mut ()>);
 
 impl Witness {
     #[inline]
     pub(super) fn new() -> Witness {
-        Witness(std::thread::panicking())
+        Witness(std::thread::panicking(), PhantomData)
     }
 
     /// Returns whether a panic has begun since this was made.
@@ -90,7 +91,16 @@ pub(super) use shown;
 
 /// Declares that a guard of a `lock` gives access to its data, which no other guard has, and unlocks it.
 macro_rules! exclusive {
-    ($Guard:ident, $unlock:ident) => {
+    ($Guard:ident of $Lock:ident, $unlock:ident) => {
+        impl<'a, T: ?Sized> $Guard<'a, T> {
+            /// Returns the guard for the thread, which has just locked `lock`.
+            #[inline]
+            fn new(lock: &'a $Lock<T>) -> LockResult<$Guard<'a, T>> {
+                let witness = Witness::new();
+                poison::checked(lock.is_poisoned(), $Guard { lock, witness })
+            }
+        }
+
         // SAFETY: a shared guard gives out shared references to the data only.
         unsafe impl<T: ?Sized + Sync> Sync for $Guard<'_, T> {}
 

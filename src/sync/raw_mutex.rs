@@ -83,27 +83,18 @@ impl RawMutex {
         while is_free(state) {
             // Acquire: pairs with the Release in `unlock`.
             match self.queue.change(state, state.with(HELD), Acquire) {
-                Ok(()) => return self.noted(true),
+                Ok(()) => return noted(&self.holder, true),
                 Err(now) => state = now,
             }
         }
         false
     }
 
-    /// Notes the caller as the holder, if it has locked the mutex; returns whether it has.
-    #[inline(always)]
-    fn noted(&self, locked: bool) -> bool {
-        if locked {
-            self.holder.store(facade::mark(), Relaxed);
-        }
-        locked
-    }
-
     /// Blocks until the caller has the mutex. Returns false if `deadline` (monotonic nanoseconds)
     /// passes first.
     #[inline]
     pub(crate) fn lock(&self, deadline: Option<u64>) -> bool {
-        self.try_lock() || self.noted(self.lock_contended(deadline))
+        self.try_lock() || noted(&self.holder, self.lock_contended(deadline))
     }
 
     #[cold]
@@ -199,4 +190,13 @@ impl RawMutex {
 #[inline(always)]
 fn is_free(state: State) -> bool {
     !state.has(HELD | STARVING)
+}
+
+/// Notes the caller as the holder of a lock, if it has `locked` it; returns whether it has.
+#[inline(always)]
+pub(crate) fn noted(holder: &AtomicUsize, locked: bool) -> bool {
+    if locked {
+        holder.store(facade::mark(), Relaxed);
+    }
+    locked
 }

@@ -61,9 +61,9 @@
 
 use core::mem::offset_of;
 
+use super::raw_mutex::noted;
 use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use crate::atomic::{AtomicU64, AtomicUsize, const_fn};
-use crate::engine::facade;
 use crate::sys::{clock, perturb, shared::Backoff, word};
 use crate::wait::queue::{Chain, Position, WaitQueue, Waited};
 use crate::wait::{Facts, Locator, WaitKind, WaitReason};
@@ -235,9 +235,10 @@ impl RawRwLock {
     #[inline]
     pub(crate) fn try_write(&self) -> bool {
         // Acquire: pairs with the Release in `unlock_read` and `unlock_write`.
-        self.noted(self.update(Acquire, |state| {
+        let locked = self.update(Acquire, |state| {
             state.may_write().then_some(state.0 | WRITER)
-        }))
+        });
+        noted(&self.writer, locked)
     }
 
     /// Blocks until the caller may read. Returns false if `deadline` (monotonic nanoseconds) passes
@@ -254,16 +255,7 @@ impl RawRwLock {
     /// passes first.
     #[inline]
     pub(crate) fn write(&self, deadline: Option<u64>) -> bool {
-        self.try_write() || self.noted(self.lock_contended(true, deadline))
-    }
-
-    /// Notes the caller as the writer, if it has locked for writing; returns whether it has.
-    #[inline(always)]
-    fn noted(&self, locked: bool) -> bool {
-        if locked {
-            self.writer.store(facade::mark(), Relaxed);
-        }
-        locked
+        self.try_write() || noted(&self.writer, self.lock_contended(true, deadline))
     }
 
     #[cold]

@@ -3,7 +3,6 @@
 //! Only writers poison: a reader that panics has changed nothing. The invariants are those of `mutex`.
 
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
@@ -118,7 +117,6 @@ unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
     witness: Witness,
-    not_send: PhantomData<*mut ()>,
 }
 
 impl<T> RwLock<T> {
@@ -305,7 +303,7 @@ impl<T: ?Sized> RwLock<T> {
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         // Without a deadline the call returns only when it has the lock.
         self.raw.write(None);
-        self.writing()
+        RwLockWriteGuard::new(self)
     }
 
     /// Locks for writing if that is possible without blocking.
@@ -328,7 +326,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        poison::tried(self.raw.try_write().then(|| self.writing()))
+        poison::tried(self.raw.try_write().then(|| RwLockWriteGuard::new(self)))
     }
 
     /// Locks for writing, blocking the current thread for no longer than `timeout`.
@@ -380,7 +378,7 @@ impl<T: ?Sized> RwLock<T> {
 
     fn write_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         let held = self.raw.try_write() || self.raw.write(Some(deadline()));
-        poison::tried(held.then(|| self.writing()))
+        poison::tried(held.then(|| RwLockWriteGuard::new(self)))
     }
 
     /// Makes the guard of a thread that has just begun to read.
@@ -390,17 +388,6 @@ impl<T: ?Sized> RwLock<T> {
             // SAFETY: the pointer is the address of a field.
             data: unsafe { NonNull::new_unchecked(self.data.get()) },
             raw: &self.raw,
-        };
-        poison::checked(self.is_poisoned(), guard)
-    }
-
-    /// Makes the guard of a thread that has just begun to write.
-    #[inline]
-    fn writing(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let guard = RwLockWriteGuard {
-            lock: self,
-            witness: Witness::new(),
-            not_send: PhantomData,
         };
         poison::checked(self.is_poisoned(), guard)
     }
@@ -523,5 +510,5 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     }
 }
 
-exclusive!(RwLockWriteGuard, unlock_write);
+exclusive!(RwLockWriteGuard of RwLock, unlock_write);
 shown!(RwLock, try_read, &format_args!("<locked>"); RwLockReadGuard, RwLockWriteGuard);

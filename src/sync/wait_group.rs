@@ -57,20 +57,6 @@ static WAIT_GROUP: WaitKind = WaitKind::unwinding("wait group").with_numbers(|ad
     facts.word("handles", address + offset_of!(Inner, count));
 });
 
-impl Inner {
-    /// Waits until the count is zero. Returns false if the time is up before that.
-    fn wait(&self, deadline: Option<u64>) -> bool {
-        let reason = WaitReason::new(&WAIT_GROUP, self);
-        // Acquire: pairs with the Release in `drop`.
-        let waits = |state| (self.count.load(Acquire) != 0).then_some(state);
-        let waited = (self.queue).wait(reason, Position::Back, 0, deadline, waits);
-        if waited == Waited::TimedOut {
-            raise(deadline);
-        }
-        waited != Waited::TimedOut
-    }
-}
-
 impl WaitGroup {
     /// Creates a group with one handle and returns that handle.
     ///
@@ -107,7 +93,7 @@ impl WaitGroup {
     /// thread.join().unwrap();
     /// ```
     pub fn wait(self) {
-        self.leave().wait(None);
+        self.wait_by(None);
     }
 
     /// Drops this handle and waits as [`wait`](WaitGroup::wait) does, for no longer than `timeout`.
@@ -127,11 +113,21 @@ impl WaitGroup {
     /// ```
     #[must_use = "false means that not all have finished"]
     pub fn wait_timeout(self, timeout: Duration) -> bool {
-        self.leave().wait(Some(clock::after(timeout)))
+        self.wait_by(Some(clock::after(timeout)))
     }
 
-    fn leave(self) -> Arc<Inner> {
-        self.0.clone()
+    /// Drops this handle and waits until the count is zero. Returns false if the time is up before that.
+    fn wait_by(self, deadline: Option<u64>) -> bool {
+        let inner = self.0.clone();
+        drop(self);
+        let reason = WaitReason::new(&WAIT_GROUP, &*inner);
+        // Acquire: pairs with the Release in `drop`.
+        let waits = |state| (inner.count.load(Acquire) != 0).then_some(state);
+        let waited = (inner.queue).wait(reason, Position::Back, 0, deadline, waits);
+        if waited == Waited::TimedOut {
+            raise(deadline);
+        }
+        waited != Waited::TimedOut
     }
 }
 

@@ -21,7 +21,7 @@ pub use std::os::linux::net::SocketAddrExt;
 /// stream.set_quickack(false)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub trait TcpStreamExt: sealed::Sealed {
+pub trait TcpStreamExt: crate::os::sealed::Sealed {
     /// Sets whether acknowledgements are sent at once, instead of together with the next data
     /// (`TCP_QUICKACK`).
     ///
@@ -74,9 +74,4 @@ impl TcpStreamExt for TcpStream {
     fn quickack(&self) -> io::Result<bool> {
         SockRef::from(self).tcp_quickack()
     }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for crate::net::TcpStream {}
 }

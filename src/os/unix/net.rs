@@ -35,7 +35,7 @@ pub use std::os::unix::net::SocketAddr;
 use crate::engine::facade::{Source, blocking, unless_in_frame};
 use crate::io::macros::{reads, writes};
 use crate::net::listener::incoming;
-use crate::net::socket::{Socket, shutdown, socket_type, timeouts};
+use crate::net::socket::{Socket, socket_type};
 use crate::sys::calls;
 
 /// Creates a pair of streams that are connected to each other, like [`UnixStream::pair`].
@@ -177,15 +177,12 @@ impl UnixStream {
     }
 }
 
-/// The first line of the examples.
-macro_rules! setup {
-    () => {
-        "let (socket, _peer) = greenthread::os::unix::net::UnixStream::pair()?;"
-    };
+socket_type! {
+    UnixStream, like unix::UnixStream,
+    example "let (socket, _peer) = greenthread::os::unix::net::UnixStream::pair()?;";
+    timeouts
+    shutdown
 }
-socket_type!(UnixStream, like unix::UnixStream, example setup!());
-timeouts!(UnixStream, example setup!());
-shutdown!(UnixStream, example setup!());
 reads!(UnixStream);
 writes!(UnixStream);
 
@@ -306,16 +303,13 @@ impl UnixListener {
     }
 }
 
-/// The first lines of the examples.
-macro_rules! setup {
-    () => {
-        r#"# use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
+socket_type! {
+    UnixListener, like unix::UnixListener,
+    example r#"# use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
 # let (process, thread) = (std::process::id(), std::thread::current().id());
 # let address = SocketAddr::from_abstract_name(format!("example-{process}-{thread:?}"))?;
-let socket = greenthread::os::unix::net::UnixListener::bind_addr(&address)?;"#
-    };
+let socket = greenthread::os::unix::net::UnixListener::bind_addr(&address)?;"#;
 }
-socket_type!(UnixListener, like unix::UnixListener, example setup!());
 
 impl<'a> IntoIterator for &'a UnixListener {
     type Item = io::Result<UnixStream>;
@@ -663,12 +657,9 @@ impl UnixDatagram {
     }
 }
 
-/// The first line of the examples.
-macro_rules! setup {
-    () => {
-        "let (socket, _peer) = greenthread::os::unix::net::UnixDatagram::pair()?;"
-    };
+socket_type! {
+    UnixDatagram, like unix::UnixDatagram,
+    example "let (socket, _peer) = greenthread::os::unix::net::UnixDatagram::pair()?;";
+    timeouts
+    shutdown
 }
-socket_type!(UnixDatagram, like unix::UnixDatagram, example setup!());
-timeouts!(UnixDatagram, example setup!());
-shutdown!(UnixDatagram, example setup!());

@@ -23,7 +23,7 @@ use crate::process::Command;
 /// assert_eq!(output.stdout, b"someone\n");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub trait CommandExt: sealed::Sealed {
+pub trait CommandExt: crate::os::sealed::Sealed {
     /// Sets the user id of the new process.
     ///
     /// # Examples
@@ -164,9 +164,4 @@ impl CommandExt for Command {
     fn exec(&mut self) -> io::Error {
         self.std.exec()
     }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for crate::process::Command {}
 }

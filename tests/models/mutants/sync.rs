@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "rwlock", name: "read_does_not_acquire", model: "two_readers", fails: RACE,
         edits: &[(RAW_RWLOCK, "`unlock_write` and `downgrade`.\n        self.update(Acquire", "`unlock_write` and `downgrade`.\n        self.update(Relaxed")] },
     Mutant { protocol: "rwlock", name: "write_does_not_acquire", model: "two_writers", fails: RACE,
-        edits: &[(RAW_RWLOCK, "self.noted(self.update(Acquire", "self.noted(self.update(Relaxed")] },
+        edits: &[(RAW_RWLOCK, "let locked = self.update(Acquire", "let locked = self.update(Relaxed")] },
     Mutant { protocol: "rwlock", name: "woken_writer_does_not_acquire", model: "two_writers", fails: RACE,
         edits: &[(RAW_RWLOCK, "true => self.update(Acquire", "true => self.update(Relaxed")] },
     Mutant { protocol: "rwlock", name: "handing_over_does_not_acquire", model: "two_writers", fails: RACE,
