@@ -132,10 +132,9 @@ impl Library<'_> {
         headers.filter(move |header| header.p_type == kind)
     }
 
-    /// Its segments, by kind, with what the file has in each.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        let segments = self.headers.iter();
-        segments.map(|header| (header.p_type, self.contents(header)))
+    /// Its segments of a kind: what the file has in each.
+    pub(crate) fn segments(&self, kind: u32) -> impl Iterator<Item = &[u8]> {
+        self.headers_of(kind).map(|header| self.contents(header))
     }
 
     /// What the file has in this segment.
