@@ -68,13 +68,11 @@ use self::Value::{Counter, Counters, Gauge, Gauges, Times};
 /// observe::measure(false);
 /// ```
 pub fn measure(on: bool) {
-    if !on {
-        observer::remove(MEASURE);
-    } else if !is_measuring() {
-        #[cfg(green)]
+    #[cfg(green)]
+    if on && !is_measuring() {
         super::measure::begin();
-        observer::add(MEASURE);
     }
+    observer::listen(MEASURE, on);
 }
 
 /// Returns whether times are measured; see [`measure`].
