@@ -96,7 +96,7 @@ pub(crate) fn metrics_of(backend: Backend) -> Metrics {
     #[cfg_attr(not(green), allow(unused_mut, reason = "no times are measured"))]
     let mut metrics = backend.metrics();
     #[cfg(green)]
-    if let Backend::Green(cluster) = backend {
+    if let Some(cluster) = backend.green() {
         super::measure::add_times(&mut metrics, core::ptr::from_ref(cluster).addr());
     }
     metrics

@@ -517,11 +517,8 @@ fn is_in_call(id: i32) -> bool {
 
 /// The processors of a runtime that are in use; kernel threads have none.
 fn processors_of(runtime: &Running) -> impl Iterator<Item = &'static Processor> {
-    let cluster = match runtime.backend {
-        Backend::Green(cluster) => Some(cluster),
-        Backend::Kernel(_) => None,
-    };
-    let all = cluster.into_iter().flat_map(Cluster::processors);
+    let cluster = runtime.backend.green().into_iter();
+    let all = cluster.flat_map(Cluster::processors);
     all.filter(|processor| !processor.is_retired())
 }
 
