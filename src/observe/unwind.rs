@@ -229,7 +229,7 @@ impl Unwinder {
             first.is_multiple_of(4)
                 && self.modules.has_code(first)
                 && (code.iter().zip(0..))
-                    .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
+                    .all(|(&instruction, i)| word::look(first + 4 * i) == Some(instruction))
         })
     }
 

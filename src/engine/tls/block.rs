@@ -327,7 +327,7 @@ fn leave_mutex(futex: usize, tid: u32, inherits: bool, is_pending: bool) -> Opti
         true => word & WAITERS | DIED,
         false => word,
     };
-    let before = word::update(futex, next).ok()?;
+    let before = word::update(futex, next)?;
     let was_ours = before & OWNER == tid && before & WAITERS != 0;
     // The thread may have given the mutex back already, without having woken a waiter yet.
     let was_given_back = is_pending && before & OWNER == 0;
