@@ -64,9 +64,7 @@ fn main() {
         "hooks",
         answers && var_os("CARGO_FEATURE_UNMODIFIED").is_some(),
     );
-    if has_variable("GREENTHREAD_PERTURB") {
-        println!("cargo::rustc-cfg=greenthread_perturb");
-    }
+    set("greenthread_perturb", has_variable("GREENTHREAD_PERTURB"));
 }
 
 /// Sets `cfg(name)` if `is_so`.

@@ -297,7 +297,7 @@ const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 /// Whether the kernel could read so many values there.
 pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
     all_pages(at.addr(), size_of::<T>().checked_mul(count), |word| {
-        word::load(word).is_ok()
+        word::load(word).is_some()
     })
 }
 
@@ -326,7 +326,7 @@ pub(super) fn value_at<T: Record>(at: *const T) -> Option<T> {
 
 /// Whether the kernel could write so many values there.
 pub(super) fn can_be_written<T>(at: *mut T, count: usize) -> bool {
-    let update = |word| word::update(word, |same| same).is_ok();
+    let update = |word| word::update(word, |same| same).is_some();
     all_pages(at.addr(), size_of::<T>().checked_mul(count), update)
 }
 

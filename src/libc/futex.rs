@@ -40,7 +40,7 @@ use super::{
 use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
 use crate::sys::call as kernel_call;
-use crate::sys::word::{self, Fault};
+use crate::sys::word;
 use crate::wait::{WaitKind, queue::Position};
 
 /// The threads that wait on words.
@@ -48,7 +48,7 @@ pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 static FUTEX: WaitKind = WaitKind::inside("futex").with_numbers(|address, facts| {
-    if let Ok(word) = word::look(address) {
+    if let Some(word) = word::look(address) {
         facts.number("word", u64::from(word));
     }
 });
@@ -170,7 +170,7 @@ fn check(address: usize) -> Result<(), c_int> {
 
 /// Whether the word at `address` has this value.
 fn compare(address: usize, expected: u32) -> Result<(), c_int> {
-    let found = word::load(address).map_err(|Fault| libc::EFAULT)?;
+    let found = word::load(address).ok_or(libc::EFAULT)?;
     (found == expected).then_some(()).ok_or(libc::EAGAIN)
 }
 
@@ -287,7 +287,7 @@ fn wake_op(address: usize, most: usize, other: usize, most_there: usize, operati
         return Err(libc::ENOSYS);
     }
     let before = word::update(other, |word| change(word).unwrap_or(word));
-    let before = before.map_err(|Fault| libc::EFAULT)?;
+    let before = before.ok_or(libc::EFAULT)?;
     // The comparison is checked after the change, as the kernel does it.
     let is_met = is_met(before).ok_or(libc::ENOSYS)?;
     let woken = wake(address, ANY, most)?;

@@ -214,7 +214,7 @@ interposed! {
         use crate::engine::hooks::owner;
         use crate::sys::word;
         // A record that cannot be read is an error.
-        let can_be_read = |at: usize| word::load(at & !3).is_ok();
+        let can_be_read = |at: usize| word::load(at & !3).is_some();
         let last = size_of::<libc::stack_t>() - 1;
         let is_ignored = owner().is_some()
             && can_be_read(new.addr())

@@ -257,9 +257,8 @@ fn changes(number: c_long, arguments: &[usize]) -> bool {
         libc::SYS_ioprio_set => argument(0) == IOPRIO_WHO_PROCESS && is_own(argument(1)),
         libc::SYS_perf_event_open => argument(1) as i32 == 0,
         // If the header cannot be read, the kernel refuses the call, and nothing changes.
-        libc::SYS_capset => {
-            word::look(argument(0) + size_of::<u32>()).is_ok_and(|process| is_own(process as usize))
-        }
+        libc::SYS_capset => word::look(argument(0) + size_of::<u32>())
+            .is_some_and(|process| is_own(process as usize)),
         libc::SYS_setfsuid | libc::SYS_setfsgid | libc::SYS_personality => {
             argument(0) as u32 != NONE
         }

@@ -117,7 +117,7 @@ pub(super) mod publish {
         let mut begun = lock(&BEGUN);
         if !*begun {
             employ("gt-events", live)?;
-            observer::add(EVENTS);
+            observer::listen(EVENTS, true);
             *begun = true;
         }
         Ok(())

@@ -68,13 +68,11 @@ use self::Value::{Counter, Counters, Gauge, Gauges, Times};
 /// observe::measure(false);
 /// ```
 pub fn measure(on: bool) {
-    if !on {
-        observer::remove(MEASURE);
-    } else if !is_measuring() {
-        #[cfg(green)]
+    #[cfg(green)]
+    if on && !is_measuring() {
         super::measure::begin();
-        observer::add(MEASURE);
     }
+    observer::listen(MEASURE, on);
 }
 
 /// Returns whether times are measured; see [`measure`].
@@ -98,7 +96,7 @@ pub(crate) fn metrics_of(backend: Backend) -> Metrics {
     #[cfg_attr(not(green), allow(unused_mut, reason = "no times are measured"))]
     let mut metrics = backend.metrics();
     #[cfg(green)]
-    if let Backend::Green(cluster) = backend {
+    if let Some(cluster) = backend.green() {
         super::measure::add_times(&mut metrics, core::ptr::from_ref(cluster).addr());
     }
     metrics

@@ -102,14 +102,9 @@ fn tell(who: u32, event: impl FnOnce()) {
     }
 }
 
-/// From now on these listen.
-pub(super) fn add(who: u32) {
-    probe::observe(&OBSERVER, |word| word | who);
-}
-
-/// These listen no more.
-pub(super) fn remove(who: u32) {
-    probe::observe(&OBSERVER, |word| word & !who);
+/// From now on these listen, or listen no more.
+pub(super) fn listen(who: u32, on: bool) {
+    probe::observe(&OBSERVER, |word| if on { word | who } else { word & !who });
 }
 
 /// A queue with so many places, for events of so many words.

@@ -32,7 +32,7 @@ use core::mem::MaybeUninit;
 use core::ptr::from_ref;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -52,7 +52,7 @@ use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
 use crate::engine::inspect::{Activity, Cluster, Processor, all, kernel};
 use crate::observe::export::{FIGURES, Value};
-use crate::sys::clock;
+use crate::sys::{calls, clock};
 
 /// The version of requests and answers.
 const VERSION: u64 = 1;
@@ -112,10 +112,10 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     // SAFETY: a plain call; the descriptor is new, and ours.
     let socket = unsafe {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-        UnixListener::from_raw_fd(done(libc::socket(libc::AF_UNIX, kind, 0))?)
+        UnixListener::from_raw_fd(calls::answer(libc::socket(libc::AF_UNIX, kind, 0))? as RawFd)
     };
     // SAFETY: a plain call on an open file.
-    done(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
+    calls::answer(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
     if let Err(error) = bind(&socket, path) {
         if error.kind() != ErrorKind::AddrInUse {
             return Err(error);
@@ -128,21 +128,13 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
         give_rights(&file);
     }
     // SAFETY: the socket is open and bound.
-    done(unsafe { libc::listen(socket.as_raw_fd(), 16) })?;
+    calls::answer(unsafe { libc::listen(socket.as_raw_fd(), 16) })?;
     let made = (whole, std::process::id(), (about.dev(), about.ino()));
     if MADE.set(made).is_ok() {
         // SAFETY: the function is there as long as the program.
         unsafe { libc::atexit(remove) };
     }
     Ok(socket)
-}
-
-/// The answer of a call of libc's.
-fn done(answer: i32) -> io::Result<i32> {
-    match answer {
-        -1 => Err(io::Error::last_os_error()),
-        answer => Ok(answer),
-    }
 }
 
 /// Waits for the right to make files in the directory, but not for long: anybody can hold it.
@@ -166,7 +158,8 @@ fn bind(socket: &UnixListener, path: &Path) -> io::Result<()> {
     }
     let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the name is one of a Unix socket, and its size is right.
-    done(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), size) }).map(drop)
+    calls::answer(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), size) })
+        .map(drop)
 }
 
 /// Removes the file at `path` if it is a socket on which nobody listens.
@@ -517,11 +510,8 @@ fn is_in_call(id: i32) -> bool {
 
 /// The processors of a runtime that are in use; kernel threads have none.
 fn processors_of(runtime: &Running) -> impl Iterator<Item = &'static Processor> {
-    let cluster = match runtime.backend {
-        Backend::Green(cluster) => Some(cluster),
-        Backend::Kernel(_) => None,
-    };
-    let all = cluster.into_iter().flat_map(Cluster::processors);
+    let cluster = runtime.backend.green().into_iter();
+    let all = cluster.flat_map(Cluster::processors);
     all.filter(|processor| !processor.is_retired())
 }
 

@@ -229,7 +229,7 @@ impl Unwinder {
             first.is_multiple_of(4)
                 && self.modules.has_code(first)
                 && (code.iter().zip(0..))
-                    .all(|(&instruction, i)| word::look(first + 4 * i) == Ok(instruction))
+                    .all(|(&instruction, i)| word::look(first + 4 * i) == Some(instruction))
         })
     }
 
@@ -720,14 +720,13 @@ impl Modules {
 
 /// The search table, and what lies in its segment from the unwind table on, if there are both.
 fn tables_in<'a>(library: &'a Library<'_>) -> Option<[&'a [u8]; 2]> {
-    let of_kind = |kind| library.segments().filter(move |(its, _)| *its == kind);
-    let (_, header) = of_kind(libc::PT_GNU_EH_FRAME).next()?;
+    let header = library.segments(libc::PT_GNU_EH_FRAME).next()?;
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.as_ptr().addr() as u64);
     let parsed = EhFrameHdr::new(header, LittleEndian);
     let parsed = parsed.parse(&bases, WORD as u8).ok()?;
     parsed.table()?;
     let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
-    of_kind(libc::PT_LOAD).find_map(|(_, segment)| {
+    library.segments(libc::PT_LOAD).find_map(|segment| {
         let at = frames.checked_sub(segment.as_ptr().addr())?;
         let frames = segment.get(at..).filter(|rest| !rest.is_empty())?;
         Some([header, frames])

@@ -268,7 +268,7 @@ impl WaitKind {
             }
             Locator::Target { at } => facts.target = Some(place(at)),
             Locator::Descriptor { at } => {
-                facts.descriptor = word::look(place(at)).ok().map(|fd| fd as i32);
+                facts.descriptor = word::look(place(at)).map(|fd| fd as i32);
             }
         }
         (self.numbers)(address, &mut facts);

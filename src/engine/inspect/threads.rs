@@ -270,7 +270,7 @@ fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
 
 /// Whether the waiter's park state says that the thread waits still.
 fn is_waiting(parking: &Parking, state: u32) -> bool {
-    let says_so = || word::look(parking.waiter.addr() + Waiter::STATE) == Ok(state);
+    let says_so = || word::look(parking.waiter.addr() + Waiter::STATE) == Some(state);
     parking.waiter.is_null() || says_so()
 }
 

@@ -818,6 +818,7 @@ impl Overflow {
 /// The fields that others look at come first: the name of the entry, the round's length, the overflow and
 /// the next slot on one cache line, the ends of the queue on another.
 #[repr(C)]
+#[derive(Default)]
 struct Local {
     /// The round's length, for others to see; the round itself is below.
     round_len: AtomicUsize,
@@ -841,6 +842,8 @@ struct Local {
     preempted_in_a_row: Cell<usize>,
 }
 
+defaults!(NextSlot LocalQueue);
+
 // SAFETY: the cells are used only by the holder of the processor's `Seat`, of which there is one at
 // a time, and seats change hands with a Release and an Acquire (`sched::processor`).
 unsafe impl Sync for Local {}
@@ -850,20 +853,10 @@ unsafe impl Send for Local {}
 impl Local {
     fn new(index: usize) -> Local {
         Local {
-            round_len: AtomicUsize::new(0),
-            overflow: Overflow::default(),
-            next: NextSlot::new(),
-            queue: LocalQueue::new(),
-            round: UnsafeCell::new(Fifo::new()),
             index,
-            picks: Cell::new(0),
-            picks_since_global: Cell::new(0),
-            round_turns: Cell::new(0),
-            next_in_a_row: Cell::new(0),
             yields_to_mixing: Cell::new(MIXING_INTERVAL),
             partner: Cell::new(index),
-            was_preempted: Cell::new(false),
-            preempted_in_a_row: Cell::new(0),
+            ..Local::default()
         }
     }
 

@@ -142,7 +142,7 @@ impl Backend {
         }
     }
 
-    fn green(self) -> Option<&'static Cluster> {
+    pub(crate) fn green(self) -> Option<&'static Cluster> {
         match self {
             Backend::Green(cluster) => Some(cluster),
             Backend::Kernel(_) => None,

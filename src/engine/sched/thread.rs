@@ -733,9 +733,9 @@ fn set_name(green: &Green, text: usize) -> Option<i32> {
     let mut name = SystemName::default();
     for (number, place) in name.iter_mut().take(15).enumerate() {
         match word::load_byte(text.wrapping_add(number)) {
-            Ok(0) => break,
-            Ok(byte) => *place = byte,
-            Err(_) => return Some(libc::EFAULT),
+            Some(0) => break,
+            Some(byte) => *place = byte,
+            None => return Some(libc::EFAULT),
         }
     }
     stack.set_own_name(name);
@@ -759,7 +759,7 @@ fn tell_name(green: &Green, place: usize, length: usize) -> Option<i32> {
     let mut bytes = name.into_iter().enumerate();
     let told =
         bytes.try_for_each(|(number, byte)| word::store_byte(place.wrapping_add(number), byte));
-    Some(if told.is_ok() { 0 } else { libc::EFAULT })
+    Some(if told.is_some() { 0 } else { libc::EFAULT })
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use super::{epoll::made, syscall};
 #[cfg(feature = "net")]
 pub(crate) use self::sockets::{AsStd, recv_from};
 
-fn answer(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+/// The answer of a call of libc's, from what it returns.
+pub(crate) fn answer(result: impl TryInto<usize>) -> io::Result<usize> {
+    result.try_into().map_err(|_| io::Error::last_os_error())
 }
 
 /// The number of buffers for one call, at most as many as the kernel takes.

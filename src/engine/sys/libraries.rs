@@ -132,10 +132,9 @@ impl Library<'_> {
         headers.filter(move |header| header.p_type == kind)
     }
 
-    /// Its segments, by kind, with what the file has in each.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        let segments = self.headers.iter();
-        segments.map(|header| (header.p_type, self.contents(header)))
+    /// Its segments of a kind: what the file has in each.
+    pub(crate) fn segments(&self, kind: u32) -> impl Iterator<Item = &[u8]> {
+        self.headers_of(kind).map(|header| self.contents(header))
     }
 
     /// What the file has in this segment.
@@ -227,12 +226,12 @@ pub(crate) fn libcs_names_lead_here() -> bool {
     let answer = ANSWER.get().copied();
     // The loader is asked outside of the lock of `ANSWER`: code that the loader calls may come here, too.
     answer.unwrap_or_else(|| {
-        let is_so = do_libcs_names_lead_here();
+        // A static program has no loader. Other parts find out what it lacks.
+        let is_so = cfg!(target_feature = "crt-static") || do_libcs_names_lead_here();
         *ANSWER.get_or_init(|| is_so)
     })
 }
 
-#[cfg(not(target_feature = "crt-static"))]
 fn do_libcs_names_lead_here() -> bool {
     /// What green threads are not sound without, and what wakes threads.
     const NEEDED: [&CStr; 5] = [
@@ -252,12 +251,6 @@ fn do_libcs_names_lead_here() -> bool {
         own.is_some() && start_and_name(found).map(|(start, _)| start) == own
     };
     !program.is_null() && NEEDED.iter().all(is_ours)
-}
-
-/// There is no loader. Other parts find out what a static program lacks.
-#[cfg(target_feature = "crt-static")]
-fn do_libcs_names_lead_here() -> bool {
-    true
 }
 
 /// From now on the library that the crate is in stays loaded: kernel threads run its code, and handlers, keys'

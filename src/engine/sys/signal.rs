@@ -28,6 +28,7 @@
 use core::ptr;
 use std::{io, sync::OnceLock};
 
+use super::calls::answer;
 use super::mm::page;
 use super::shared::AtomicStatic;
 use super::{futex, kernel_thread, syscall};
@@ -126,10 +127,7 @@ pub(crate) fn action(signal: i32, new: Option<&libc::sigaction>) -> io::Result<l
     // valid place, and a zeroed one is valid, too.
     unsafe {
         let mut old = core::mem::zeroed();
-        match libc::sigaction(signal, new, &mut old) {
-            0 => Ok(old),
-            _ => Err(io::Error::last_os_error()),
-        }
+        answer(libc::sigaction(signal, new, &mut old)).map(|_| old)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Words of the program's memory that may not be there: an access to them fails, and does not crash.
+//! Words of the program's memory that may not be there: an access to them fails, and does not crash. `None`: the word
+//! cannot be read, or not be written.
 //!
 //! While the crate's own handler of faults is in place an access costs no more than any other: if the access
 //! faults, the handler ends it. Otherwise the kernel is asked first whether the word can be read. That suffices for a
@@ -8,32 +9,28 @@ use super::syscall;
 use crate::engine::arch::guarded;
 use crate::engine::atomic::{AtomicBool, Ordering};
 
-/// The word cannot be read, or not be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault;
-
 /// Whether the handler of faults is the crate's.
 pub(crate) static CAUGHT: AtomicBool = AtomicBool::new(false);
 
 /// Reads the word at `address`, a multiple of 4.
 #[inline]
-pub(crate) fn load(address: usize) -> Result<u32, Fault> {
+pub(crate) fn load(address: usize) -> Option<u32> {
     check(address, false)?;
     // SAFETY: the handler ends a fault, or the kernel has just read the word.
     answer(unsafe { guarded::load(address) })
 }
 
 /// [`load`] of a word that may go away while it is read.
-pub(crate) fn look(address: usize) -> Result<u32, Fault> {
+pub(crate) fn look(address: usize) -> Option<u32> {
     if !CAUGHT.load(Ordering::Relaxed) {
         let mut word = 0_u32;
         let (to, from) = ([&raw mut word as usize, 4], [address, 4]);
         let (number, process) = (libc::SYS_process_vm_readv, std::process::id());
         // SAFETY: the kernel writes to the word, if it can read the other one.
         match unsafe { syscall!(number, process, &raw const to, 1, &raw const from, 1, 0) } {
-            Ok(4) => return Ok(word),
+            Ok(4) => return Some(word),
             // The word cannot be read, or a filter forbids this call: an error is better than a fault.
-            _ => return Err(Fault),
+            _ => return None,
         }
     }
     load(address)
@@ -42,7 +39,7 @@ pub(crate) fn look(address: usize) -> Result<u32, Fault> {
 /// Reads eight bytes at `address`, a multiple of 8, which other threads may write at the same time, and which may
 /// go away.
 pub(crate) fn read(address: usize) -> Option<usize> {
-    let half = |at: usize| look(at).ok().map(|half| half as usize);
+    let half = |at: usize| look(at).map(|half| half as usize);
     if address == 0 || !address.is_multiple_of(8) {
         return None;
     }
@@ -61,26 +58,26 @@ pub(crate) fn read(address: usize) -> Option<usize> {
 }
 
 /// Replaces the word at `address`, a multiple of 4, by what `next` makes of it; returns the value that it had.
-pub(crate) fn update(address: usize, next: impl Fn(u32) -> u32) -> Result<u32, Fault> {
+pub(crate) fn update(address: usize, next: impl Fn(u32) -> u32) -> Option<u32> {
     check(address, true)?;
     // SAFETY: as in `load`.
     let mut seen = answer(unsafe { guarded::load(address) })?;
     loop {
         // SAFETY: as in `load`.
         match answer(unsafe { guarded::compare_exchange(address, seen, next(seen)) })? {
-            now if now == seen => return Ok(now),
+            now if now == seen => return Some(now),
             now => seen = now,
         }
     }
 }
 
 /// Reads the byte at `address`.
-pub(crate) fn load_byte(address: usize) -> Result<u8, Fault> {
+pub(crate) fn load_byte(address: usize) -> Option<u8> {
     load(address & !3).map(|word| word.to_ne_bytes()[address & 3])
 }
 
 /// Writes the byte at `address`.
-pub(crate) fn store_byte(address: usize, byte: u8) -> Result<(), Fault> {
+pub(crate) fn store_byte(address: usize, byte: u8) -> Option<()> {
     let with = |word: u32| {
         let mut bytes = word.to_ne_bytes();
         bytes[address & 3] = byte;
@@ -89,24 +86,22 @@ pub(crate) fn store_byte(address: usize, byte: u8) -> Result<(), Fault> {
     update(address & !3, with).map(drop)
 }
 
-fn answer(value: u64) -> Result<u32, Fault> {
-    u32::try_from(value).map_err(|_| Fault)
+fn answer(value: u64) -> Option<u32> {
+    u32::try_from(value).ok()
 }
 
 /// Asks the kernel whether the word can be read, or be written too, if a fault would not be caught.
-fn check(address: usize, to_write: bool) -> Result<(), Fault> {
+fn check(address: usize, to_write: bool) -> Option<()> {
     if CAUGHT.load(Ordering::Relaxed) {
-        return Ok(());
+        return Some(());
     }
     let at_once = [0_u64; 2];
     let time = at_once.as_ptr() as usize;
     let ask = |operation: i32, word: usize, time, other, change: i32| {
         let operation = operation | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: the kernel reads the word and the time, and writes to the word what the word holds.
-        match unsafe { syscall!(libc::SYS_futex, word, operation, 0, time, other, change) } {
-            Err(libc::EFAULT) => Err(Fault),
-            _ => Ok(()),
-        }
+        let asked = unsafe { syscall!(libc::SYS_futex, word, operation, 0, time, other, change) };
+        (asked != Err(libc::EFAULT)).then_some(())
     };
     // This wait is over at once, whatever value the word has.
     ask(libc::FUTEX_WAIT, address, time, 0, 0)?;
@@ -120,5 +115,5 @@ fn check(address: usize, to_write: bool) -> Result<(), Fault> {
         let change = libc::FUTEX_OP_OR << 28 | libc::FUTEX_OP_CMP_EQ << 24 | other;
         ask(libc::FUTEX_WAKE_OP, time, 0, address, change)?;
     }
-    Ok(())
+    Some(())
 }

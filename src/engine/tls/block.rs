@@ -18,7 +18,7 @@
 //! # pthread keys
 //! (`pthread_setspecific`.) glibc keeps values in blocks of 32: the first lies in the control block, further ones are
 //! allocated. glibc runs the destructors only when a kernel thread ends, in a function that no other code can call;
-//! [`Ending`] does the same for green threads.
+//! [`run_destructors`] does the same for green threads.
 //!
 //! # Robust mutexes
 //! glibc keeps a ring of those that a thread holds in the control block, and gives its address to the kernel, which walks
@@ -40,7 +40,7 @@
 //!
 //! The lowest bit of an entry says that the mutex inherits priorities.
 
-use super::layout::{BlockWords, Layout, VALUES, Values, WORD, layout};
+use super::layout::{BlockWords, VALUES, Values, WORD, layout};
 use super::modules;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::{sanitizer, syscall, word};
@@ -188,19 +188,18 @@ pub(crate) unsafe fn exit() {
     let layout = layout();
     let call_destructors = layout.functions.call_destructors;
     let control = layout.sizes.own_control_block();
-    let ending = Ending { layout, control };
     // SAFETY: as libc does when a kernel thread ends, in this order.
     unsafe {
         call_destructors();
         for round in 0.. {
             modules::refresh(); // invariant 4
-            if round == ITERATIONS || !ending.has_values() || !ending.run_destructors() {
+            if round == ITERATIONS || !has_values(control) || !run_destructors(control) {
                 break;
             }
             call_destructors();
         }
-        if ending.has_values() {
-            ending.forget_values();
+        if has_values(control) {
+            forget_values(control);
         }
         // This forgets the thread's last error of the loader, and frees its text.
         while !libc::dlerror().is_null() {}
@@ -210,81 +209,74 @@ pub(crate) unsafe fn exit() {
     leave_robust_mutexes();
 }
 
-/// The pthread keys of the calling thread, which ends: only [`exit`] makes such a value.
-struct Ending {
-    layout: &'static Layout,
-    control: BlockWords<'static>,
+// The pthread keys of the calling thread, which ends: only `exit` calls these, with its control block.
+
+/// Whether the thread set a value since the last [`forget_values`]. True if that cannot be
+/// told.
+fn has_values(control: BlockWords<'_>) -> bool {
+    let is_set = |used| control.byte(used).load(Relaxed) != 0;
+    layout().probe.keys_used.is_none_or(is_set)
 }
 
-impl Ending {
-    /// Whether the thread set a value since the last [`forget_values`](Ending::forget_values). True if that cannot be
-    /// told.
-    fn has_values(&self) -> bool {
-        let is_set = |used| self.control.byte(used).load(Relaxed) != 0;
-        self.layout.probe.keys_used.is_none_or(is_set)
-    }
+/// The pointers to blocks of values; such a block is absent until the thread sets one of its values.
+fn value_blocks(control: BlockWords<'_>) -> impl Iterator<Item = &AtomicUsize> {
+    let places = layout().values.clone().step_by(WORD);
+    places.map(move |place| control.word(place))
+}
 
-    /// The pointers to blocks of values; such a block is absent until the thread sets one of its values.
-    fn blocks(&self) -> impl Iterator<Item = &AtomicUsize> {
-        let places = self.layout.values.clone().step_by(WORD);
-        places.map(|place| self.control.word(place))
-    }
-
-    /// Runs the destructor of every key that has a value. True if there was one: it may have set values again.
-    ///
-    /// Other threads create and delete keys meanwhile. POSIX leaves it to the program that a key is not deleted while its
-    /// destructor is due.
-    fn run_destructors(&self) -> bool {
-        let mut any = false;
-        for (block, keys) in self.blocks().zip(self.layout.keys.chunks(VALUES)) {
-            // SAFETY: where the layout finds such a pointer, glibc has as many values. They are there until
-            // `forget_values`, which is the last to read them. (A destructor may add blocks; it never removes one.)
-            let Some(values) = (unsafe { (block.load(Relaxed) as *const Values).as_ref() }) else {
+/// Runs the destructor of every key that has a value. True if there was one: it may have set values again.
+///
+/// Other threads create and delete keys meanwhile. POSIX leaves it to the program that a key is not deleted while its
+/// destructor is due.
+fn run_destructors(control: BlockWords<'_>) -> bool {
+    let mut any = false;
+    for (block, keys) in value_blocks(control).zip(layout().keys.chunks(VALUES)) {
+        // SAFETY: where the layout finds such a pointer, glibc has as many values. They are there until
+        // `forget_values`, which is the last to read them. (A destructor may add blocks; it never removes one.)
+        let Some(values) = (unsafe { (block.load(Relaxed) as *const Values).as_ref() }) else {
+            continue;
+        };
+        for (value, key) in values.iter().zip(keys) {
+            let data = value.data.load(Relaxed);
+            if data == 0 {
                 continue;
-            };
-            for (value, key) in values.iter().zip(keys) {
-                let data = value.data.load(Relaxed);
-                if data == 0 {
-                    continue;
-                }
-                value.data.store(0, Relaxed);
-                let destructor = key.destructor.load(Relaxed);
-                // A key that was deleted after the value was set has another sequence number.
-                let is_due = key.sequence.load(Relaxed) == value.sequence.load(Relaxed);
-                if destructor != 0 && is_due {
-                    any = true;
-                    type Destructor = unsafe extern "C" fn(*mut c_void);
-                    // SAFETY: the key's destructor, called with the key's value by a thread that ends, as when a
-                    // kernel thread ends.
-                    unsafe {
-                        let destructor = std::mem::transmute::<usize, Destructor>(destructor);
-                        destructor(data as *mut c_void);
-                    }
+            }
+            value.data.store(0, Relaxed);
+            let destructor = key.destructor.load(Relaxed);
+            // A key that was deleted after the value was set has another sequence number.
+            let is_due = key.sequence.load(Relaxed) == value.sequence.load(Relaxed);
+            if destructor != 0 && is_due {
+                any = true;
+                type Destructor = unsafe extern "C" fn(*mut c_void);
+                // SAFETY: the key's destructor, called with the key's value by a thread that ends, as when a
+                // kernel thread ends.
+                unsafe {
+                    let destructor = std::mem::transmute::<usize, Destructor>(destructor);
+                    destructor(data as *mut c_void);
                 }
             }
         }
-        any
     }
-
-    /// Forgets all values: a value that a destructor set again in the last round leaks, as with pthreads.
-    fn forget_values(&self) {
-        for (i, block) in self.blocks().enumerate() {
-            let values = block.load(Relaxed) as *mut Values;
-            if i == 0 {
-                // SAFETY: the thread's own values, in the control block, which nothing reads any more: the thread ends.
-                unsafe { values.write_bytes(0, 1) };
-            } else {
-                block.store(0, Relaxed);
-                // SAFETY: the thread's own values, which are malloc's, or absent.
-                unsafe { libc::free(values.cast()) };
-            }
-        }
-        if let Some(used) = self.layout.probe.keys_used {
-            self.control.byte(used).store(0, Relaxed);
-        }
-    }
+    any
 }
 
+/// Forgets all values: a value that a destructor set again in the last round leaks, as with pthreads.
+fn forget_values(control: BlockWords<'_>) {
+    for (i, block) in value_blocks(control).enumerate() {
+        let values = block.load(Relaxed) as *mut Values;
+        if i == 0 {
+            // SAFETY: the thread's own values, in the control block, which nothing reads any more: the thread ends.
+            unsafe { values.write_bytes(0, 1) };
+        } else {
+            block.store(0, Relaxed);
+            // SAFETY: the thread's own values, which are malloc's, or absent.
+            unsafe { libc::free(values.cast()) };
+        }
+    }
+    if let Some(used) = layout().probe.keys_used {
+        control.byte(used).store(0, Relaxed);
+    }
+}
 /// Does what the kernel does for a thread that ends: its robust mutexes have no owner from now on, and its ring is empty.
 fn leave_robust_mutexes() {
     /// Entries that are looked at, at most: as the kernel has it, against rings that do not end.
@@ -335,7 +327,7 @@ fn leave_mutex(futex: usize, tid: u32, inherits: bool, is_pending: bool) -> Opti
         true => word & WAITERS | DIED,
         false => word,
     };
-    let before = word::update(futex, next).ok()?;
+    let before = word::update(futex, next)?;
     let was_ours = before & OWNER == tid && before & WAITERS != 0;
     // The thread may have given the mutex back already, without having woken a waiter yet.
     let was_given_back = is_pending && before & OWNER == 0;

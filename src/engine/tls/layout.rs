@@ -290,7 +290,16 @@ pub(crate) static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
 
 impl Layout {
     fn find() -> Result<Layout, String> {
-        let functions = Functions::find()?;
+        // SAFETY: the fields have the types of these functions; all have been in glibc, unchanged, for more than a
+        // decade.
+        let functions = unsafe {
+            Functions {
+                allocate: function(c"_dl_allocate_tls")?,
+                deallocate: function(c"_dl_deallocate_tls")?,
+                call_destructors: function(c"__call_tls_dtors")?,
+                close_resolver: function(c"__res_nclose").ok(),
+            }
+        };
         let sizes = Sizes::ask()?;
         for (name, expected) in STRUCTURES {
             let found = match name.to_bytes().starts_with(b"_thread_db_sizeof") {
@@ -327,6 +336,13 @@ impl Layout {
         let in_control = |offset| usize::try_from(offset - sizes.control_offset()).ok();
         known.extend(rseq.and_then(in_control).map(|area| area..area + RSEQ));
         let probe = Probe::run(sizes, values.clone(), known)?;
+        let first = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?;
+        let loader = Loader {
+            global: data(c"_rtld_global", first + WORD + BEHIND_LIST)?,
+            first,
+            map_module: field(c"_thread_db_link_map_l_tls_modid", WORD)?,
+            map_offset: field(c"_thread_db_link_map_l_tls_offset", WORD)?,
+        };
         Ok(Layout {
             sizes,
             tid,
@@ -336,7 +352,7 @@ impl Layout {
             // SAFETY: the table has `count` keys, which libc and other threads change as atomics.
             keys: unsafe { std::slice::from_raw_parts(keys.start().cast(), count) },
             values,
-            loader: Loader::find()?,
+            loader,
             functions,
         })
     }
@@ -376,21 +392,6 @@ impl Layout {
     pub(super) fn restore_initial(&self, control: BlockWords<'_>) {
         for &(at, word) in &self.probe.initial {
             control.word(at).store(word, Relaxed);
-        }
-    }
-}
-
-impl Functions {
-    fn find() -> Result<Functions, String> {
-        // SAFETY: the fields have the types of these functions; all have been in glibc, unchanged, for more than a
-        // decade.
-        unsafe {
-            Ok(Functions {
-                allocate: function(c"_dl_allocate_tls")?,
-                deallocate: function(c"_dl_deallocate_tls")?,
-                call_destructors: function(c"__call_tls_dtors")?,
-                close_resolver: function(c"__res_nclose").ok(),
-            })
         }
     }
 }
@@ -448,18 +449,6 @@ impl Sizes {
     pub(super) fn own_control_block<'a>(self) -> BlockWords<'a> {
         // SAFETY: every thread has a control block, of this size.
         unsafe { BlockWords::new(self.control_block(thread_pointer()), self.control) }
-    }
-}
-
-impl Loader {
-    fn find() -> Result<Loader, String> {
-        let first = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?;
-        Ok(Loader {
-            global: data(c"_rtld_global", first + WORD + BEHIND_LIST)?,
-            first,
-            map_module: field(c"_thread_db_link_map_l_tls_modid", WORD)?,
-            map_offset: field(c"_thread_db_link_map_l_tls_offset", WORD)?,
-        })
     }
 }
 

@@ -258,7 +258,7 @@ impl Session {
         // Release: partner: Acquire above.
         let give_up = |_: &io::Error| BUSY.store(false, Release);
         let thread = employ("gt-trace", life).inspect_err(give_up)?;
-        observer::add(TRACE);
+        observer::listen(TRACE, true);
         Ok(Session(Some(thread)))
     }
 
@@ -276,7 +276,7 @@ impl Session {
             // If the collector has panicked, there is no result.
             let _ = collector.join();
         }
-        observer::remove(TRACE);
+        observer::listen(TRACE, false);
         let trace = lock(&RESULT).take();
         // Release: all that this trace did; partner: Acquire in `start`.
         BUSY.store(false, Release);
@@ -323,7 +323,7 @@ impl Collector {
             thread::park_timeout(if self.copy() { SOON } else { LATER });
         }
         self.copy();
-        observer::remove(TRACE);
+        observer::listen(TRACE, false);
         #[cfg(green)]
         let reels = self.copies.into_iter().map(ring::Copied::finish).collect();
         #[cfg(not(green))]

@@ -433,10 +433,7 @@ mod tests {
     #[test]
     fn a_full_trace_is_cut_once() {
         let _runtime = Runtime::builder().processors(1).build().unwrap();
-        let cluster = |running: Running| match running.backend {
-            Backend::Green(cluster) => Some(cluster),
-            Backend::Kernel(_) => None,
-        };
+        let cluster = |running: Running| running.backend.green();
         // There may be no green threads.
         let Some(cluster) = Backend::all().into_iter().find_map(cluster) else {
             return;

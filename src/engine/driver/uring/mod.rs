@@ -335,13 +335,8 @@ impl Keeper {
         let mut service = Service::open(entries)?;
         let keeper = service.keeper;
         let live = move || {
-            let rounds = AssertUnwindSafe(|| {
-                loop {
-                    service.go_round();
-                }
-            });
-            // Only a panic ends them: operations in flight would never be completed.
-            let _panic: Result<(), _> = catch_unwind(rounds);
+            // Only a panic ends the rounds: operations in flight would never be completed.
+            while catch_unwind(AssertUnwindSafe(|| service.go_round())).is_ok() {}
             sys::die("gt-ring has ended")
         };
         spawn_helper("gt-ring", HELPER_STACK, Box::new(live))?;
