@@ -1532,7 +1532,7 @@ fn a_pipe_after_an_own_command_is_refused() {
     greenthread::spawn(body).join().unwrap();
 }
 
-// ==== what the third review found ====
+// ==== other masks, files, ticks ====
 
 /// A `pselect` with another mask sees in a frame what comes while it waits.
 #[test]
