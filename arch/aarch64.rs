@@ -23,6 +23,8 @@ mod float;
 mod frame;
 pub(crate) mod guarded;
 mod naked;
+#[cfg(greenthread_points)]
+pub(crate) mod points;
 mod switch;
 mod trampoline;
 

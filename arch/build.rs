@@ -64,6 +64,8 @@ fn main() {
         "hooks",
         answers && var_os("CARGO_FEATURE_UNMODIFIED").is_some(),
     );
+    // Schedule points at atomic operations (`src/sim/atomics.rs`): the same flags have the compiler make them.
+    println!("cargo::rustc-check-cfg=cfg(greenthread_points)");
     set("greenthread_perturb", has_variable("GREENTHREAD_PERTURB"));
 }
 

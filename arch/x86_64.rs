@@ -8,6 +8,8 @@ mod float;
 mod frame;
 pub(crate) mod guarded;
 mod naked;
+#[cfg(greenthread_points)]
+pub(crate) mod points;
 mod switch;
 
 pub(crate) use float::FloatControl;

@@ -88,6 +88,12 @@ pub use crate::engine::policy;
 pub mod process;
 pub mod runtime;
 pub mod signal;
+#[cfg(feature = "sim")]
+#[allow(
+    unsafe_code,
+    reason = "processes, memory that they share, and the schedule's state"
+)]
+pub mod sim;
 pub mod sync;
 pub mod thread;
 pub mod time;

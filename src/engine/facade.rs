@@ -24,6 +24,8 @@ use super::public::Thread;
 #[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::{Backend, Running, options::RuntimeOptions, panic_hook::text_of};
+#[cfg(feature = "sim")]
+pub(crate) use super::sched::current::at_point;
 pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
 use super::sched::{current, enter, spawner, switch::Action};
 pub(crate) use super::sched::{

@@ -542,6 +542,12 @@ impl From<Ready> for Next {
 pub struct Ready(&'static Green);
 
 impl Ready {
+    /// The place of the schedule's mark (`src/sim`).
+    #[cfg(feature = "sim")]
+    pub(crate) fn mark(&self) -> &AtomicU64 {
+        &self.green().observed[0]
+    }
+
     #[inline(always)]
     pub(crate) fn new(green: &'static Green) -> Ready {
         Ready(green)

@@ -91,6 +91,13 @@ impl Ideas {
         hand_off: true,
         preemption: true,
     };
+
+    #[cfg(feature = "sim")]
+    pub(crate) const NONE: Ideas = Ideas {
+        spinning: false,
+        hand_off: false,
+        preemption: false,
+    };
 }
 
 defaults!(LeastLoaded Priorities RelaxedFifo SharedQueue WorkStealing);

@@ -44,6 +44,12 @@ pub(crate) enum Backend {
 /// The default runtime's backend.
 static GLOBAL: OnceLock<Backend> = OnceLock::new();
 
+/// The default runtime is this one.
+#[cfg(feature = "sim")]
+fn adopt_global(backend: Backend) {
+    GLOBAL.get_or_init(|| backend);
+}
+
 /// A runtime that has started.
 #[derive(Clone, Copy)]
 pub(crate) struct Running {

@@ -75,6 +75,8 @@ use crate::engine::{
     sys::{sanitizer, shared::entry_fence, signal},
     tls,
 };
+#[cfg(feature = "sim")]
+use crate::engine::{sched::start, sys::simulated};
 
 /// The greatest closure, in bytes, whose memory stays as long as there are handles of its thread.
 const LARGE: usize = 4 << 10;
@@ -635,6 +637,8 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     let green = free.map_or_else(Records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
         Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
+        #[cfg(feature = "sim")]
+        None if simulated::is_on() => start::with_stack(cluster, green),
         None if is_stocked => Ok(()),
         None => stock_up(cluster),
     };

@@ -10,6 +10,10 @@ use super::options::{
 use super::{Backend, KernelBackend, green, kernel};
 #[cfg(green)]
 use super::{handle, options::Driver};
+#[cfg(feature = "sim")]
+use crate::engine::policy::{Ideas, Policy};
+#[cfg(feature = "sim")]
+use crate::engine::sched::{cluster::Kind, spawner};
 use crate::engine::sched::{current, size};
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
@@ -83,6 +87,54 @@ impl RuntimeOptions {
         #[cfg(feature = "observe")]
         observers.watch(backend)?;
         Ok(backend)
+    }
+
+    /// Prepares a process that will fork simulated ones.
+    #[cfg(feature = "sim")]
+    pub(crate) fn prepare() -> io::Result<()> {
+        let stack_size = default_stack_size().next_power_of_two();
+        handle::make_key();
+        green::prepare(stack_size.max(stack::MIN_SIZE))?.map_err(|reason| no_green(&reason))
+    }
+
+    /// Starts the one runtime of a simulated process, whose main thread is `main`; the calling kernel thread, the only one, runs
+    /// its threads from now on. Returns if it cannot.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulate(
+        policy: Box<dyn Policy>,
+        main: impl FnOnce() + Send + 'static,
+    ) -> io::Error {
+        let start = || {
+            let stack_size = default_stack_size()
+                .next_power_of_two()
+                .max(stack::MIN_SIZE);
+            RuntimeOptions::prepare()?;
+            kernel::CHILD.get_or_init(|| KernelBackend::start(None, 1));
+            fork::register();
+            let cluster = Cluster::start(
+                Config {
+                    processors: 1,
+                    follows_quota: false,
+                    stack_size,
+                    time_slice: RuntimeOptions::default().time_slice()?,
+                    signal: green::take_signal(None)?,
+                    max_kernel_threads: 2,
+                    driver: Kind::Epoll,
+                    ideas: Ideas::NONE,
+                },
+                policy,
+                false,
+            )?;
+            let backend = Backend::Green(cluster);
+            backend.add("simulated");
+            super::adopt_global(backend);
+            super::spawn::Builder::new().spawn_on(backend, main)?;
+            spawner::work_here(cluster).map_err(io::Error::from_raw_os_error)
+        };
+        match start() {
+            Err(error) => error,
+            Ok(()) => io::Error::other("the only worker of a simulated process has ended"),
+        }
     }
 
     /// In a forked child, where threads are kernel threads: the queues, the descriptors and the helpers of the others are the

@@ -68,6 +68,8 @@ use crate::engine::sched::{
     user_policy::UserPolicy,
 };
 use crate::engine::sys::signal::{self, Mask};
+#[cfg(feature = "sim")]
+use crate::engine::sys::simulated;
 use crate::engine::sys::{
     clock, die, kernel_thread, perturb, sanitizer,
     shared::{AtomicStatic, Lock, Table},
@@ -200,6 +202,11 @@ impl Cluster {
             user_policy.cluster.store(Some(cluster), Relaxed);
         }
         cluster.resize(cluster.config.processors)?;
+        #[cfg(feature = "sim")]
+        if simulated::is_on() {
+            simulated::watch(&cluster.table.get(0).next_deadline);
+            return Ok(cluster);
+        }
         let staffed =
             spawner::start(cluster).and_then(|()| cluster.employ("gt-monitor", monitor::run));
         // If one of them cannot start, the kernel threads that have started must end.

@@ -519,6 +519,32 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
     }
 }
 
+/// The calling thread comes to a schedule point, which may stand at any atomic operation: before it is known that
+/// preemption is on, this makes none itself. If the thread is green, and not in the runtime, `decides` gets the schedule's mark
+/// of the thread, and says whether the thread gives way.
+#[cfg(feature = "sim")]
+#[inline]
+pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
+    // SAFETY: the words are aligned, and one kernel thread alone is there to change them.
+    unsafe {
+        let distance = *DISTANCE.as_ptr();
+        let place = arch::thread_pointer().wrapping_offset(distance);
+        let own = place.cast::<Hiding>();
+        let Some(green) = (distance != 0).then(|| (*own).seen.get()).flatten() else {
+            return;
+        };
+        let off = green.off.as_ptr();
+        if *off != 0 {
+            return;
+        }
+        *off = 1;
+        if decides(*green.observed[0].as_ptr()) {
+            green.context.suspend(Action::Yield);
+        }
+        *off = 0;
+    }
+}
+
 // ==== calls that block ====
 
 /// Runs `f`, which blocks the kernel thread.

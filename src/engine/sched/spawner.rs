@@ -164,6 +164,14 @@ fn spawn_worker(cluster: &'static Cluster) -> Result<(), i32> {
     })
 }
 
+/// The calling kernel thread, the only one of a simulated process, is the worker of `cluster` from now on.
+#[cfg(feature = "sim")]
+pub(crate) fn work_here(cluster: &'static Cluster) -> Result<(), i32> {
+    cluster.workers.fetch_add(1, Relaxed);
+    live(core::ptr::from_ref(Worker::new(cluster)?).cast_mut().cast());
+    Ok(())
+}
+
 /// The whole life of a worker's kernel thread.
 extern "C" fn live(worker: *mut c_void) -> *mut c_void {
     let _unseen = sanitizer::unseen();

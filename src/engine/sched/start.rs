@@ -88,7 +88,9 @@ use crate::engine::policy::Readied;
 use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
 use crate::engine::sched::tuning::SOON;
 use crate::engine::sched::{
-    Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
+    Cluster, Green, Identity, Owned, RunLoop, Worker, current,
+    current::Entered,
+    enter,
     idle::Rested,
     processor::Counts,
     ready_globally,
@@ -371,6 +373,19 @@ pub(super) fn give_stack(mut processor: Owned<'_>, green: &'static Green) -> boo
     green.took_last.set(stacks.is_empty());
     green.start_on(ThreadStack::on(slot));
     true
+}
+
+/// `green`, which is new and the calling thread's, gets its stack at once: no spawner would make one while `green` waits. (The
+/// first thread of all finds one later.)
+#[cfg(feature = "sim")]
+pub(crate) fn with_stack(cluster: &'static Cluster, green: &'static Green) -> io::Result<()> {
+    loop {
+        stock_up(cluster)?;
+        let gives = |mut entered: Entered| give_stack(entered.processor(), green);
+        if enter().is_none_or(gives) {
+            return Ok(());
+        }
+    }
 }
 
 /// There was no stack for `green`, which goes to the back of the queue while the spawner makes one.

@@ -115,6 +115,13 @@ pub(crate) fn has_children() -> bool {
     unsafe { syscall!(libc::SYS_waitid, libc::P_ALL, 0, 0, LOOK, 0) }.is_ok()
 }
 
+/// The clock of the CPU time used by a process, in the kernel's encoding.
+#[cfg(feature = "sim")]
+pub(crate) fn process_clock(id: i32) -> libc::clockid_t {
+    const SCHEDULER: i32 = 2;
+    (!id << 3) | SCHEDULER
+}
+
 /// The clock of the CPU time used by kernel thread `id`, in the kernel's encoding. The number before that is the clock of
 /// the part that was used in user mode.
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {

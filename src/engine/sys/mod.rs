@@ -16,6 +16,8 @@ pub(crate) mod perturb;
 pub(crate) mod sanitizer;
 pub(crate) mod shared;
 pub(crate) mod signal;
+#[cfg(feature = "sim")]
+pub(crate) mod simulated;
 pub(crate) mod topology;
 pub(crate) mod word;
 
@@ -125,6 +127,8 @@ pub(crate) fn point(name: &'static str) {
     if cfg!(greenthread_perturb) {
         perturb::come_to(name);
     }
+    #[cfg(feature = "sim")]
+    simulated::point(simulated::What::Call);
 }
 
 /// Blocking a kernel thread on a word of memory.
@@ -189,6 +193,12 @@ pub(crate) mod clock {
     /// As the function demands.
     #[cfg(answers)]
     pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
+        #[cfg(feature = "sim")]
+        if let Some(now) = super::simulated::time(clock) {
+            // SAFETY: the place is one that the function may write to, the caller says.
+            unsafe { time.write(timespec(now)) };
+            return 0;
+        }
         type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> i32;
         // SAFETY: the place is one that the function may write to, the caller says; libc's function of that name.
         unsafe {

@@ -129,7 +129,7 @@ fn parse(text: &[u8]) -> u64 {
 }
 
 /// The last steps of splitmix64: every bit of `x` affects every bit of the answer.
-fn mix(x: u64) -> u64 {
+pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)

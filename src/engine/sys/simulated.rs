@@ -1,0 +1,150 @@
+//! A simulated process: its clock stands still unless somebody reads it or the schedule moves it, and its chance comes from a
+//! seed. One kernel thread runs there (`src/sim`), so nothing here is atomic: schedule points stand at atomic operations, and
+//! call this file.
+//!
+//! | | in a simulated process |
+//! |---|---|
+//! | [`clock::get`](super::clock) | asks [`time`] |
+//! | a processor that finds nothing to run | asks [`nothing_is_ready`], and never sleeps |
+//! | a named point ([`super::point`]), and a hooked call | calls [`point`] |
+//! | a waker with a choice | asks [`draw`] which waiter it wakes |
+//!
+//! # Invariants
+//! 1. [`begin`] comes before the only worker starts, and nobody else touches these cells.
+//! 2. Nothing here depends on an address, on the system's clock, or on what ran before [`seed`].
+
+use core::cell::Cell;
+
+use super::clock::NEVER;
+pub(crate) use super::perturb::mix;
+use crate::engine::atomic::AtomicU64;
+
+/// What the schedule does; `src/sim` sets it.
+#[derive(Clone, Copy)]
+pub(crate) struct Hooks {
+    /// The calling thread comes to a point.
+    pub(crate) point: fn(What),
+    /// No thread is ready, and the earliest deadline is this one. Moves the clock, or ends the process.
+    pub(crate) nothing_is_ready: fn(u64),
+    /// A clock is read.
+    pub(crate) time: fn(libc::clockid_t) -> u64,
+}
+
+/// What a thread is about to do at a point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// To load a word, or to change it to what it is.
+    Load,
+    Store,
+    /// To load a word and to change it.
+    Change,
+    Fence,
+    /// To call libc, or to do an operation of the crate's.
+    Call,
+    /// To read a clock.
+    Look,
+    /// To let others run.
+    Yield,
+}
+
+impl What {
+    pub(crate) fn kind(self) -> u64 {
+        match self {
+            What::Load => 0,
+            What::Store => 1,
+            What::Change => 2,
+            What::Fence => 3,
+            What::Call => 4,
+            What::Look => 5,
+            What::Yield => 6,
+        }
+    }
+}
+
+struct World {
+    hooks: Cell<Option<Hooks>>,
+    seed: Cell<u64>,
+    chance: Cell<u64>,
+    deadline: Cell<Option<&'static AtomicU64>>,
+}
+
+// SAFETY: invariant 1.
+unsafe impl Sync for World {}
+
+static WORLD: World = World {
+    hooks: Cell::new(None),
+    seed: Cell::new(0),
+    chance: Cell::new(0),
+    deadline: Cell::new(None),
+};
+
+/// From now on the process is simulated; `None`: no longer, and it is about to end.
+pub(crate) fn begin(hooks: Option<Hooks>) {
+    WORLD.hooks.set(hooks);
+}
+
+#[inline(always)]
+pub(crate) fn is_on() -> bool {
+    WORLD.hooks.get().is_some()
+}
+
+/// What `clock` shows, in nanoseconds; `None` in a process that is not simulated.
+#[inline]
+pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
+    WORLD.hooks.get().map(|hooks| (hooks.time)(clock))
+}
+
+/// The calling thread comes to a point.
+#[inline]
+pub(crate) fn point(what: What) {
+    if let Some(hooks) = WORLD.hooks.get() {
+        (hooks.point)(what);
+    }
+}
+
+/// No thread is ready, and the earliest deadline is this one.
+pub(crate) fn nothing_is_ready(earliest: u64) {
+    if let Some(hooks) = WORLD.hooks.get() {
+        (hooks.nothing_is_ready)(earliest);
+    }
+}
+
+/// The earliest deadline of all threads is in this word.
+pub(crate) fn watch(deadline: &'static AtomicU64) {
+    WORLD.deadline.set(Some(deadline));
+}
+
+/// The earliest deadline of all threads; [`NEVER`] if there is none.
+#[inline]
+pub(crate) fn deadline() -> u64 {
+    // SAFETY: the word is valid, and only this kernel thread writes it.
+    let read = |word: &AtomicU64| unsafe { *word.as_ptr() };
+    WORLD.deadline.get().map_or(NEVER, read)
+}
+
+/// The chance of one seed begins.
+pub(crate) fn seed(seed: u64) {
+    WORLD.seed.set(seed);
+    WORLD.chance.set(seed);
+}
+
+/// The seed of this run.
+pub(crate) fn seeded() -> u64 {
+    WORLD.seed.get()
+}
+
+/// The next number by chance (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+#[inline]
+pub(crate) fn draw() -> u64 {
+    let state = WORLD.chance.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    WORLD.chance.set(state);
+    mix(state)
+}
+
+/// A number below `count`, by chance; 0 in a process that is not simulated.
+pub(crate) fn choose(count: u64) -> u64 {
+    match is_on() && count > 1 {
+        true => (u128::from(draw()) * u128::from(count) >> 64) as u64,
+        false => 0,
+    }
+}

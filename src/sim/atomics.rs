@@ -1,0 +1,108 @@
+//! Schedule points at the atomic operations of all code that is compiled with LLVM's pass `tsan`.
+//!
+//! The pass, which needs no runtime of the sanitizer's and no nightly compiler, replaces each atomic operation by a call of one
+//! of these functions: in every crate, and in what of std is generic or inlined. (`docs/sim.md` has the flags.) So the functions
+//! are here only in a build with `--cfg greenthread_points`. Each comes to a point, and then does the operation.
+//!
+//! Other kernel threads may run the functions too, outside of simulated processes: so the operations are real ones, sequentially
+//! consistent, whatever order they are called with. They are in assembly (`arch`): the pass would replace one in Rust
+//! by a call of the function that it is in.
+
+use core::ffi::c_int;
+
+use super::schedule;
+use crate::arch::points;
+use crate::sys::simulated::What;
+
+/// Before an operation that changes a word from `before` to `after`.
+#[inline(always)]
+fn at_change<T: PartialEq>(before: T, after: T) {
+    schedule::at(if before == after {
+        What::Load
+    } else {
+        What::Change
+    });
+}
+
+macro_rules! operations {
+    ($(
+        $T:ident: $load:ident $store:ident $exchange:ident $add:ident $sub:ident $and:ident $or:ident $xor:ident
+        $nand:ident $compare_exchange:ident
+    )*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $load(word: *const $T, _: c_int) -> $T {
+            schedule::at(What::Load);
+            // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
+            unsafe { points::$T::load(word) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $store(word: *mut $T, value: $T, _: c_int) {
+            schedule::at(What::Store);
+            // SAFETY: as above.
+            unsafe { points::$T::store(word, value) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $compare_exchange(
+            word: *mut $T, expected: $T, new: $T, _: c_int, _: c_int,
+        ) -> $T {
+            // SAFETY: as above.
+            unsafe {
+                let before = points::$T::load(word);
+                at_change(before, if before == expected { new } else { before });
+                points::$T::compare_exchange(word, expected, new)
+            }
+        }
+
+        operations! { $T, $exchange, |_, value| value }
+        operations! { $T, $add, |before: $T, value| before.wrapping_add(value) }
+        operations! { $T, $sub, |before: $T, value| before.wrapping_sub(value) }
+        operations! { $T, $and, |before, value| before & value }
+        operations! { $T, $or, |before, value| before | value }
+        operations! { $T, $xor, |before, value| before ^ value }
+        operations! { $T, $nand, |before: $T, value| !(before & value) }
+    )*};
+    ($T:ident, $name:ident, $change:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(word: *mut $T, value: $T, _: c_int) -> $T {
+            let change: fn($T, $T) -> $T = $change;
+            // SAFETY: as above.
+            unsafe {
+                let mut before = points::$T::load(word);
+                at_change(before, change(before, value));
+                loop {
+                    before = points::$T::load(word);
+                    let found = points::$T::compare_exchange(word, before, change(before, value));
+                    if found == before {
+                        return before;
+                    }
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    u8: __tsan_atomic8_load __tsan_atomic8_store __tsan_atomic8_exchange __tsan_atomic8_fetch_add
+        __tsan_atomic8_fetch_sub __tsan_atomic8_fetch_and __tsan_atomic8_fetch_or __tsan_atomic8_fetch_xor
+        __tsan_atomic8_fetch_nand __tsan_atomic8_compare_exchange_val
+    u16: __tsan_atomic16_load __tsan_atomic16_store __tsan_atomic16_exchange __tsan_atomic16_fetch_add
+        __tsan_atomic16_fetch_sub __tsan_atomic16_fetch_and __tsan_atomic16_fetch_or __tsan_atomic16_fetch_xor
+        __tsan_atomic16_fetch_nand __tsan_atomic16_compare_exchange_val
+    u32: __tsan_atomic32_load __tsan_atomic32_store __tsan_atomic32_exchange __tsan_atomic32_fetch_add
+        __tsan_atomic32_fetch_sub __tsan_atomic32_fetch_and __tsan_atomic32_fetch_or __tsan_atomic32_fetch_xor
+        __tsan_atomic32_fetch_nand __tsan_atomic32_compare_exchange_val
+    u64: __tsan_atomic64_load __tsan_atomic64_store __tsan_atomic64_exchange __tsan_atomic64_fetch_add
+        __tsan_atomic64_fetch_sub __tsan_atomic64_fetch_and __tsan_atomic64_fetch_or __tsan_atomic64_fetch_xor
+        __tsan_atomic64_fetch_nand __tsan_atomic64_compare_exchange_val
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_atomic_thread_fence(_: c_int) {
+    schedule::at(What::Fence);
+    points::fence();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_atomic_signal_fence(_: c_int) {}

@@ -1,0 +1,214 @@
+//! Tests under a seed: unmodified blocking code, with its locks, atomics, channels and clocks, runs the same way each time.
+#![allow(missing_docs)]
+
+#[cfg(greenthread_points)]
+mod atomics;
+mod process;
+mod record;
+mod report;
+mod schedule;
+
+use core::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+pub use self::report::{Failure, Summary};
+use self::schedule::Rules;
+use crate::sys::{simulated, variable};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Strategy {
+    Mixed,
+    Random,
+    Pct { depth: u32 },
+    RoundRobin,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Isolation {
+    Auto,
+    EachSeed,
+    Batch,
+}
+
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    seeds: Range<u64>,
+    strategy: Strategy,
+    isolation: Isolation,
+    rules: Rules,
+    processes: usize,
+    /// The points of a run, for PCT; 0: as the first seed's run has.
+    steps: u64,
+}
+
+/// Checks `body` under the seeds from 0 to `seeds`.
+#[track_caller]
+pub fn check(seeds: u64, body: impl Fn() + Send + Sync + 'static) {
+    Builder::new().seeds(seeds).check(body);
+}
+
+impl Builder {
+    pub fn new() -> Builder {
+        Builder {
+            seeds: 0..1000,
+            strategy: Strategy::Mixed,
+            isolation: Isolation::Auto,
+            rules: Rules {
+                max_points: 10_000_000,
+                max_time: Duration::from_secs(24 * 3600),
+                start: 1_767_225_600_000_000_000,
+                stalls: 1000,
+                spurious: 100,
+            },
+            processes: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            steps: 0,
+        }
+    }
+
+    pub fn seeds(mut self, seeds: u64) -> Self {
+        self.seeds = 0..seeds;
+        self
+    }
+
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seeds = seed..seed + 1;
+        self
+    }
+
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    pub fn max_points(mut self, points: u64) -> Self {
+        self.rules.max_points = points;
+        self
+    }
+
+    pub fn max_time(mut self, time: Duration) -> Self {
+        self.rules.max_time = time;
+        self
+    }
+
+    pub fn start(mut self, at: SystemTime) -> Self {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH);
+        self.rules.start = since.map_or(0, |since| since.as_nanos() as u64);
+        self
+    }
+
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    pub fn stalls(mut self, one_in: u32) -> Self {
+        self.rules.stalls = one_in;
+        self
+    }
+
+    pub fn spurious(mut self, one_in: u32) -> Self {
+        self.rules.spurious = one_in;
+        self
+    }
+
+    #[track_caller]
+    pub fn check(self, body: impl Fn() + Send + Sync + 'static) {
+        if let Err(failure) = self.run(body) {
+            panic!("{failure}");
+        }
+    }
+
+    pub fn run(self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
+        let builder = self.asked_for().unwrap_or_else(|text| panic!("{text}"));
+        process::check(&builder, Arc::new(body)).into()
+    }
+
+    /// With what variables ask for.
+    fn asked_for(mut self) -> Result<Builder, String> {
+        let text = |name| variable::read(name).map(|value| value.to_string_lossy().into_owned());
+        if let Some(text) = text("GREENTHREAD_SIM_SEEDS") {
+            let count = text.parse();
+            let count: u64 = count.map_err(|_| {
+                format!("GREENTHREAD_SIM_SEEDS={text:?}: accepted is a number of seeds")
+            })?;
+            self.seeds.end = self.seeds.start + count;
+        }
+        if let Some(text) = text("GREENTHREAD_SIM_SEED") {
+            let (strategy, steps, seed) = Strategy::parse(&text).ok_or_else(|| {
+                format!(
+                    "GREENTHREAD_SIM_SEED={text:?}: accepted is random:SEED, round-robin:SEED or pctDEPTH.POINTS:SEED"
+                )
+            })?;
+            (self.strategy, self.steps, self.seeds) = (strategy, steps, seed..seed + 1);
+        }
+        Ok(self)
+    }
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder::new()
+    }
+}
+
+impl Strategy {
+    /// The strategy of one seed.
+    fn of(self, seed: u64) -> Strategy {
+        match self {
+            Strategy::Mixed => match seed % 3 {
+                0 => Strategy::Random,
+                depth => Strategy::Pct {
+                    depth: depth as u32 + 1,
+                },
+            },
+            strategy => strategy,
+        }
+    }
+
+    /// So that two strategies have different chance under one seed.
+    fn salt(self) -> u64 {
+        match self {
+            Strategy::Mixed | Strategy::Random => 0,
+            Strategy::RoundRobin => 1 << 56,
+            Strategy::Pct { depth } => u64::from(depth + 1) << 56,
+        }
+    }
+
+    /// How a variable names a seed.
+    fn name(self, steps: u64, seed: u64) -> String {
+        match self.of(seed) {
+            Strategy::Mixed | Strategy::Random => format!("random:{seed}"),
+            Strategy::RoundRobin => format!("round-robin:{seed}"),
+            Strategy::Pct { depth } => format!("pct{depth}.{steps}:{seed}"),
+        }
+    }
+
+    fn parse(text: &str) -> Option<(Strategy, u64, u64)> {
+        let (strategy, seed) = text.split_once(':')?;
+        let seed = seed.parse().ok()?;
+        match strategy {
+            "random" => Some((Strategy::Random, 0, seed)),
+            "round-robin" => Some((Strategy::RoundRobin, 0, seed)),
+            _ => {
+                let (depth, steps) = strategy.strip_prefix("pct")?.split_once('.')?;
+                let depth = depth.parse().ok()?;
+                let is_known = (1..=schedule::MOST_DEPTH as u32).contains(&depth);
+                is_known.then_some((Strategy::Pct { depth }, steps.parse().ok()?, seed))
+            }
+        }
+    }
+}
+
+/// Whether the calling thread runs under a seed.
+pub fn is_simulated() -> bool {
+    simulated::is_on()
+}
+
+/// The virtual time since the beginning of the seed's run.
+pub fn elapsed() -> Duration {
+    Duration::from_nanos(schedule::elapsed())
+}

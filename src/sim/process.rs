@@ -1,0 +1,393 @@
+//! The processes of a check.
+//!
+//! ```text
+//!   the test's own process          the server: the test again        a simulated process
+//!   check ── runs itself again ──►  check ── forks, batch by batch ──►  seed after seed, until one fails
+//!         ◄── the verdict, a file ─         ◄── a sheet in shared memory ──
+//! ```
+//!
+//! The program is run again, so that a seed's run finds statics as they are before the test, and so that a run may end in
+//! whatever way: by an abort, by a signal, by the end of its time. It is told in [`VARIABLE`] which check of the test it is to do, and
+//! where the verdict goes. The earlier checks pass there at once, and the process ends in the one.
+//!
+//! The server has one thread that does anything, which is the test's; it prepares what a runtime needs of a process, and starts
+//! none. So its forks may start one. A batch ends early if a run leaves threads or descriptors behind. With [`Isolation::Auto`]
+//! the first seed is run twice, and if its two runs differ, statics matter, and each seed has a process of its own.
+//!
+//! A seed that fails is run once more, alone and traced. If it does not fail then, the seeds before it in its batch are run, too.
+
+use core::cell::Cell;
+use core::ops::Range;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use super::record::{self, End, Events, Sheet};
+use super::report::Verdict;
+use super::schedule::{self, Schedule};
+use super::{Builder, Isolation, Strategy};
+use crate::engine::facade::{Backend, RuntimeOptions, text_of};
+use crate::sys;
+use crate::sys::variable;
+
+/// Which check of the test a process does, and the file for the verdict.
+const VARIABLE: &str = "GREENTHREAD_SIM";
+/// The most seeds that one process runs: a fork's cost is spread, and a failing process has few seeds before it.
+const BATCH: u64 = 100;
+/// A simulated process that uses so much CPU time, or that is blocked for so long, without coming to a point is ended.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BLOCKED: Duration = Duration::from_secs(60);
+
+pub(super) type Body = Arc<dyn Fn() + Send + Sync>;
+
+thread_local! {
+    /// How many checks the calling thread has done.
+    static CHECKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Does a check: in the test's own process, or, in the server, for good.
+pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
+    assert!(!super::is_simulated(), "sim: a check inside a check");
+    let number = CHECKS.replace(CHECKS.get() + 1);
+    let Some(asked) = variable::read(VARIABLE) else {
+        return ask(builder, number).unwrap_or_else(|error| Verdict::impossible(&error));
+    };
+    let asked = asked.into_string().unwrap_or_default();
+    let (own, file) = asked.split_once(' ').unwrap_or_default();
+    if own.parse() != Ok(number) {
+        return Verdict::default();
+    }
+    let verdict = serve(builder, &body).unwrap_or_else(|error| Verdict::impossible(&error));
+    let told = fs::write(file, verdict.encode());
+    // SAFETY: the process ends at once: it was made for this.
+    unsafe { libc::_exit(told.is_err().into()) }
+}
+
+// ==== the test's own process ====
+
+/// Runs the test again, in a process that does check `number` of it.
+fn ask(_: &Builder, number: usize) -> io::Result<Verdict> {
+    // SAFETY: a plain call, with a string.
+    let file = unsafe { libc::memfd_create(c"verdict".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let mut command = Command::new(env::current_exe()?);
+    let test = thread::current().name().map(String::from);
+    match test.filter(|name| name != "main") {
+        // As libtest names its threads.
+        Some(test) => {
+            let how = [
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+                "--include-ignored",
+            ];
+            command.arg(test).args(how);
+        }
+        None => {
+            command.args(env::args_os().skip(1));
+        }
+    }
+    command.env(VARIABLE, format!("{number} {path}"));
+    let output = command.stdin(Stdio::null()).output()?;
+    let mut told = Vec::new();
+    fs::File::from(file).read_to_end(&mut told)?;
+    let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
+    Verdict::decode(&told, &said[1]).ok_or_else(|| {
+        let [out, error] = &said;
+        let status = output.status;
+        io::Error::other(format!(
+            "{command:?} did not come to its check: {status}\n{out}{error}"
+        ))
+    })
+}
+
+// ==== the server ====
+
+/// A simulated process that runs, or has run.
+struct Batch {
+    process: libc::pid_t,
+    /// Becomes readable when the process ends.
+    end: OwnedFd,
+    seeds: Range<u64>,
+    sheet: &'static mut Sheet,
+    /// When it was last seen to get on: its points, its CPU time, and the time.
+    seen: (u64, Duration, Instant),
+    /// As `waitpid` tells.
+    status: i32,
+}
+
+/// What is the same for all batches.
+struct Server<'a> {
+    builder: &'a Builder,
+    body: &'a Body,
+    /// The points of the first seed's run.
+    steps: u64,
+}
+
+/// Does the check, in this process's children.
+fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
+    // SAFETY: a plain call. The process ends with the one that has started it.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    RuntimeOptions::prepare()?;
+    let mut server = Server {
+        builder,
+        body,
+        steps: builder.steps,
+    };
+    let seeds = builder.seeds.clone();
+    let mut size = 1;
+    // A seed that a report names is run alone, in the first process: it is the first, and fails there, or it does not.
+    let first = server.run(Sheet::share()?, seeds.start..seeds.start + 1, Kind::Twice)?;
+    if let Some(failure) = first.failure() {
+        return server.report(first, failure);
+    }
+    if builder.steps == 0 {
+        server.steps = first.sheet.tally.points;
+    }
+    let [one, two] = first.sheet.hashes;
+    if builder.isolation == Isolation::Batch || builder.isolation == Isolation::Auto && one == two {
+        size = BATCH;
+    }
+    let count = seeds.end - seeds.start;
+    let slots = builder.processes.min(count.div_ceil(size) as usize);
+    let sheets = (0..slots).map(|_| Sheet::share());
+    let mut free = sheets.collect::<io::Result<Vec<_>>>()?;
+    let (mut left, mut running) = (vec![seeds], Vec::new());
+    let mut verdict = Verdict::default();
+    loop {
+        while !left.is_empty()
+            && let Some(sheet) = free.pop()
+        {
+            let seeds = first_of(&mut left, size);
+            running.push(server.fork(sheet, seeds, Kind::Once)?);
+        }
+        if running.is_empty() {
+            return Ok(verdict);
+        }
+        let batch = next_ended(&mut running)?;
+        if let Some(failure) = batch.failure() {
+            running.iter().for_each(|batch| batch.kill(libc::SIGKILL));
+            while !running.is_empty() {
+                next_ended(&mut running)?;
+            }
+            return server.report(batch, failure);
+        }
+        verdict.add(batch.sheet);
+        let next = batch.seeds.start + batch.sheet.done;
+        if next < batch.seeds.end {
+            left.push(next..batch.seeds.end);
+        }
+        free.push(batch.sheet);
+    }
+}
+
+/// Takes the next seeds, `most` at most.
+fn first_of(left: &mut Vec<Range<u64>>, most: u64) -> Range<u64> {
+    let seeds = left.pop().unwrap_or(0..0);
+    let middle = seeds.end.min(seeds.start + most);
+    if middle < seeds.end {
+        left.push(middle..seeds.end);
+    }
+    seeds.start..middle
+}
+
+/// Waits until one of the processes has ended. Ends those that do not get on.
+fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
+    /// How often it looks whether they get on, in milliseconds.
+    const LOOK: i32 = 250;
+    loop {
+        let ends = running
+            .iter()
+            .map(|batch| sys::pollfd(batch.end.as_raw_fd(), libc::POLLIN));
+        let mut ends: Vec<_> = ends.collect();
+        // SAFETY: valid entries, and their number.
+        unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, LOOK) };
+        if let Some(place) = ends.iter().position(|end| end.revents != 0) {
+            let mut batch = running.swap_remove(place);
+            // SAFETY: a valid place; the child is this process's.
+            let ended = unsafe { libc::waitpid(batch.process, &mut batch.status, 0) };
+            return match ended {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(batch),
+            };
+        }
+        running.iter_mut().for_each(Batch::look_after);
+    }
+}
+
+impl Batch {
+    /// Why the process's last run has failed, if it has.
+    fn failure(&self) -> Option<Failed> {
+        match self.sheet.end {
+            _ if libc::WIFSIGNALED(self.status) => {
+                Some(Failed::Signal(libc::WTERMSIG(self.status)))
+            }
+            End::Passed | End::Leftovers => None,
+            End::Not => Some(Failed::Exit(libc::WEXITSTATUS(self.status))),
+            end => Some(Failed::Said(end)),
+        }
+    }
+
+    fn kill(&self, signal: i32) {
+        // SAFETY: a child that nobody has waited for yet.
+        unsafe { libc::kill(self.process, signal) };
+    }
+
+    /// Ends the process if it does not get on. It is asked first, so that it can say where it is.
+    fn look_after(&mut self) {
+        // SAFETY: the child writes it; the number may be old.
+        let points = unsafe { (&raw const self.sheet.points).read_volatile() };
+        let now = Instant::now();
+        let clock = sys::kernel_thread::process_clock(self.process);
+        let used = Duration::from_nanos(sys::clock::cpu_time(clock));
+        let (seen, cpu, since) = self.seen;
+        if points != seen {
+            self.seen = (points, used, now);
+        } else if used.saturating_sub(cpu) > 2 * PATIENCE || now - since > BLOCKED + PATIENCE {
+            self.kill(libc::SIGKILL);
+        } else if used.saturating_sub(cpu) > PATIENCE || now - since > BLOCKED {
+            self.kill(libc::SIGQUIT);
+        }
+    }
+}
+
+/// How often a process runs each seed, and what it tells of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Once,
+    Twice,
+    Traced,
+}
+
+impl Server<'_> {
+    /// Forks a process that runs these seeds.
+    fn fork(&self, sheet: &'static mut Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
+        sheet.clear();
+        let same: *mut Sheet = sheet;
+        // SAFETY: the child has this thread alone; the others of this process hold no lock that it takes: they wait.
+        let process = unsafe { libc::fork() };
+        if process == 0 {
+            self.live(sheet, seeds, kind);
+        }
+        // SAFETY: a plain call.
+        let end = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+        if process < 0 || end < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Batch {
+            process,
+            // SAFETY: the descriptor was just made.
+            end: unsafe { OwnedFd::from_raw_fd(end as i32) },
+            seeds,
+            // SAFETY: the child has its own reference to the memory that both have.
+            sheet: unsafe { &mut *same },
+            seen: (0, Duration::ZERO, Instant::now()),
+            status: 0,
+        })
+    }
+
+    /// Runs a process that runs these seeds, to its end.
+    fn run(&self, sheet: &'static mut Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
+        next_ended(&mut vec![self.fork(sheet, seeds, kind)?])
+    }
+
+    /// Runs the seed at which `batch` has ended again, traced, and tells of it.
+    fn report(&self, batch: Batch, mut failed: Failed) -> io::Result<Verdict> {
+        let seed = batch.sheet.seed;
+        let again = self.run(Sheet::share()?, seed..seed + 1, Kind::Traced)?;
+        let alone = again.failure();
+        let (shown, needs) = match alone {
+            Some(_) => (again, None),
+            None => {
+                let seeds = batch.seeds.start..seed + 1;
+                (
+                    self.run(Sheet::share()?, seeds, Kind::Traced)?,
+                    Some(batch.seeds.start),
+                )
+            }
+        };
+        failed = shown.failure().unwrap_or(failed);
+        let steps = self.steps;
+        let name = self.builder.strategy.name(steps, seed);
+        Ok(Verdict::of(failed, &name, needs, shown.sheet))
+    }
+
+    // ==== a simulated process ====
+
+    /// The life of a simulated process.
+    fn live(&self, sheet: &'static mut Sheet, seeds: Range<u64>, kind: Kind) -> ! {
+        // SAFETY: plain calls, and a handler of this type.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            let handler = tell_where as extern "C" fn(i32) as libc::sighandler_t;
+            libc::signal(libc::SIGQUIT, handler);
+            if kind != Kind::Traced {
+                let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+                (1..=2).for_each(|stream| _ = libc::dup2(nothing, stream));
+                libc::close(nothing);
+            }
+        }
+        record::begin(sheet, kind == Kind::Traced, Events::Ignored);
+        schedule::begin(self.builder.rules);
+        let times = if kind == Kind::Twice { 2 } else { 1 };
+        let name = thread::current().name().unwrap_or("main").to_owned();
+        let (body, steps) = (self.body.clone(), self.steps);
+        let strategy = self.builder.strategy;
+        let main = move || {
+            for seed in seeds {
+                for _ in 0..times {
+                    run(seed, strategy.of(seed), steps, &name, body.clone());
+                }
+            }
+            record::end(End::Passed)
+        };
+        let error = RuntimeOptions::simulate(Box::new(Schedule), main);
+        record::say(format_args!("no simulated process can be had: {error}"));
+        record::end(End::Refused)
+    }
+}
+
+/// Runs one seed, on the thread that runs seed after seed. Ends the process if the run has failed.
+fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: Body) {
+    let lowest = sys::duplicate(2, 0).inspect(|&fd| sys::close(fd));
+    record::begin_seed(seed);
+    schedule::begin_seed(seed, strategy, steps);
+    let thread = crate::Builder::new().name(name.into());
+    let ended = thread
+        .spawn(move || body())
+        .expect("the first thread of a run")
+        .join();
+    if let Err(payload) = ended {
+        record::say(format_args!("{}", text_of(&*payload)));
+        record::end(End::Panicked);
+    }
+    record::end_seed();
+    let live = Backend::global()
+        .ok()
+        .and_then(Backend::green)
+        .map(|cluster| cluster.live());
+    if live != Some(1) || lowest != sys::duplicate(2, 0).inspect(|&fd| sys::close(fd)) {
+        record::end(End::Leftovers);
+    }
+}
+
+/// The handler for the server's question where the process is.
+extern "C" fn tell_where(_: i32) {
+    record::stand_still();
+}
+
+/// Why a run has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Failed {
+    Said(End),
+    Signal(i32),
+    Exit(i32),
+}

@@ -1,0 +1,325 @@
+//! What a simulated process tells the one that has forked it, in memory that both have: how far it is, what a seed's run
+//! amounts to, how it has ended, and which switches its schedule has chosen.
+//!
+//! The process may end at any moment, by a signal, or because it is killed. So everything is written before it is needed, and
+//! the reader reads it when the process has gone; while it runs, the count of points tells only whether it gets on.
+//!
+//! # Invariants
+//! 1. One kernel thread writes. Nothing here allocates but [`end`], after which no thread runs.
+//! 2. A choice is one thread's, at the point where it gives way; the thread that follows is written into it.
+
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use core::fmt::{self, Write};
+use core::ptr;
+
+use super::schedule::{self, Tally};
+use crate::sys::simulated;
+
+/// How a seed's run can end, by the process's own doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u32)]
+pub(super) enum End {
+    /// It runs.
+    #[default]
+    Not,
+    /// The last seed's run is over.
+    Passed,
+    /// A run has left threads behind, and the process ends before the next seed.
+    Leftovers,
+    Panicked,
+    Deadlock,
+    Points,
+    Time,
+    Computes,
+    Refused,
+    Differs,
+}
+
+pub(super) const MOST_CHOICES: usize = 4096;
+const MOST_FRAMES: usize = 24;
+const TEXT: usize = 256 << 10;
+const NAME: usize = 32;
+const MOST_NAMES: usize = 256;
+
+/// A switch that the schedule has chosen.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Choice {
+    /// The number of the point.
+    pub(super) point: u64,
+    /// In virtual nanoseconds since the begin.
+    pub(super) time: u64,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) kind: u64,
+    pub(super) frames: [usize; MOST_FRAMES],
+}
+
+/// The memory that both processes have.
+#[repr(C)]
+pub(super) struct Sheet {
+    pub(super) end: End,
+    /// The seed that runs, or the last one that ran.
+    pub(super) seed: u64,
+    /// How many seeds' runs are over.
+    pub(super) done: u64,
+    /// Of the seed that runs, as of its end; the points are those of all seeds, and grow while it runs.
+    pub(super) tally: Tally,
+    pub(super) points: u64,
+    pub(super) switches: u64,
+    /// The sum of the hashes of all runs, each mixed with its seed.
+    pub(super) hash: u64,
+    /// Those of the first two runs.
+    pub(super) hashes: [u64; 2],
+    pub(super) choices: usize,
+    text_length: usize,
+    pub(super) list: [Choice; MOST_CHOICES],
+    names: [[u8; NAME]; MOST_NAMES],
+    text: [u8; TEXT],
+}
+
+struct Own {
+    sheet: Cell<*mut Sheet>,
+    is_traced: Cell<bool>,
+    /// The last choice has no successor yet.
+    is_open: Cell<bool>,
+    events: Cell<Events>,
+}
+
+// SAFETY: invariant 1.
+unsafe impl Sync for Own {}
+
+static OWN: Own = Own {
+    sheet: Cell::new(ptr::null_mut()),
+    is_traced: Cell::new(false),
+    is_open: Cell::new(false),
+    events: Cell::new(Events::Ignored),
+};
+
+/// What becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
+#[derive(Clone, Copy)]
+pub(super) enum Events {
+    Ignored,
+    Written(*mut u64, usize),
+    Compared(*const u64, usize),
+}
+
+impl Sheet {
+    /// Makes one in memory that forked children share.
+    pub(super) fn share() -> std::io::Result<&'static mut Sheet> {
+        // SAFETY: fresh memory of the sheet's size; zeroes are a valid sheet.
+        unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let at = libc::mmap(ptr::null_mut(), size_of::<Sheet>(), access, flags, -1, 0);
+            match at == libc::MAP_FAILED {
+                true => Err(std::io::Error::last_os_error()),
+                false => Ok(&mut *at.cast()),
+            }
+        }
+    }
+
+    /// It serves another process.
+    pub(super) fn clear(&mut self) {
+        (self.end, self.done, self.points, self.switches) = (End::Not, 0, 0, 0);
+        (self.hash, self.choices, self.text_length) = (0, 0, 0);
+        self.tally = Tally::default();
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text[..self.text_length]).into_owned()
+    }
+
+    pub(super) fn name(&self, number: usize) -> String {
+        let name = self.names.get(number).map_or(&[][..], |name| name);
+        let end = name
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(NAME.min(name.len()));
+        match String::from_utf8_lossy(&name[..end]) {
+            name if name.is_empty() => format!("thread {number}"),
+            name => format!("thread {number} ({name})"),
+        }
+    }
+
+    /// Whether the last choices are missing: there were too many.
+    pub(super) fn choices(&self) -> &[Choice] {
+        &self.list[..self.choices.min(MOST_CHOICES)]
+    }
+}
+
+impl Write for Sheet {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.text[self.text_length..];
+        let length = text.len().min(room.len());
+        room[..length].copy_from_slice(&text.as_bytes()[..length]);
+        self.text_length += length;
+        Ok(())
+    }
+}
+
+/// Runs `f` on the sheet, if this is a simulated process.
+#[inline]
+fn with(f: impl FnOnce(&mut Sheet)) {
+    // SAFETY: invariant 1; `f` does not come here again.
+    if let Some(sheet) = unsafe { OWN.sheet.get().as_mut() } {
+        f(sheet);
+    }
+}
+
+/// This process writes to `sheet` from now on; also its choices if it is `traced`.
+pub(super) fn begin(sheet: &'static mut Sheet, is_traced: bool, events: Events) {
+    OWN.sheet.set(sheet);
+    OWN.is_traced.set(is_traced);
+    OWN.events.set(events);
+}
+
+pub(super) fn begin_seed(seed: u64) {
+    with(|sheet| sheet.seed = seed);
+}
+
+pub(super) fn end_seed() {
+    let tally = schedule::tally();
+    with(|sheet| {
+        sheet.tally = tally;
+        sheet.points += tally.points;
+        sheet.switches += tally.switches;
+        sheet.hash = sheet
+            .hash
+            .wrapping_add(simulated::mix(tally.hash ^ sheet.seed));
+        if let Some(place) = sheet.hashes.get_mut(sheet.done as usize) {
+            *place = tally.hash;
+        }
+        sheet.done += 1;
+    });
+}
+
+/// Thread `number` gives way at a point, before an operation of this kind.
+#[inline]
+pub(super) fn choice(number: usize, kind: u64, point: u64, time: u64) {
+    if OWN.is_traced.get() {
+        note_choice(number, kind, point, time);
+    }
+}
+
+#[cold]
+fn note_choice(number: usize, kind: u64, point: u64, time: u64) {
+    with(|sheet| {
+        if let Some(choice) = sheet.list.get_mut(sheet.choices) {
+            (choice.point, choice.time, choice.kind) = (point, time, kind);
+            (choice.from, choice.to) = (number, number);
+            choice.frames = frames();
+        }
+        sheet.choices += 1;
+        OWN.is_open.set(true);
+    });
+}
+
+/// Thread `number` follows.
+#[inline]
+pub(super) fn successor(number: usize) {
+    if OWN.is_open.replace(false) {
+        with(|sheet| match sheet.list.get_mut(sheet.choices - 1) {
+            // The thread goes on itself: that is no switch.
+            Some(choice) if choice.from == number => sheet.choices -= 1,
+            Some(choice) => choice.to = number,
+            None => {}
+        });
+    }
+}
+
+/// Thread `number` has this name.
+pub(super) fn name(number: usize, name: &str) {
+    if OWN.is_traced.get() {
+        with(|sheet| {
+            if let Some(place) = sheet.names.get_mut(number) {
+                let length = name.len().min(NAME);
+                place[..length].copy_from_slice(&name.as_bytes()[..length]);
+            }
+        });
+    }
+}
+
+/// Event `number` has come, and the hash of all so far is this one. False: the other run's is another.
+#[inline]
+pub(super) fn event(number: u64, hash: u64) -> bool {
+    match OWN.events.get() {
+        Events::Ignored => true,
+        // SAFETY: the place is one of the list's.
+        Events::Written(list, length) => unsafe {
+            if (number as usize) < length {
+                list.add(number as usize).write(hash);
+            }
+            true
+        },
+        // SAFETY: the place is one of the list's.
+        Events::Compared(list, length) => unsafe {
+            let agrees = number as usize >= length || list.add(number as usize).read() == hash;
+            if !agrees {
+                with(|sheet| {
+                    sheet.list[0].frames = frames();
+                    sheet.list[0].point = number;
+                    sheet.choices = 1;
+                });
+            }
+            agrees
+        },
+    }
+}
+
+/// The return addresses on the calling thread's stack, the innermost first.
+fn frames() -> [usize; MOST_FRAMES] {
+    struct Walk([usize; MOST_FRAMES], usize);
+    extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> c_int {
+        // SAFETY: the walk below, and the unwinder's context.
+        unsafe {
+            let walk = &mut *walk.cast::<Walk>();
+            let Some(place) = walk.0.get_mut(walk.1) else {
+                return 4;
+            };
+            *place = _Unwind_GetIP(context);
+            walk.1 += 1;
+        }
+        0
+    }
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(
+            step: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+            with: *mut c_void,
+        ) -> c_int;
+        fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    }
+    let mut walk = Walk([0; MOST_FRAMES], 0);
+    // SAFETY: the unwinder that std links; `step` gets the walk.
+    unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
+    walk.0
+}
+
+/// The process does not get on, and ends: where it is, is noted.
+pub(super) fn stand_still() -> ! {
+    with(|sheet| {
+        sheet.list[0].frames = frames();
+        sheet.choices = 1;
+    });
+    end(End::Computes)
+}
+
+/// Says how the run ends, beside `end` itself.
+pub(super) fn say(text: fmt::Arguments<'_>) {
+    with(|sheet| _ = sheet.write_fmt(text));
+}
+
+/// The process ends: its run has ended so. What its threads do, a dump tells, if that is of interest.
+pub(super) fn end(end: End) -> ! {
+    if end != End::Passed && end != End::Leftovers {
+        end_seed();
+    }
+    simulated::begin(None);
+    if matches!(end, End::Deadlock | End::Points | End::Time) {
+        say(format_args!("{}", crate::observe::dump()));
+    }
+    with(|sheet| sheet.end = end);
+    // SAFETY: the process ends, without what the program has registered for its end.
+    unsafe { libc::_exit(0) }
+}

@@ -1,0 +1,501 @@
+//! The schedule of one seed: which thread runs after each point, and what time it is.
+//!
+//! One kernel thread runs all green threads, and this is their policy. A thread comes to a point before each operation that
+//! others could see ([`at`]): there the schedule decides whether the thread stays, which costs no switch, or gives way.
+//! When a thread has left its stack, [`Policy::next`] says who follows.
+//!
+//! | a strategy | at a point | when a thread has left its stack |
+//! |---|---|---|
+//! | random walk | gives way at one point of 2^k, to any ready thread; k is drawn for each seed | any ready thread |
+//! | PCT of depth d | gives way to a ready thread with a higher priority; at d - 1 points by chance its own becomes the lowest of those | the ready thread with the highest priority |
+//! | round robin | gives way | the thread that has been ready for longest |
+//!
+//! PCT is Burckhardt, Kothari, Musuvathi and Nagarakatte's "A randomized scheduler with probabilistic guarantees of finding bugs"
+//! (ASPLOS 2010). Its bound, 1/(n k^(d-1)) for n threads and k steps, holds for points, and for the k of the first seed's run.
+//!
+//! # Giving way
+//! A thread that waits by looking would never end under PCT. So [`SPINS`] loads in a row, or changes that change nothing, such as a
+//! compare-and-swap that fails, by a thread that stores nothing meanwhile, count as a `yield_now`: the thread gives way, and
+//! under PCT its priority becomes the lowest.
+//!
+//! # Time
+//! Each point and each reading of a clock adds 50 to 150 ns, so clocks are monotonic, and a thread that computes can miss
+//! a deadline. If no thread is ready, the clock jumps to the next deadline. A thread that polls a clock, or gives way in vain,
+//! while no other thread is ready brings the next deadline nearer: after [`ALONE`] such steps each is twice as long as the one
+//! before. Now and then a thread is *stalled*: it is put aside for a time between 1 µs and 16 s, each order of magnitude as
+//! likely, as a system puts threads aside that has others to run.
+//!
+//! # Invariants
+//! 1. What is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number that lives
+//!    longer than a seed's run.
+//! 2. Only the process's one worker comes here, with preemption off, or before there are threads: [`State`] has one user at a time.
+//! 3. Nothing here allocates: a thread may be in the middle of an allocator that is compiled with points.
+
+use core::cell::UnsafeCell;
+use std::time::Duration;
+
+use super::Strategy;
+use super::record::{self, End};
+use crate::atomic::Ordering::Relaxed;
+use crate::engine::facade::at_point;
+use crate::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
+use crate::sys::clock::NEVER;
+use crate::sys::simulated::{self, What, draw};
+
+/// The most threads of one seed that are ready at once.
+const MOST_READY: usize = 1 << 20;
+/// The most threads of one seed.
+const MOST_THREADS: usize = 1 << 22;
+/// How many looks in a row are taken for a wait: a spin lock's holder runs soon, and code that reads a few words is not meant.
+const SPINS: u32 = 100;
+/// How often a thread reads a clock alone before time runs faster: a program that measures something short is not misled.
+const ALONE: u32 = 1000;
+/// The deepest PCT.
+pub(super) const MOST_DEPTH: usize = 16;
+/// When a simulated process's monotonic clock begins: no program takes it for a time that is not set.
+const BEGIN: u64 = 1_000_000_000_000;
+
+/// What holds for all seeds of a check.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) max_points: u64,
+    pub(super) max_time: Duration,
+    /// Nanoseconds since 1970 at the beginning.
+    pub(super) start: u64,
+    pub(super) stalls: u32,
+    pub(super) spurious: u32,
+}
+
+/// Where one thread stands; its number is its place.
+#[derive(Clone, Copy)]
+struct Standing {
+    /// Under PCT the highest runs.
+    priority: u64,
+    /// How many loads in a row it has made.
+    looks: u32,
+    /// The numbers by chance that the thread has asked for (`getrandom`).
+    drawn: u32,
+}
+
+/// A thread that is ready.
+struct Waiting {
+    thread: Ready,
+    number: usize,
+    /// Since when, as the count of threads that became ready.
+    since: u64,
+    /// Until when it is stalled.
+    until: u64,
+}
+
+struct State {
+    rules: Rules,
+    strategy: Strategy,
+    ready: Vec<Waiting>,
+    stalled: Vec<Waiting>,
+    /// The thread that runs seed after seed, if it is ready.
+    root: Option<Ready>,
+    threads: Vec<Standing>,
+    running: usize,
+    /// The place in `ready` of the thread that a point has chosen.
+    chosen: Option<usize>,
+    /// The running thread gives way at a point, until then if it is stalled.
+    gives_way_until: Option<u64>,
+    /// A deadline has passed: the run loop looks at its timers.
+    is_due: bool,
+    ending: Option<End>,
+    now: u64,
+    /// When the first stalled thread goes on.
+    wakes_at: u64,
+    /// How many steps in a row were made while no other thread was ready.
+    alone: u32,
+    readied: u64,
+    /// One of so many points, less one, is a random walk's turn.
+    rarity: u64,
+    /// PCT's lowest priority so far, and the points at which a priority falls.
+    lowest: u64,
+    falls: [u64; MOST_DEPTH],
+    tally: Tally,
+}
+
+/// What a seed's run amounts to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Tally {
+    pub(super) points: u64,
+    pub(super) switches: u64,
+    /// Of who did what at each point.
+    pub(super) hash: u64,
+}
+
+struct Place(UnsafeCell<Option<State>>);
+
+// SAFETY: invariant 2.
+unsafe impl Sync for Place {}
+
+static PLACE: Place = Place(UnsafeCell::new(None));
+
+/// Runs `f` on the state. `f` calls nothing that comes here again.
+#[inline]
+fn with<T>(f: impl FnOnce(&mut State) -> T) -> Option<T> {
+    // SAFETY: invariant 2, and the reference ends with the call.
+    unsafe { &mut *PLACE.0.get() }.as_mut().map(f)
+}
+
+/// The number of the thread that runs seed after seed, and has no points.
+const ROOT: usize = 0;
+
+/// The process is simulated from now on.
+pub(super) fn begin(rules: Rules) {
+    let state = State {
+        rules,
+        strategy: Strategy::Random,
+        ready: Vec::with_capacity(MOST_READY),
+        stalled: Vec::with_capacity(MOST_READY),
+        root: None,
+        threads: Vec::with_capacity(MOST_THREADS),
+        running: ROOT,
+        chosen: None,
+        gives_way_until: None,
+        is_due: false,
+        ending: None,
+        now: BEGIN,
+        wakes_at: NEVER,
+        alone: 0,
+        readied: 0,
+        rarity: 0,
+        lowest: 0,
+        falls: [NEVER; MOST_DEPTH],
+        tally: Tally::default(),
+    };
+    // SAFETY: invariant 2: there are no threads yet.
+    unsafe { *PLACE.0.get() = Some(state) };
+    simulated::begin(Some(simulated::Hooks {
+        point: at,
+        nothing_is_ready,
+        time,
+    }));
+}
+
+/// One seed begins. Its threads are those that are spawned from now on.
+pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
+    simulated::seed(simulated::mix(seed ^ strategy.salt()));
+    with(|state| {
+        state.strategy = strategy;
+        state.threads.truncate(ROOT + 1);
+        (state.now, state.wakes_at, state.alone, state.readied) = (BEGIN, NEVER, 0, 0);
+        state.tally = Tally::default();
+        state.rarity = (1 << simulated::choose(6)) - 1;
+        state.lowest = LOWEST;
+        state.falls = [NEVER; MOST_DEPTH];
+        if let Strategy::Pct { depth } = strategy {
+            let falls = &mut state.falls[..depth as usize - 1];
+            falls.fill_with(|| 1 + simulated::choose(steps.max(1)));
+        }
+    });
+}
+
+/// The priorities of new threads are above this, those that have fallen below.
+const LOWEST: u64 = 1 << 62;
+
+/// What the seed's run has amounted to so far.
+pub(super) fn tally() -> Tally {
+    with(|state| state.tally).unwrap_or_default()
+}
+
+/// The virtual time since the seed's begin, in nanoseconds.
+pub(super) fn elapsed() -> u64 {
+    with(|state| state.now - BEGIN).unwrap_or(0)
+}
+
+/// A number by chance for the calling thread alone: the same in each schedule, as long as the thread asks as often.
+pub(super) fn own_number() -> u64 {
+    with(|state| {
+        let number = state.running;
+        let standing = &mut state.threads[number];
+        standing.drawn += 1;
+        simulated::mix(simulated::seeded() ^ (number as u64) << 32 ^ u64::from(standing.drawn))
+    })
+    .unwrap_or(0)
+}
+
+// ==== points ====
+
+/// The calling thread is about to do `what`.
+#[inline]
+pub(super) fn at(what: What) {
+    at_point(|mark| with(|state| state.decide(mark as usize, what)) == Some(true));
+}
+
+/// A clock is read: what it shows.
+fn time(clock: libc::clockid_t) -> u64 {
+    at(What::Look);
+    with(|state| {
+        state.now += step(draw());
+        match clock {
+            libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
+                state.rules.start + (state.now - BEGIN)
+            }
+            libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => {
+                state.tally.points * STEP
+            }
+            _ => state.now,
+        }
+    })
+    .unwrap_or(BEGIN)
+}
+
+fn choose(count: usize) -> usize {
+    simulated::choose(count as u64) as usize
+}
+
+/// The mean of what a point takes, in nanoseconds.
+const STEP: u64 = 100;
+
+/// What a point takes.
+fn step(luck: u64) -> u64 {
+    STEP / 2 + ((luck & 0xff) * (STEP + 1) >> 8)
+}
+
+fn fold(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
+}
+
+/// Whether a chance of one in `many` has come; never if `many` is 0.
+fn is_one_in(many: u32, luck: u32) -> bool {
+    many != 0 && u64::from(luck) * u64::from(many) >> 32 == 0
+}
+
+impl State {
+    /// Whether thread `number`, which is about to do `what`, gives way.
+    fn decide(&mut self, number: usize, what: What) -> bool {
+        if number == ROOT {
+            return false;
+        }
+        let (luck, deadline) = (draw(), simulated::deadline());
+        self.now += step(luck);
+        self.tally.points += 1;
+        self.note(number, what.kind());
+        let gives_way = self.waits_by_looking(number, what);
+        if gives_way {
+            self.give_way(number);
+        }
+        if self.ready.is_empty() {
+            if gives_way || what == What::Look {
+                self.hurry(deadline.min(self.wakes_at));
+            }
+        } else {
+            self.alone = 0;
+        }
+        self.ending = self.ending.or(self.is_over());
+        self.is_due = deadline <= self.now;
+        let is_stalled = is_one_in(self.rules.stalls, (luck >> 8) as u32);
+        let leaves = self.ending.is_some() || self.is_due || self.wakes_at <= self.now;
+        if leaves || is_stalled || self.prefers_another(number, gives_way, luck >> 40) {
+            let length = is_stalled.then(|| 1000_u64 << simulated::choose(24));
+            let length = length.map(|least| least + simulated::choose(least));
+            self.gives_way_until = Some(self.now + length.unwrap_or(0));
+            let time = self.now - BEGIN;
+            record::choice(number, what.kind(), self.tally.points, time);
+            return true;
+        }
+        false
+    }
+
+    /// Notes an event: thread and kind.
+    fn note(&mut self, number: usize, kind: u64) {
+        self.tally.hash = fold(self.tally.hash, (number as u64) << 8 | kind);
+        if !record::event(self.tally.points - 1, self.tally.hash) {
+            self.ending = Some(End::Differs);
+        }
+    }
+
+    fn is_over(&self) -> Option<End> {
+        let limit = self.rules.max_time.as_nanos() as u64;
+        match () {
+            () if self.tally.points > self.rules.max_points => Some(End::Points),
+            () if self.now - BEGIN > limit => Some(End::Time),
+            () => None,
+        }
+    }
+
+    /// Whether the thread has done nothing but looking for so long that it seems to wait, or gives way by itself.
+    fn waits_by_looking(&mut self, number: usize, what: What) -> bool {
+        let standing = &mut self.threads[number];
+        match what {
+            What::Yield => return true,
+            What::Load => standing.looks += 1,
+            What::Store | What::Change => standing.looks = 0,
+            What::Fence | What::Call | What::Look => {}
+        }
+        let waits = standing.looks >= SPINS;
+        if waits {
+            standing.looks = 0;
+        }
+        waits
+    }
+
+    /// The thread lets others run first.
+    fn give_way(&mut self, number: usize) {
+        self.lowest -= 1;
+        self.threads[number].priority = self.lowest;
+    }
+
+    /// The only thread that is ready polls: time passes faster and faster, up to the next thing that happens.
+    fn hurry(&mut self, next: u64) {
+        self.alone += 1;
+        if self.alone > ALONE && next != NEVER {
+            let jump = STEP << (self.alone - ALONE).min(40);
+            self.now = self.now.max(next.min(self.now + jump));
+        }
+    }
+
+    /// Whether the strategy lets another thread that is ready run here.
+    fn prefers_another(&mut self, number: usize, gives_way: bool, luck: u64) -> bool {
+        let others = self.ready.len();
+        match self.strategy {
+            Strategy::Pct { .. } => {
+                if self.falls.contains(&self.tally.points) {
+                    self.give_way(number);
+                }
+                let highest = self.highest().map(|place| self.ready[place].number);
+                highest.is_some_and(|other| self.priority(other) > self.priority(number))
+            }
+            _ if others == 0 => false,
+            Strategy::RoundRobin => true,
+            _ if gives_way => true,
+            _ => {
+                // The thread itself is one of those among which chance decides.
+                let place = (luck & self.rarity == 0).then(|| choose(others + 1));
+                self.chosen = place.filter(|&place| place < others);
+                self.chosen.is_some()
+            }
+        }
+    }
+
+    fn priority(&self, number: usize) -> u64 {
+        self.threads[number].priority
+    }
+
+    /// The place of the ready thread with the highest priority.
+    fn highest(&self) -> Option<usize> {
+        (0..self.ready.len()).max_by_key(|&place| self.priority(self.ready[place].number))
+    }
+}
+
+// ==== the policy ====
+
+/// The policy of a simulated process.
+pub(super) struct Schedule;
+
+impl Policy for Schedule {
+    fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
+        with(|state| state.ready(thread, how));
+        // For the only processor, before it has run for the first time.
+        ForOthers::Work
+    }
+
+    fn next(&self, _: &Seat, _: Others) -> Option<Next> {
+        with(State::next).flatten().map(Next::from)
+    }
+
+    fn len(&self, processor: Option<usize>) -> usize {
+        let len = || with(|state| state.ready.len() + usize::from(state.root.is_some()));
+        processor.map_or_else(|| len().unwrap_or(0), |_| 0)
+    }
+}
+
+impl State {
+    fn ready(&mut self, thread: Ready, how: Readied) {
+        if how == Readied::Spawned {
+            thread.mark().store(self.threads.len() as u64, Relaxed);
+            if self.threads.len() == MOST_THREADS {
+                crate::sys::die("a simulated process has too many threads");
+            }
+            self.threads.push(Standing {
+                priority: LOWEST + (draw() >> 2),
+                looks: 0,
+                drawn: 0,
+            });
+        }
+        let number = thread.mark().load(Relaxed) as usize;
+        if number == ROOT {
+            self.root = Some(thread);
+            return;
+        }
+        let until = self.gives_way_until.take().unwrap_or(0);
+        self.readied += 1;
+        let waiting = Waiting {
+            thread,
+            number,
+            since: self.readied,
+            until,
+        };
+        let list = match until > self.now {
+            true => {
+                self.wakes_at = self.wakes_at.min(until);
+                &mut self.stalled
+            }
+            false => &mut self.ready,
+        };
+        if list.len() == MOST_READY {
+            crate::sys::die("a simulated process has too many threads that are ready");
+        }
+        list.push(waiting);
+    }
+
+    /// The thread that runs next. `None`: there is none, or a deadline has passed.
+    fn next(&mut self) -> Option<Ready> {
+        if self.ending.is_some() || core::mem::take(&mut self.is_due) {
+            return None;
+        }
+        if let Some(root) = self.root.take() {
+            self.running = ROOT;
+            return Some(root);
+        }
+        if self.wakes_at <= self.now {
+            self.wake_stalled();
+        }
+        let count = self.ready.len();
+        let chosen = self.chosen.take().filter(|&place| place < count);
+        let place = match self.strategy {
+            _ if chosen.is_some() => chosen,
+            Strategy::Pct { .. } => self.highest(),
+            Strategy::RoundRobin => (0..count).min_by_key(|&place| self.ready[place].since),
+            _ => (count != 0).then(|| choose(count)),
+        };
+        let next = self.ready.swap_remove(place?);
+        self.running = next.number;
+        self.tally.switches += 1;
+        record::successor(next.number);
+        Some(next.thread)
+    }
+
+    fn wake_stalled(&mut self) {
+        let now = self.now;
+        self.wakes_at = NEVER;
+        let mut place = 0;
+        while let Some(waiting) = self.stalled.get(place) {
+            if waiting.until <= now {
+                let woken = self.stalled.swap_remove(place);
+                self.ready.push(woken);
+            } else {
+                self.wakes_at = self.wakes_at.min(waiting.until);
+                place += 1;
+            }
+        }
+    }
+}
+
+/// No thread is ready, or the run is to end. The earliest deadline of those that wait is this one.
+fn nothing_is_ready(earliest: u64) {
+    let ending = with(|state| {
+        let next = earliest.min(state.wakes_at);
+        if state.ending.is_none() && next != NEVER {
+            state.now = state.now.max(next);
+            state.ending = state.is_over();
+        }
+        state.ending.or((next == NEVER).then_some(End::Deadlock))
+    });
+    if let Some(end) = ending.flatten() {
+        record::end(end);
+    }
+}
