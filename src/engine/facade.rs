@@ -59,6 +59,8 @@ impl Thread {
     /// Lets others run: the thread goes to the back of the queue.
     #[inline]
     pub(crate) fn yield_now() {
+        #[cfg(feature = "sim")]
+        super::sys::simulated::point(super::sys::simulated::What::Yield);
         match enter() {
             Some(entered) => entered.suspend(Action::Yield),
             None => std::thread::yield_now(),

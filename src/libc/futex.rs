@@ -197,6 +197,10 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
     let how = if is_hooked() { How::Park } else { How::Block };
     if how == How::Park {
         count_parked();
+        #[cfg(feature = "sim")]
+        if crate::sys::simulated::is_spurious() {
+            return Ok(0);
+        }
     }
     let mut reason = 0;
     let mut refuse = |number, _: Beside<'_>| compare(number).map_err(|error| reason = error);

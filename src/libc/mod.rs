@@ -294,6 +294,8 @@ mod poll;
 mod pthread;
 mod resolver;
 mod signals;
+#[cfg(feature = "sim")]
+mod simulated;
 #[cfg(answers)]
 mod threads;
 #[cfg(hooks)]
@@ -325,7 +327,12 @@ fn is_on() -> bool {
 /// Whether the calling thread is a green one whose blocking calls park it.
 #[inline]
 fn is_hooked() -> bool {
-    crate::engine::hooks::is_hooked() && is_on()
+    let is_hooked = crate::engine::hooks::is_hooked() && is_on();
+    #[cfg(feature = "sim")]
+    if is_hooked {
+        crate::sys::simulated::point(crate::sys::simulated::What::Call);
+    }
+    is_hooked
 }
 
 interposed! {

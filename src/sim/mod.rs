@@ -43,6 +43,8 @@ pub struct Builder {
     processes: usize,
     /// The points of a run, for PCT; 0: as the first seed's run has.
     steps: u64,
+    all_threads_end: bool,
+    require_atomics: bool,
 }
 
 /// Checks `body` under the seeds from 0 to `seeds`.
@@ -63,9 +65,14 @@ impl Builder {
                 start: 1_767_225_600_000_000_000,
                 stalls: 1000,
                 spurious: 100,
+                cpus: 4,
+                allows_threads: false,
+                allows_outside: false,
             },
             processes: std::thread::available_parallelism().map_or(1, |count| count.get()),
             steps: 0,
+            all_threads_end: false,
+            require_atomics: false,
         }
     }
 
@@ -115,6 +122,31 @@ impl Builder {
         self
     }
 
+    pub fn cpus(mut self, cpus: usize) -> Self {
+        self.rules.cpus = cpus;
+        self
+    }
+
+    pub fn all_threads_end(mut self, yes: bool) -> Self {
+        self.all_threads_end = yes;
+        self
+    }
+
+    pub fn require_atomics(mut self) -> Self {
+        self.require_atomics = true;
+        self
+    }
+
+    pub fn allow_kernel_threads(mut self) -> Self {
+        self.rules.allows_threads = true;
+        self
+    }
+
+    pub fn allow_outside(mut self) -> Self {
+        self.rules.allows_outside = true;
+        self
+    }
+
     #[track_caller]
     pub fn check(self, body: impl Fn() + Send + Sync + 'static) {
         if let Err(failure) = self.run(body) {
@@ -125,6 +157,11 @@ impl Builder {
     pub fn run(self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
         let builder = self.asked_for().unwrap_or_else(|text| panic!("{text}"));
         process::check(&builder, Arc::new(body)).into()
+    }
+
+    pub fn repeats(self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
+        let builder = self.asked_for().unwrap_or_else(|text| panic!("{text}"));
+        process::repeats(&builder, Arc::new(body)).into()
     }
 
     /// With what variables ask for.
@@ -203,9 +240,56 @@ impl Strategy {
     }
 }
 
-/// Whether the calling thread runs under a seed.
+/// Whether the process is simulated.
 pub fn is_simulated() -> bool {
     simulated::is_on()
+}
+
+/// A number by chance: under a seed it follows from the seed, the thread, and how often the thread has asked.
+pub fn random() -> u64 {
+    match is_simulated() {
+        true => schedule::own_number(),
+        false => fastrand::u64(..),
+    }
+}
+
+/// True in one of `one_in` calls, by chance, under a seed; false in any other process, and if `one_in` is 0: code that is to be
+/// tested can be made to do now and then what it may do, but seldom does.
+pub fn buggify(one_in: u32) -> bool {
+    is_simulated() && one_in != 0 && random().is_multiple_of(one_in.into())
+}
+
+// ==== what libc's functions ask ====
+
+/// What a simulated process does that the schedule does not see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outside {
+    KernelThread,
+    Process,
+    Socket,
+    Timer,
+}
+
+/// The caller is about to go outside. Ends the run if that is not allowed.
+pub(crate) fn goes(outside: Outside) {
+    if is_simulated() {
+        schedule::goes(outside);
+    }
+}
+
+/// The answer in a simulated process.
+pub(crate) fn constant<T>(value: T) -> Option<T> {
+    is_simulated().then_some(value)
+}
+
+/// The number of the calling thread in a simulated process.
+pub(crate) fn thread_number() -> Option<usize> {
+    is_simulated().then(schedule::running)
+}
+
+/// How many CPUs a simulated process has.
+pub(crate) fn cpus() -> Option<i64> {
+    constant(schedule::rules()?.cpus as i64)
 }
 
 /// The virtual time since the beginning of the seed's run.

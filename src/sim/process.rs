@@ -18,6 +18,8 @@
 
 use core::cell::Cell;
 use core::ops::Range;
+use core::ptr::null_mut;
+use core::slice;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
@@ -25,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use super::record::{self, End, Events, Sheet};
+use super::record::{self, End, Events, MOST_EVENTS, MOST_SEEDS, Sheet};
 use super::report::Verdict;
 use super::schedule::{self, Schedule};
 use super::{Builder, Isolation, Strategy};
@@ -33,15 +35,23 @@ use crate::engine::facade::{Backend, RuntimeOptions, text_of};
 use crate::sys;
 use crate::sys::variable;
 
-/// Which check of the test a process does, and the file for the verdict.
+/// Which check of the test a process does, how, and the files for the verdict and for events.
 const VARIABLE: &str = "GREENTHREAD_SIM";
-/// The most seeds that one process runs: a fork's cost is spread, and a failing process has few seeds before it.
-const BATCH: u64 = 100;
 /// A simulated process that uses so much CPU time, or that is blocked for so long, without coming to a point is ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BLOCKED: Duration = Duration::from_secs(60);
 
 pub(super) type Body = Arc<dyn Fn() + Send + Sync>;
+
+/// What a server does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Check,
+    /// Runs one seed, and writes the events of its run to a file.
+    Write,
+    /// Runs one seed, and compares.
+    Compare,
+}
 
 thread_local! {
     /// How many checks the calling thread has done.
@@ -50,17 +60,77 @@ thread_local! {
 
 /// Does a check: in the test's own process, or, in the server, for good.
 pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
+    let number = next_check(builder, &body);
+    number.map_or_else(Verdict::default, |number| {
+        told(ask(number, Task::Check, &[]))
+    })
+}
+
+/// Does a check twice, and compares the hashes of all runs; the second time with other addresses and another environment.
+pub(super) fn repeats(builder: &Builder, body: Body) -> Verdict {
+    let Some(number) = next_check(builder, &body) else {
+        return Verdict::default();
+    };
+    told(compare(builder, number))
+}
+
+fn compare(builder: &Builder, number: usize) -> io::Result<Verdict> {
+    let padding = ("GREENTHREAD_SIM_PADDING", "x".repeat(3000));
+    let first = ask(number, Task::Check, &[])?;
+    let second = ask(number, Task::Check, slice::from_ref(&padding))?;
+    let differs = || {
+        let mut both = first.hashes.iter().zip(&second.hashes);
+        both.find(|(one, other)| one != other)
+    };
+    if first.failed.is_some() || second.failed.is_some() {
+        return Ok(if first.failed.is_some() {
+            first
+        } else {
+            second
+        });
+    }
+    let Some(((seed, _), _)) = differs() else {
+        return Ok(first);
+    };
+    let steps = first.steps;
+    let events = Scratch::new()?;
+    events
+        .file
+        .set_len((MOST_EVENTS * size_of::<u64>()) as u64)?;
+    let seed = ("GREENTHREAD_SIM_SEED", builder.strategy.name(steps, *seed));
+    let events = ("GREENTHREAD_SIM_EVENTS", events.path.clone());
+    ask(number, Task::Write, &[seed.clone(), events.clone()])?;
+    let different = ask(number, Task::Compare, &[seed.clone(), events, padding])?;
+    Ok(match different.failed {
+        Some(_) => different,
+        None => Verdict::elusive(&seed.1),
+    })
+}
+
+fn told(verdict: io::Result<Verdict>) -> Verdict {
+    verdict.unwrap_or_else(|error| Verdict::impossible(&error))
+}
+
+/// The number of the check that begins. In a server it does not return if it is the one; `None` if it is an earlier one.
+fn next_check(builder: &Builder, body: &Body) -> Option<usize> {
     assert!(!super::is_simulated(), "sim: a check inside a check");
     let number = CHECKS.replace(CHECKS.get() + 1);
     let Some(asked) = variable::read(VARIABLE) else {
-        return ask(builder, number).unwrap_or_else(|error| Verdict::impossible(&error));
+        return Some(number);
     };
     let asked = asked.into_string().unwrap_or_default();
-    let (own, file) = asked.split_once(' ').unwrap_or_default();
+    let mut words = asked.split(' ');
+    let mut next = || words.next().unwrap_or_default();
+    let (own, task, file) = (next(), next(), next());
     if own.parse() != Ok(number) {
-        return Verdict::default();
+        return None;
     }
-    let verdict = serve(builder, &body).unwrap_or_else(|error| Verdict::impossible(&error));
+    let task = match task {
+        "write" => Task::Write,
+        "compare" => Task::Compare,
+        _ => Task::Check,
+    };
+    let verdict = told(serve(builder, body, task));
     let told = fs::write(file, verdict.encode());
     // SAFETY: the process ends at once: it was made for this.
     unsafe { libc::_exit(told.is_err().into()) }
@@ -68,16 +138,29 @@ pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
 
 // ==== the test's own process ====
 
-/// Runs the test again, in a process that does check `number` of it.
-fn ask(_: &Builder, number: usize) -> io::Result<Verdict> {
-    // SAFETY: a plain call, with a string.
-    let file = unsafe { libc::memfd_create(c"verdict".as_ptr(), libc::MFD_CLOEXEC) };
-    if file < 0 {
-        return Err(io::Error::last_os_error());
+/// A file without a name that other processes open by its path.
+struct Scratch {
+    file: fs::File,
+    path: String,
+}
+
+impl Scratch {
+    fn new() -> io::Result<Scratch> {
+        // SAFETY: a plain call, with a string.
+        let file = unsafe { libc::memfd_create(c"greenthread-sim".as_ptr(), libc::MFD_CLOEXEC) };
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made.
+        let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(file) });
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        Ok(Scratch { file, path })
     }
-    // SAFETY: the descriptor was just made.
-    let file = unsafe { OwnedFd::from_raw_fd(file) };
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+}
+
+/// Runs the test again, in a process that does check `number` of it.
+fn ask(number: usize, task: Task, variables: &[(&str, String)]) -> io::Result<Verdict> {
+    let mut scratch = Scratch::new()?;
     let mut command = Command::new(env::current_exe()?);
     let test = thread::current().name().map(String::from);
     match test.filter(|name| name != "main") {
@@ -95,10 +178,16 @@ fn ask(_: &Builder, number: usize) -> io::Result<Verdict> {
             command.args(env::args_os().skip(1));
         }
     }
-    command.env(VARIABLE, format!("{number} {path}"));
+    let task = match task {
+        Task::Check => "check",
+        Task::Write => "write",
+        Task::Compare => "compare",
+    };
+    command.env(VARIABLE, format!("{number} {task} {}", scratch.path));
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     let output = command.stdin(Stdio::null()).output()?;
     let mut told = Vec::new();
-    fs::File::from(file).read_to_end(&mut told)?;
+    scratch.file.read_to_end(&mut told)?;
     let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
     Verdict::decode(&told, &said[1]).ok_or_else(|| {
         let [out, error] = &said;
@@ -128,40 +217,70 @@ struct Batch {
 struct Server<'a> {
     builder: &'a Builder,
     body: &'a Body,
+    events: Events,
     /// The points of the first seed's run.
     steps: u64,
 }
 
+impl Task {
+    /// What becomes of the events.
+    fn events(self) -> io::Result<Events> {
+        if self == Task::Check {
+            return Ok(Events::Ignored);
+        }
+        let path = variable::read("GREENTHREAD_SIM_EVENTS").unwrap_or_default();
+        let file = fs::File::options().read(true).write(true).open(path)?;
+        let size = MOST_EVENTS * size_of::<u64>();
+        let (access, file) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+        // SAFETY: a fresh mapping, which stays.
+        let list = unsafe { libc::mmap(null_mut(), size, access, libc::MAP_SHARED, file, 0) };
+        match self {
+            _ if list == libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            Task::Write => Ok(Events::Written(list.cast())),
+            _ => Ok(Events::Compared(list.cast())),
+        }
+    }
+}
+
 /// Does the check, in this process's children.
-fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
+fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
     // SAFETY: a plain call. The process ends with the one that has started it.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     RuntimeOptions::prepare()?;
     let mut server = Server {
         builder,
         body,
+        events: task.events()?,
         steps: builder.steps,
     };
     let seeds = builder.seeds.clone();
     let mut size = 1;
     // A seed that a report names is run alone, in the first process: it is the first, and fails there, or it does not.
-    let first = server.run(Sheet::share()?, seeds.start..seeds.start + 1, Kind::Twice)?;
+    let kind = if task == Task::Check {
+        Kind::Twice
+    } else {
+        Kind::Once
+    };
+    let first = server.run(Sheet::share()?, seeds.start..seeds.start + 1, kind)?;
     if let Some(failure) = first.failure() {
         return server.report(first, failure);
     }
     if builder.steps == 0 {
         server.steps = first.sheet.tally.points;
     }
-    let [one, two] = first.sheet.hashes;
-    if builder.isolation == Isolation::Batch || builder.isolation == Isolation::Auto && one == two {
-        size = BATCH;
+    let is_alike = first.sheet.hashes[0] == first.sheet.hashes[1];
+    if builder.isolation == Isolation::Batch || builder.isolation == Isolation::Auto && is_alike {
+        size = MOST_SEEDS as u64;
     }
     let count = seeds.end - seeds.start;
     let slots = builder.processes.min(count.div_ceil(size) as usize);
     let sheets = (0..slots).map(|_| Sheet::share());
     let mut free = sheets.collect::<io::Result<Vec<_>>>()?;
     let (mut left, mut running) = (vec![seeds], Vec::new());
-    let mut verdict = Verdict::default();
+    let mut verdict = Verdict {
+        steps: server.steps,
+        ..Verdict::default()
+    };
     loop {
         while !left.is_empty()
             && let Some(sheet) = free.pop()
@@ -170,7 +289,13 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
             running.push(server.fork(sheet, seeds, Kind::Once)?);
         }
         if running.is_empty() {
-            return Ok(verdict);
+            verdict.hashes.sort_unstable();
+            let has_none = builder.require_atomics && verdict.tally.atomics == 0;
+            return Ok(if has_none {
+                Verdict::without_atomics()
+            } else {
+                verdict
+            });
         }
         let batch = next_ended(&mut running)?;
         if let Some(failure) = batch.failure() {
@@ -180,7 +305,7 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
             }
             return server.report(batch, failure);
         }
-        verdict.add(batch.sheet);
+        verdict.add(batch.seeds.start, batch.sheet);
         let next = batch.seeds.start + batch.sheet.done;
         if next < batch.seeds.end {
             left.push(next..batch.seeds.end);
@@ -335,16 +460,24 @@ impl Server<'_> {
                 libc::close(nothing);
             }
         }
-        record::begin(sheet, kind == Kind::Traced, Events::Ignored);
+        record::begin(sheet, kind == Kind::Traced, self.events);
         schedule::begin(self.builder.rules);
         let times = if kind == Kind::Twice { 2 } else { 1 };
         let name = thread::current().name().unwrap_or("main").to_owned();
         let (body, steps) = (self.body.clone(), self.steps);
-        let strategy = self.builder.strategy;
+        let (strategy, all_end) = (self.builder.strategy, self.builder.all_threads_end);
         let main = move || {
             for seed in seeds {
                 for _ in 0..times {
                     run(seed, strategy.of(seed), steps, &name, body.clone());
+                    let live = Backend::global().ok().and_then(Backend::green);
+                    if live.is_none_or(|cluster| cluster.live() != 1) {
+                        record::end(if all_end {
+                            End::Threads
+                        } else {
+                            End::Leftovers
+                        });
+                    }
                 }
             }
             record::end(End::Passed)

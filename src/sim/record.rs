@@ -33,9 +33,16 @@ pub(super) enum End {
     Time,
     Computes,
     Refused,
+    /// `all_threads_end`, and not all have.
+    Threads,
+    /// Another run of the seed was different.
     Differs,
 }
 
+/// The most events of a run that are compared.
+pub(super) const MOST_EVENTS: usize = 1 << 24;
+/// The most seeds that one process runs: a fork's cost is spread, and a failing run has few runs before it.
+pub(super) const MOST_SEEDS: usize = 100;
 pub(super) const MOST_CHOICES: usize = 4096;
 const MOST_FRAMES: usize = 24;
 const TEXT: usize = 256 << 10;
@@ -67,12 +74,15 @@ pub(super) struct Sheet {
     /// Of the seed that runs, as of its end; the points are those of all seeds, and grow while it runs.
     pub(super) tally: Tally,
     pub(super) points: u64,
+    pub(super) atomics: u64,
     pub(super) switches: u64,
     /// The sum of the hashes of all runs, each mixed with its seed.
     pub(super) hash: u64,
-    /// Those of the first two runs.
-    pub(super) hashes: [u64; 2],
+    /// Those of the runs.
+    pub(super) hashes: [u64; MOST_SEEDS],
     pub(super) choices: usize,
+    /// A run did what no seed repeats.
+    pub(super) is_outside: bool,
     text_length: usize,
     pub(super) list: [Choice; MOST_CHOICES],
     names: [[u8; NAME]; MOST_NAMES],
@@ -101,8 +111,8 @@ static OWN: Own = Own {
 #[derive(Clone, Copy)]
 pub(super) enum Events {
     Ignored,
-    Written(*mut u64, usize),
-    Compared(*const u64, usize),
+    Written(*mut u64),
+    Compared(*const u64),
 }
 
 impl Sheet {
@@ -122,9 +132,9 @@ impl Sheet {
 
     /// It serves another process.
     pub(super) fn clear(&mut self) {
-        (self.end, self.done, self.points, self.switches) = (End::Not, 0, 0, 0);
-        (self.hash, self.choices, self.text_length) = (0, 0, 0);
-        self.tally = Tally::default();
+        (self.end, self.done, self.is_outside) = (End::Not, 0, false);
+        (self.points, self.atomics, self.switches, self.hash) = (0, 0, 0, 0);
+        (self.tally, self.choices, self.text_length) = (Tally::default(), 0, 0);
     }
 
     pub(super) fn text(&self) -> String {
@@ -175,6 +185,16 @@ pub(super) fn begin(sheet: &'static mut Sheet, is_traced: bool, events: Events) 
     OWN.events.set(events);
 }
 
+pub(super) fn goes_outside() {
+    with(|sheet| sheet.is_outside = true);
+}
+
+pub(super) fn is_outside() -> bool {
+    let mut is_outside = false;
+    with(|sheet| is_outside = sheet.is_outside);
+    is_outside
+}
+
 pub(super) fn begin_seed(seed: u64) {
     with(|sheet| sheet.seed = seed);
 }
@@ -184,6 +204,7 @@ pub(super) fn end_seed() {
     with(|sheet| {
         sheet.tally = tally;
         sheet.points += tally.points;
+        sheet.atomics += tally.atomics;
         sheet.switches += tally.switches;
         sheet.hash = sheet
             .hash
@@ -230,8 +251,8 @@ pub(super) fn successor(number: usize) {
 }
 
 /// Thread `number` has this name.
-pub(super) fn name(number: usize, name: &str) {
-    if OWN.is_traced.get() {
+pub(super) fn name(number: usize, name: Option<&str>) {
+    if let Some(name) = name.filter(|_| OWN.is_traced.get()) {
         with(|sheet| {
             if let Some(place) = sheet.names.get_mut(number) {
                 let length = name.len().min(NAME);
@@ -246,20 +267,18 @@ pub(super) fn name(number: usize, name: &str) {
 pub(super) fn event(number: u64, hash: u64) -> bool {
     match OWN.events.get() {
         Events::Ignored => true,
-        // SAFETY: the place is one of the list's.
-        Events::Written(list, length) => unsafe {
-            if (number as usize) < length {
-                list.add(number as usize).write(hash);
-            }
+        _ if number >= MOST_EVENTS as u64 => true,
+        // SAFETY: the place is one of the list's. So it is below.
+        Events::Written(list) => unsafe {
+            list.add(number as usize).write(hash);
             true
         },
-        // SAFETY: the place is one of the list's.
-        Events::Compared(list, length) => unsafe {
-            let agrees = number as usize >= length || list.add(number as usize).read() == hash;
+        // SAFETY: as above.
+        Events::Compared(list) => unsafe {
+            let agrees = list.add(number as usize).read() == hash;
             if !agrees {
                 with(|sheet| {
-                    sheet.list[0].frames = frames();
-                    sheet.list[0].point = number;
+                    (sheet.list[0].frames, sheet.list[0].point) = (frames(), number);
                     sheet.choices = 1;
                 });
             }

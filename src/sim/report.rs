@@ -6,13 +6,19 @@ use std::io;
 use super::process::Failed;
 use super::record::{Choice, End, Sheet};
 use super::schedule::Tally;
-use crate::observe::{Modules, Symbols};
+use crate::observe::{Modules, Symbol, Symbols};
 
 /// What a check has found.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Verdict {
     pub(super) seeds: u64,
     pub(super) tally: Tally,
+    /// The points of the first seed's run.
+    pub(super) steps: u64,
+    /// Some run did what no seed repeats.
+    pub(super) is_outside: bool,
+    /// The seeds, each with the hash of its run.
+    pub(super) hashes: Vec<(u64, u64)>,
     /// The seed that fails, as a variable names it; none if none does.
     pub(super) failed: Option<String>,
     pub(super) text: String,
@@ -28,9 +34,29 @@ impl Verdict {
         }
     }
 
-    /// A process has passed.
-    pub(super) fn add(&mut self, sheet: &Sheet) {
+    pub(super) fn without_atomics() -> Verdict {
+        Verdict::impossible(&io::Error::other(
+            "no atomic operation had a point: build with `RUSTFLAGS=\"--cfg greenthread_points -C passes=tsan \
+            -C llvm-args=-tsan-instrument-func-entry-exit=0\"` and `--target` (docs/sim.md)",
+        ))
+    }
+
+    /// A seed's runs differed, and did not when it was looked where.
+    pub(super) fn elusive(name: &str) -> Verdict {
+        Verdict {
+            failed: Some(name.to_owned()),
+            text: format!("sim: two runs of seed {name} differed, and the next two did not"),
+            ..Verdict::default()
+        }
+    }
+
+    /// A process has passed that has begun with seed `first`.
+    pub(super) fn add(&mut self, first: u64, sheet: &Sheet) {
         self.seeds += sheet.done;
+        self.is_outside |= sheet.is_outside;
+        self.tally.atomics += sheet.atomics;
+        let hashes = &sheet.hashes[..sheet.done as usize];
+        self.hashes.extend((first..).zip(hashes.iter().copied()));
         self.tally.points += sheet.points;
         self.tally.switches += sheet.switches;
         self.tally.hash = self.tally.hash.wrapping_add(sheet.hash);
@@ -54,6 +80,10 @@ impl Verdict {
             Failed::Said(End::Computes) => {
                 "computes, or is blocked, without a schedule point".into()
             }
+            Failed::Said(End::Threads) => {
+                "threads are left, and `all_threads_end` allows none".into()
+            }
+            Failed::Said(End::Differs) => "another run of this seed did something else".into(),
             Failed::Said(_) => said,
             Failed::Signal(number) => format!("ended by signal {number}\n{said}"),
             Failed::Exit(code) => format!("exited with code {code}\n{said}"),
@@ -76,32 +106,46 @@ impl Verdict {
         Verdict {
             seeds: 1,
             tally,
+            is_outside: sheet.is_outside,
             failed: Some(name.to_owned()),
             text,
+            ..Verdict::default()
         }
     }
 
     pub(super) fn encode(&self) -> String {
         let Tally {
             points,
+            atomics,
             switches,
             hash,
         } = self.tally;
+        let (seeds, steps, is_outside) = (self.seeds, self.steps, u8::from(self.is_outside));
         let failed = self.failed.as_deref().unwrap_or("-");
-        format!(
-            "{} {points} {switches} {hash} {failed}\n{}",
-            self.seeds, self.text
-        )
+        let hashes = self
+            .hashes
+            .iter()
+            .map(|(seed, hash)| format!("{seed} {hash} "));
+        let hashes: String = hashes.collect();
+        let numbers = format!("{seeds} {points} {atomics} {switches} {hash} {steps} {is_outside}");
+        format!("{numbers} {failed}\n{hashes}\n{}", self.text)
     }
 
     /// Reads what [`encode`](Verdict::encode) has written, by a process that has also said `more`.
     pub(super) fn decode(told: &[u8], more: &str) -> Option<Verdict> {
         let told = std::str::from_utf8(told).ok()?;
-        let (first, text) = told.split_once('\n')?;
-        let mut words = first.split(' ');
+        let mut lines = told.splitn(3, '\n');
+        let mut words = lines.next()?.split(' ');
         let mut number = || words.next()?.parse().ok();
-        let (seeds, points, switches, hash) = (number()?, number()?, number()?, number()?);
+        let [seeds, points, atomics, switches, hash, steps, is_outside] =
+            [(); 7].map(|()| number()).map(|number| number.unwrap_or(0));
         let failed = words.next().filter(|&name| name != "-").map(String::from);
+        let hashes = lines
+            .next()?
+            .split_whitespace()
+            .map_while(|word| word.parse().ok());
+        let hashes: Vec<u64> = hashes.collect();
+        let text = lines.next()?;
         let text = match failed.is_some() && !more.is_empty() {
             true => format!("{text}  the run has said:\n{more}"),
             false => text.to_owned(),
@@ -110,9 +154,16 @@ impl Verdict {
             seeds,
             tally: Tally {
                 points,
+                atomics,
                 switches,
                 hash,
             },
+            steps,
+            is_outside: is_outside != 0,
+            hashes: hashes
+                .chunks_exact(2)
+                .map(|pair| (pair[0], pair[1]))
+                .collect(),
             failed,
             text,
         })
@@ -142,17 +193,8 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
             .copied()
             .take_while(|&at| at != 0)
             .collect();
-        // The innermost function that is not std's.
-        let stack = symbols.stack(&stack, false, &modules);
-        let place = stack.iter().find_map(|symbol| {
-            let file = symbol
-                .file
-                .as_deref()
-                .filter(|file| !file.starts_with("/rustc/"))?;
-            let line = symbol.line.unwrap_or(0);
-            Some(format!("{file}:{line} in {}", symbol.function))
-        });
-        let place = place.unwrap_or_else(|| String::from("an unknown place"));
+        let stack = symbols.stack(&stack, true, &modules);
+        let place = place_in(&stack).unwrap_or_else(|| String::from("an unknown place"));
         let [from, to] = [from, to].map(|number| sheet.name(number));
         let _ = writeln!(
             text,
@@ -161,14 +203,36 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
     }
 }
 
+/// The innermost function on a stack that is neither std's nor the crate's, if there is one, or else the innermost of the
+/// crate's that is not the simulator's.
+fn place_in(stack: &[Symbol]) -> Option<String> {
+    let place = |symbol: &Symbol| {
+        let file = symbol.file.as_deref()?;
+        let line = symbol.line.unwrap_or(0);
+        Some(format!("{file}:{line} in {}", symbol.function))
+    };
+    let is_stds = |file: &str| file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
+    let is_own = |symbol: &&Symbol| symbol.function.contains("greenthread::");
+    let known = || {
+        let has_file = |symbol: &&Symbol| symbol.file.as_deref().is_some_and(|file| !is_stds(file));
+        stack.iter().filter(has_file)
+    };
+    let users = known().find(|symbol| !is_own(symbol) && !symbol.function.starts_with("__tsan_"));
+    let ours = || known().find(|symbol| is_own(symbol) && !symbol.function.contains("::sim::"));
+    users.or_else(ours).and_then(place)
+}
+
 /// What a check that has found nothing amounts to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Summary {
     pub seeds: u64,
     pub points: u64,
+    /// Those at atomic operations.
+    pub atomics: u64,
     pub switches: u64,
     pub hash: u64,
+    pub is_repeatable: bool,
 }
 
 /// A seed under which the body fails.
@@ -197,14 +261,17 @@ impl From<Verdict> for Result<Summary, Failure> {
         }
         let Tally {
             points,
+            atomics,
             switches,
             hash,
         } = verdict.tally;
         Ok(Summary {
             seeds: verdict.seeds,
             points,
+            atomics,
             switches,
             hash,
+            is_repeatable: !verdict.is_outside,
         })
     }
 }

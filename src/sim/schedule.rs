@@ -32,14 +32,16 @@
 //! 3. Nothing here allocates: a thread may be in the middle of an allocator that is compiled with points.
 
 use core::cell::UnsafeCell;
+use std::backtrace::Backtrace;
 use std::time::Duration;
 
-use super::Strategy;
 use super::record::{self, End};
+use super::{Outside, Strategy};
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::at_point;
-use crate::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
+use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
 use crate::sys::clock::NEVER;
+use crate::sys::kernel_thread;
 use crate::sys::simulated::{self, What, draw};
 
 /// The most threads of one seed that are ready at once.
@@ -64,6 +66,9 @@ pub(super) struct Rules {
     pub(super) start: u64,
     pub(super) stalls: u32,
     pub(super) spurious: u32,
+    pub(super) cpus: usize,
+    pub(super) allows_threads: bool,
+    pub(super) allows_outside: bool,
 }
 
 /// Where one thread stands; its number is its place.
@@ -121,6 +126,8 @@ struct State {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) points: u64,
+    /// Those at atomic operations.
+    pub(super) atomics: u64,
     pub(super) switches: u64,
     /// Of who did what at each point.
     pub(super) hash: u64,
@@ -171,6 +178,7 @@ pub(super) fn begin(rules: Rules) {
     simulated::begin(Some(simulated::Hooks {
         point: at,
         nothing_is_ready,
+        is_spurious,
         time,
     }));
 }
@@ -188,13 +196,42 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         state.falls = [NEVER; MOST_DEPTH];
         if let Strategy::Pct { depth } = strategy {
             let falls = &mut state.falls[..depth as usize - 1];
-            falls.fill_with(|| 1 + simulated::choose(steps.max(1)));
+            falls.fill_with(|| 1 + simulated::choose(steps.max(1) as usize) as u64);
         }
     });
 }
 
 /// The priorities of new threads are above this, those that have fallen below.
 const LOWEST: u64 = 1 << 62;
+
+/// The number of the running thread.
+pub(super) fn running() -> usize {
+    with(|state| state.running).unwrap_or(ROOT)
+}
+
+pub(super) fn rules() -> Option<Rules> {
+    with(|state| state.rules)
+}
+
+/// The calling thread is about to go outside. Ends the run if that is not allowed.
+pub(super) fn goes(outside: Outside) {
+    let Some(rules) = rules() else { return };
+    let (is_allowed, what) = match outside {
+        Outside::KernelThread => (rules.allows_threads, "starts a kernel thread"),
+        Outside::Process => (rules.allows_outside, "starts a process"),
+        Outside::Socket => (rules.allows_outside, "makes a socket to the outside"),
+        Outside::Timer => (rules.allows_outside, "makes a timer of the system's"),
+    };
+    if !is_allowed {
+        simulated::begin(None);
+        record::say(format_args!(
+            "{what}, which no seed repeats\n{}",
+            Backtrace::force_capture()
+        ));
+        record::end(End::Refused);
+    }
+    record::goes_outside();
+}
 
 /// What the seed's run has amounted to so far.
 pub(super) fn tally() -> Tally {
@@ -225,26 +262,24 @@ pub(super) fn at(what: What) {
     at_point(|mark| with(|state| state.decide(mark as usize, what)) == Some(true));
 }
 
-/// A clock is read: what it shows.
+/// A clock is read: what it shows. Any kernel thread may ask, once there are several.
 fn time(clock: libc::clockid_t) -> u64 {
     at(What::Look);
-    with(|state| {
-        state.now += step(draw());
-        match clock {
-            libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
-                state.rules.start + (state.now - BEGIN)
-            }
-            libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => {
-                state.tally.points * STEP
-            }
-            _ => state.now,
+    with(|state| match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
+            state.rules.start + (state.now - BEGIN)
         }
+        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => state.tally.points * STEP,
+        _ => state.now,
     })
     .unwrap_or(BEGIN)
 }
 
-fn choose(count: usize) -> usize {
-    simulated::choose(count as u64) as usize
+/// Whether the running thread's wait ends at once.
+fn is_spurious() -> bool {
+    let is_spurious =
+        |state: &mut State| state.running != ROOT && is_one_in(state.rules.spurious, draw() as u32);
+    with(is_spurious) == Some(true)
 }
 
 /// The mean of what a point takes, in nanoseconds.
@@ -273,6 +308,7 @@ impl State {
         let (luck, deadline) = (draw(), simulated::deadline());
         self.now += step(luck);
         self.tally.points += 1;
+        self.tally.atomics += u64::from(what.is_atomic());
         self.note(number, what.kind());
         let gives_way = self.waits_by_looking(number, what);
         if gives_way {
@@ -291,7 +327,7 @@ impl State {
         let leaves = self.ending.is_some() || self.is_due || self.wakes_at <= self.now;
         if leaves || is_stalled || self.prefers_another(number, gives_way, luck >> 40) {
             let length = is_stalled.then(|| 1000_u64 << simulated::choose(24));
-            let length = length.map(|least| least + simulated::choose(least));
+            let length = length.map(|least| least + draw() % least);
             self.gives_way_until = Some(self.now + length.unwrap_or(0));
             let time = self.now - BEGIN;
             record::choice(number, what.kind(), self.tally.points, time);
@@ -364,7 +400,7 @@ impl State {
             _ if gives_way => true,
             _ => {
                 // The thread itself is one of those among which chance decides.
-                let place = (luck & self.rarity == 0).then(|| choose(others + 1));
+                let place = (luck & self.rarity == 0).then(|| simulated::choose(others + 1));
                 self.chosen = place.filter(|&place| place < others);
                 self.chosen.is_some()
             }
@@ -383,13 +419,25 @@ impl State {
 
 // ==== the policy ====
 
+/// The mark of a thread that has no number yet.
+const NEW: u64 = u64::MAX;
+
+/// Threads that were made ready from outside.
+static INBOX: Lock<Queue> = Lock::new(Queue::new());
+
 /// The policy of a simulated process.
 pub(super) struct Schedule;
 
 impl Policy for Schedule {
-    fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
-        with(|state| state.ready(thread, how));
-        // For the only processor, before it has run for the first time.
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
+        if how == Readied::Spawned {
+            thread.mark().store(NEW, Relaxed);
+        }
+        match seat {
+            Some(_) => _ = with(|state| state.ready(thread)),
+            // Another kernel thread may have made it ready, or the worker before it had its processor.
+            None => INBOX.lock().push(thread),
+        }
         ForOthers::Work
     }
 
@@ -399,17 +447,18 @@ impl Policy for Schedule {
 
     fn len(&self, processor: Option<usize>) -> usize {
         let len = || with(|state| state.ready.len() + usize::from(state.root.is_some()));
-        processor.map_or_else(|| len().unwrap_or(0), |_| 0)
+        processor.map_or_else(|| len().unwrap_or(0) + INBOX.lock().len(), |_| 0)
     }
 }
 
 impl State {
-    fn ready(&mut self, thread: Ready, how: Readied) {
-        if how == Readied::Spawned {
+    fn ready(&mut self, thread: Ready) {
+        if thread.mark().load(Relaxed) == NEW {
             thread.mark().store(self.threads.len() as u64, Relaxed);
             if self.threads.len() == MOST_THREADS {
                 crate::sys::die("a simulated process has too many threads");
             }
+            record::name(self.threads.len(), thread.name());
             self.threads.push(Standing {
                 priority: LOWEST + (draw() >> 2),
                 looks: 0,
@@ -444,6 +493,9 @@ impl State {
 
     /// The thread that runs next. `None`: there is none, or a deadline has passed.
     fn next(&mut self) -> Option<Ready> {
+        while let Some(thread) = INBOX.lock().pop() {
+            self.ready(thread);
+        }
         if self.ending.is_some() || core::mem::take(&mut self.is_due) {
             return None;
         }
@@ -460,7 +512,7 @@ impl State {
             _ if chosen.is_some() => chosen,
             Strategy::Pct { .. } => self.highest(),
             Strategy::RoundRobin => (0..count).min_by_key(|&place| self.ready[place].since),
-            _ => (count != 0).then(|| choose(count)),
+            _ => (count != 0).then(|| simulated::choose(count)),
         };
         let next = self.ready.swap_remove(place?);
         self.running = next.number;
@@ -487,8 +539,15 @@ impl State {
 
 /// No thread is ready, or the run is to end. The earliest deadline of those that wait is this one.
 fn nothing_is_ready(earliest: u64) {
+    /// How long a run that has gone outside waits for the outside, in nanoseconds, before it looks again.
+    const A_MOMENT: u64 = 100_000;
     let ending = with(|state| {
         let next = earliest.min(state.wakes_at);
+        if state.ending.is_none() && record::is_outside() {
+            kernel_thread::rest(A_MOMENT);
+            state.now += A_MOMENT;
+            return None;
+        }
         if state.ending.is_none() && next != NEVER {
             state.now = state.now.max(next);
             state.ending = state.is_over();

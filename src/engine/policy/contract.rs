@@ -548,6 +548,13 @@ impl Ready {
         &self.green().observed[0]
     }
 
+    /// The thread's name, if it has one.
+    #[cfg(feature = "sim")]
+    pub(crate) fn name(&self) -> Option<&str> {
+        // SAFETY: the identity lives as long as the thread, which is ready.
+        unsafe { self.green().identity.load(Ordering::Relaxed).as_ref() }?.name()
+    }
+
     #[inline(always)]
     pub(crate) fn new(green: &'static Green) -> Ready {
         Ready(green)

@@ -218,6 +218,10 @@ impl Thread {
     // Always inlined, with kernel threads aside: so a green thread that parks without a deadline saves no registers here.
     #[inline(always)]
     pub(crate) fn park(deadline: Option<u64>) {
+        #[cfg(feature = "sim")]
+        if crate::engine::sys::simulated::is_spurious() {
+            return;
+        }
         match me::green() {
             // SAFETY: the calling thread owns a share, and is here until the wait is over.
             Some(green) => unsafe { &*of_green(green) }.park(&PARK, deadline),

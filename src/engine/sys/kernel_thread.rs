@@ -71,7 +71,7 @@ pub(crate) const NAME: usize = 16;
 /// The name of the calling kernel thread, as far as the system keeps it; as std has it, that of the first
 /// one is `main`.
 pub(crate) fn own_name(buffer: &mut [u8; NAME]) -> &str {
-    if id() == std::process::id() as i32 {
+    if id() == process() {
         return "main";
     }
     // SAFETY: the kernel writes 16 bytes, the buffer's.
@@ -82,8 +82,17 @@ pub(crate) fn own_name(buffer: &mut [u8; NAME]) -> &str {
 
 /// The calling kernel thread's id.
 pub(crate) fn id() -> i32 {
-    // SAFETY: the call touches no memory, and cannot fail.
-    unsafe { libc::gettid() }
+    own(libc::SYS_gettid)
+}
+
+/// This process's id. (The names of libc's calls tell others in a simulated process.)
+pub(crate) fn process() -> i32 {
+    own(libc::SYS_getpid)
+}
+
+fn own(number: libc::c_long) -> i32 {
+    // SAFETY: the caller's call touches no memory, and cannot fail.
+    unsafe { syscall!(number) }.unwrap_or(0) as i32
 }
 
 /// The calling kernel thread rests for `nanos`, or until a signal comes.
@@ -102,7 +111,7 @@ pub(crate) fn exists(id: i32) -> bool {
 /// Sends `signal` to kernel thread `id`.
 pub(crate) fn send(id: i32, signal: i32) -> Result<usize, i32> {
     // SAFETY: the call touches no memory.
-    unsafe { syscall!(libc::SYS_tgkill, std::process::id(), id, signal) }
+    unsafe { syscall!(libc::SYS_tgkill, process(), id, signal) }
 }
 
 /// Whether the calling kernel thread has made a process that lives, or that nobody has waited for, however it did so.
@@ -306,7 +315,7 @@ fn open_file_of(id: i32) -> Option<(RawFd, bool)> {
 /// Opens the directory of this process's threads, if this process has the same id in `/proc` as here: a process can be in a
 /// namespace of process ids that is not that of its `/proc`, and there a thread's id is another thread's, or nobody's.
 fn open_tasks() -> Option<RawFd> {
-    let id = spell(format_args!("{}", std::process::id()));
+    let id = spell(format_args!("{}", process()));
     let mut target = [0; 32];
     let (link, place, size) = (c"/proc/self".as_ptr(), target.as_mut_ptr(), target.len());
     // SAFETY: the path is a string, and the kernel writes to the target, which has the bytes that are offered.

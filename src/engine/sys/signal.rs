@@ -222,7 +222,7 @@ pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32>
 /// Sends `signal` with `payload` to kernel thread `thread` of this process; a handler sees `user`. EAGAIN: too many signals
 /// wait for this user's processes.
 pub(crate) fn queue(user: u32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
-    let process = std::process::id() as i32;
+    let process = kernel_thread::process();
     let info = QueuedInfo {
         signal,
         code: libc::SI_QUEUE,

@@ -26,12 +26,18 @@ pub(crate) struct Hooks {
     pub(crate) point: fn(What),
     /// No thread is ready, and the earliest deadline is this one. Moves the clock, or ends the process.
     pub(crate) nothing_is_ready: fn(u64),
+    /// The calling thread is about to wait.
+    pub(crate) is_spurious: fn() -> bool,
     /// A clock is read.
     pub(crate) time: fn(libc::clockid_t) -> u64,
 }
 
 /// What a thread is about to do at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(
+    not(greenthread_points),
+    allow(dead_code, reason = "atomic operations have no points")
+)]
 pub(crate) enum What {
     /// To load a word, or to change it to what it is.
     Load,
@@ -48,6 +54,10 @@ pub(crate) enum What {
 }
 
 impl What {
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, What::Load | What::Store | What::Change | What::Fence)
+    }
+
     pub(crate) fn kind(self) -> u64 {
         match self {
             What::Load => 0,
@@ -142,9 +152,15 @@ pub(crate) fn draw() -> u64 {
 }
 
 /// A number below `count`, by chance; 0 in a process that is not simulated.
-pub(crate) fn choose(count: u64) -> u64 {
+pub(crate) fn choose(count: usize) -> usize {
     match is_on() && count > 1 {
-        true => (u128::from(draw()) * u128::from(count) >> 64) as u64,
+        true => (u128::from(draw()) * count as u128 >> 64) as usize,
         false => 0,
     }
+}
+
+/// Whether the calling thread's wait ends at once, though nobody has woken the thread.
+pub(crate) fn is_spurious() -> bool {
+    let hooks = WORLD.hooks.get();
+    hooks.is_some_and(|hooks| (hooks.is_spurious)())
 }

@@ -25,7 +25,7 @@ pub(crate) fn look(address: usize) -> Option<u32> {
     if !CAUGHT.load(Ordering::Relaxed) {
         let mut word = 0_u32;
         let (to, from) = ([&raw mut word as usize, 4], [address, 4]);
-        let (number, process) = (libc::SYS_process_vm_readv, std::process::id());
+        let (number, process) = (libc::SYS_process_vm_readv, super::kernel_thread::process());
         // SAFETY: the kernel writes to the word, if it can read the other one.
         match unsafe { syscall!(number, process, &raw const to, 1, &raw const from, 1, 0) } {
             Ok(4) => return Some(word),

@@ -66,6 +66,8 @@ use super::{Outcome, WaitKind, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Cell, Ordering, Ordering::Relaxed, const_fn};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::current::{self, PreemptionOff};
+#[cfg(feature = "sim")]
+use crate::engine::sys::simulated;
 use crate::engine::sys::{perturb, shared::Patience};
 
 // ==== the claim ====
@@ -312,6 +314,10 @@ impl List {
     /// Claims the first node that can be claimed, and takes it out.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
+        #[cfg(feature = "sim")]
+        if simulated::is_on() {
+            return self.pop_where(|_| true);
+        }
         self.pop_if(|_| true)
     }
 
@@ -321,10 +327,17 @@ impl List {
         self.pop_found(|list| list.first().filter(|node| fits(node)))
     }
 
-    /// Claims the first node that fits and can be claimed, and takes it out.
+    /// Claims the first node that fits and can be claimed, and takes it out; in a simulated process, any such node.
     #[inline]
     pub(crate) fn pop_where(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
-        self.pop_found(|list| list.iter().find(|node| fits(node)))
+        let place = |list: &List| {
+            #[cfg(feature = "sim")]
+            if simulated::is_on() {
+                return simulated::choose(list.iter().filter(|node| fits(node)).count());
+            }
+            0
+        };
+        self.pop_found(|list| list.iter().filter(|node| fits(node)).nth(place(list)))
     }
 
     /// Claims the node that `find` returns, and takes it out; asks again as long as another thread has the claim.
@@ -667,7 +680,8 @@ impl Locked<'_> {
 
     /// Takes the first node; its wait ends with `outcome` when it is woken.
     pub(crate) fn pop(&mut self, outcome: usize) -> Option<Claimed> {
-        self.pop_if(outcome, |_| true)
+        let popped = self.list.pop();
+        popped.inspect(|claimed| claimed.node().outcome.set(outcome))
     }
 
     /// [`Locked::pop`], but only as long as the tags at the front fit. After `None` the first node,

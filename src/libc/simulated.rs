@@ -1,0 +1,249 @@
+//! What a simulated process (`sim`) must not learn from the system, and what it must not do there.
+//!
+//! | functions | in a simulated process |
+//! |---|---|
+//! | `getrandom`, `getentropy`, `arc4random` and its kin | tell numbers that follow from the seed, a stream of its own for each thread |
+//! | `time`, `gettimeofday`, `timespec_get`, `clock` | ask `clock_gettime`, which tells virtual time |
+//! | `getpid`, `getppid`, `gettid`, `sched_getcpu`, `getcpu`, `sysconf` of CPUs, `gethostname` | tell constants. `sched_getaffinity` fails, so that who asks it for the number of CPUs asks `sysconf` |
+//! | `pthread_create`, `posix_spawn` and its kin, Internet sockets, timers of the system's | end the run with a failure, unless they are allowed |
+//!
+//! In any other process each of them is libc's, or does as that.
+
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+use libc::{cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t};
+
+use super::fail;
+use crate::sim::{self, Outside};
+use crate::sys::{call as kernel_call, kernel_thread};
+
+/// The number of a simulated process, and that of its parent: the kernel gives no process so high a number, so no other
+/// process is meant by mistake.
+const PROCESS: pid_t = (1 << 22) + 1;
+const PARENT: pid_t = 1 << 22;
+
+/// Fills `length` bytes at `buffer` by chance. False: this is no simulated process.
+fn filled(buffer: *mut c_void, length: usize) -> bool {
+    let is_simulated = sim::is_simulated();
+    if is_simulated {
+        for start in (0..length).step_by(8) {
+            let bytes = sim::random().to_ne_bytes();
+            let count = bytes.len().min(length - start);
+            // SAFETY: the caller's buffer has so many bytes more.
+            unsafe {
+                buffer
+                    .cast::<u8>()
+                    .add(start)
+                    .copy_from(bytes.as_ptr(), count)
+            };
+        }
+    }
+    is_simulated
+}
+
+/// The same in any process.
+fn fill(buffer: *mut c_void, length: usize) {
+    let mut done = if filled(buffer, length) { length } else { 0 };
+    while done < length {
+        let arguments = [buffer.addr() + done, length - done, 0];
+        // SAFETY: the caller's buffer, or the rest of it.
+        done += unsafe { kernel_call(libc::SYS_getrandom, &arguments) }.unwrap_or(0);
+    }
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a place of ours.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time
+}
+
+/// Writes `value` to a place of the caller's, if there is one.
+fn tell<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller's place, for a value of this type.
+        unsafe { place.write(value) };
+    }
+}
+
+exported! {
+    fn arc4random() -> u32 {
+        let mut number = 0_u32;
+        fill((&raw mut number).cast(), size_of::<u32>());
+        number
+    }
+
+    fn arc4random_buf(buffer: *mut c_void, length: usize) -> () {
+        fill(buffer, length)
+    }
+
+    fn arc4random_uniform(bound: u32) -> u32 {
+        // By multiplication: each number below the bound is as likely as any other, up to 1 in 2^32.
+        let mut number = 0_u64;
+        fill((&raw mut number).cast(), size_of::<u64>());
+        (u128::from(number) * u128::from(bound) >> 64) as u32
+    }
+
+    fn time(place: *mut libc::time_t) -> libc::time_t {
+        let seconds = read(libc::CLOCK_REALTIME).tv_sec;
+        tell(place, seconds);
+        seconds
+    }
+
+    fn gettimeofday(place: *mut libc::timeval, zone: *mut c_void) -> c_int {
+        let now = read(libc::CLOCK_REALTIME);
+        let (tv_sec, tv_usec) = (now.tv_sec, now.tv_nsec / 1000);
+        tell(place, libc::timeval { tv_sec, tv_usec });
+        // Minutes west of Greenwich, and whether there is a summer time: the kernel says no more.
+        tell(zone.cast::<[c_int; 2]>(), [0; 2]);
+        0
+    }
+
+    fn timespec_get(place: *mut libc::timespec, base: c_int) -> c_int {
+        const UTC: c_int = 1;
+        if base != UTC {
+            return 0;
+        }
+        tell(place, read(libc::CLOCK_REALTIME));
+        base
+    }
+
+    fn clock() -> libc::clock_t {
+        let used = read(libc::CLOCK_PROCESS_CPUTIME_ID);
+        used.tv_sec * 1_000_000 + used.tv_nsec / 1000
+    }
+}
+
+type Main = extern "C" fn(*mut c_void) -> *mut c_void;
+
+interposed! {
+    fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint) -> isize where real() {
+        match filled(buffer, length) {
+            true => length as isize,
+            false => real(),
+        }
+    }
+
+    fn getentropy(buffer: *mut c_void, length: usize) -> c_int where real() {
+        match length <= 256 && filled(buffer, length) {
+            true => 0,
+            false => real(),
+        }
+    }
+
+    fn getpid() -> pid_t where real() {
+        sim::constant(PROCESS).unwrap_or_else(real)
+    }
+
+    fn getppid() -> pid_t where real() {
+        sim::constant(PARENT).unwrap_or_else(real)
+    }
+
+    fn gettid() -> pid_t where real() {
+        sim::thread_number().map_or_else(real, |number| PROCESS + number as pid_t)
+    }
+
+    fn kill(process: pid_t, signal: c_int) -> c_int where real(process) {
+        match process {
+            PROCESS if sim::is_simulated() => real(kernel_thread::process()),
+            _ => real(process),
+        }
+    }
+
+    fn sched_getcpu() -> c_int where real() {
+        sim::constant(0).unwrap_or_else(real)
+    }
+
+    fn getcpu(cpu: *mut c_uint, node: *mut c_uint) -> c_int where real() {
+        if !sim::is_simulated() {
+            return real();
+        }
+        tell(cpu, 0);
+        tell(node, 0);
+        0
+    }
+
+    fn sched_getaffinity(process: pid_t, size: usize, set: *mut cpu_set_t) -> c_int where real() {
+        match sim::is_simulated() {
+            true => fail(libc::EPERM),
+            false => real(),
+        }
+    }
+
+    fn sysconf(name: c_int) -> c_long where real() {
+        match name {
+            libc::_SC_NPROCESSORS_ONLN | libc::_SC_NPROCESSORS_CONF => sim::cpus().unwrap_or_else(real),
+            _ => real(),
+        }
+    }
+
+    fn gethostname(name: *mut c_char, length: usize) -> c_int where real() {
+        const NAME: &[u8] = b"simulated\0";
+        match sim::is_simulated() {
+            false => real(),
+            true if length < NAME.len() => fail(libc::ENAMETOOLONG),
+            true => {
+                // SAFETY: the caller's buffer has room for it.
+                unsafe { name.cast::<u8>().copy_from(NAME.as_ptr(), NAME.len()) };
+                0
+            }
+        }
+    }
+
+    // ==== the outside ====
+
+    fn pthread_create(
+        thread: *mut libc::pthread_t, attributes: *const pthread_attr_t, main: Main, argument: *mut c_void,
+    ) -> c_int where real() {
+        sim::goes(Outside::KernelThread);
+        real()
+    }
+
+    fn posix_spawn(
+        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
+    ) -> c_int where real() {
+        sim::goes(Outside::Process);
+        real()
+    }
+
+    fn posix_spawnp(
+        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
+    ) -> c_int where real() {
+        sim::goes(Outside::Process);
+        real()
+    }
+
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int where real() {
+        if domain != libc::AF_UNIX {
+            sim::goes(Outside::Socket);
+        }
+        real()
+    }
+
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int where real() {
+        sim::goes(Outside::Timer);
+        real()
+    }
+
+    fn timer_create(clock: libc::clockid_t, event: *mut libc::sigevent, timer: *mut libc::timer_t) -> c_int
+    where real() {
+        sim::goes(Outside::Timer);
+        real()
+    }
+
+    fn setitimer(which: c_int, new: *const libc::itimerval, old: *mut libc::itimerval) -> c_int
+    where real() {
+        sim::goes(Outside::Timer);
+        real()
+    }
+
+    fn alarm(seconds: c_uint) -> c_uint where real() {
+        sim::goes(Outside::Timer);
+        real()
+    }
+}
