@@ -8,7 +8,8 @@
 //!
 //! The program is run again, so that a seed's run finds statics as they are before the test, and so that a run may end in
 //! whatever way: by an abort, by a signal, by the end of its time. It is told in [`VARIABLE`] which check of the test it is to do, and
-//! where the verdict goes. The earlier checks pass there at once, and the process ends in the one.
+//! where the verdict goes. The verdicts of earlier checks are in files, and are given out there as they were here: so the test
+//! comes to the one check, in which the process ends.
 //!
 //! The server has one thread that does anything, which is the test's; it prepares what a runtime needs of a process, and starts
 //! none. So its forks may start one. A batch ends early if a run leaves threads or descriptors behind. With [`Isolation::Auto`]
@@ -16,7 +17,7 @@
 //!
 //! A seed that fails is run once more, alone and traced. If it does not fail then, the seeds before it in its batch are run, too.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::slice;
@@ -54,30 +55,26 @@ enum Task {
 }
 
 thread_local! {
-    /// How many checks the calling thread has done.
-    static CHECKS: Cell<usize> = const { Cell::new(0) };
+    /// The verdicts of the checks that the calling thread has done.
+    static DONE: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
+    /// How many of them the thread has been given, in a server.
+    static GIVEN: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Does a check: in the test's own process, or, in the server, for good.
 pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
-    let number = next_check(builder, &body);
-    number.map_or_else(Verdict::default, |number| {
-        told(ask(number, Task::Check, &[]))
-    })
+    given(builder, &body).unwrap_or_else(|| kept(told(ask(Task::Check, &[]))))
 }
 
 /// Does a check twice, and compares the hashes of all runs; the second time with other addresses and another environment.
 pub(super) fn repeats(builder: &Builder, body: Body) -> Verdict {
-    let Some(number) = next_check(builder, &body) else {
-        return Verdict::default();
-    };
-    told(compare(builder, number))
+    given(builder, &body).unwrap_or_else(|| kept(told(compare(builder))))
 }
 
-fn compare(builder: &Builder, number: usize) -> io::Result<Verdict> {
+fn compare(builder: &Builder) -> io::Result<Verdict> {
     let padding = ("GREENTHREAD_SIM_PADDING", "x".repeat(3000));
-    let first = ask(number, Task::Check, &[])?;
-    let second = ask(number, Task::Check, slice::from_ref(&padding))?;
+    let first = ask(Task::Check, &[])?;
+    let second = ask(Task::Check, slice::from_ref(&padding))?;
     let differs = || {
         let mut both = first.hashes.iter().zip(&second.hashes);
         both.find(|(one, other)| one != other)
@@ -99,31 +96,44 @@ fn compare(builder: &Builder, number: usize) -> io::Result<Verdict> {
         .set_len((MOST_EVENTS * size_of::<u64>()) as u64)?;
     let seed = ("GREENTHREAD_SIM_SEED", builder.strategy.name(steps, *seed));
     let events = ("GREENTHREAD_SIM_EVENTS", events.path.clone());
-    ask(number, Task::Write, &[seed.clone(), events.clone()])?;
-    let different = ask(number, Task::Compare, &[seed.clone(), events, padding])?;
+    ask(Task::Write, &[seed.clone(), events.clone()])?;
+    let different = ask(Task::Compare, &[seed.clone(), events, padding])?;
     Ok(match different.failed {
         Some(_) => different,
         None => Verdict::elusive(&seed.1),
     })
 }
 
+/// Keeps the verdict for servers of later checks of the test.
+fn kept(verdict: Verdict) -> Verdict {
+    let file = Scratch::new().and_then(|scratch| {
+        fs::write(&scratch.path, verdict.encode())?;
+        Ok(scratch)
+    });
+    match file {
+        Ok(file) => DONE.with_borrow_mut(|done| done.push(file)),
+        Err(error) => return Verdict::impossible(&error),
+    }
+    verdict
+}
+
 fn told(verdict: io::Result<Verdict>) -> Verdict {
     verdict.unwrap_or_else(|error| Verdict::impossible(&error))
 }
 
-/// The number of the check that begins. In a server it does not return if it is the one; `None` if it is an earlier one.
-fn next_check(builder: &Builder, body: &Body) -> Option<usize> {
+/// In a server: the verdict of a check that the test has made before the one that the server is for, in which it does not return.
+fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     assert!(!super::is_simulated(), "sim: a check inside a check");
-    let number = CHECKS.replace(CHECKS.get() + 1);
-    let Some(asked) = variable::read(VARIABLE) else {
-        return Some(number);
-    };
-    let asked = asked.into_string().unwrap_or_default();
+    let asked = variable::read(VARIABLE)?.into_string().unwrap_or_default();
     let mut words = asked.split(' ');
     let mut next = || words.next().unwrap_or_default();
-    let (own, task, file) = (next(), next(), next());
-    if own.parse() != Ok(number) {
-        return None;
+    let (task, file) = (next(), next());
+    if let Some(done) = words.nth(GIVEN.replace(GIVEN.get() + 1)) {
+        let told = fs::read(done).ok();
+        return Some(
+            told.and_then(|told| Verdict::decode(&told, ""))
+                .unwrap_or_default(),
+        );
     }
     let task = match task {
         "write" => Task::Write,
@@ -158,8 +168,8 @@ impl Scratch {
     }
 }
 
-/// Runs the test again, in a process that does check `number` of it.
-fn ask(number: usize, task: Task, variables: &[(&str, String)]) -> io::Result<Verdict> {
+/// Runs the test again, in a process that does the check that the test has come to.
+fn ask(task: Task, variables: &[(&str, String)]) -> io::Result<Verdict> {
     let mut scratch = Scratch::new()?;
     let mut command = Command::new(env::current_exe()?);
     let test = thread::current().name().map(String::from);
@@ -178,12 +188,17 @@ fn ask(number: usize, task: Task, variables: &[(&str, String)]) -> io::Result<Ve
             command.args(env::args_os().skip(1));
         }
     }
-    let task = match task {
-        Task::Check => "check",
-        Task::Write => "write",
-        Task::Compare => "compare",
+    let mut asked = match task {
+        Task::Check => String::from("check "),
+        Task::Write => String::from("write "),
+        Task::Compare => String::from("compare "),
     };
-    command.env(VARIABLE, format!("{number} {task} {}", scratch.path));
+    asked += &scratch.path;
+    DONE.with_borrow(|done| {
+        done.iter()
+            .for_each(|done| asked += &format!(" {}", done.path))
+    });
+    command.env(VARIABLE, asked);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     let output = command.stdin(Stdio::null()).output()?;
     let mut told = Vec::new();
@@ -369,7 +384,8 @@ impl Batch {
     /// Ends the process if it does not get on. It is asked first, so that it can say where it is.
     fn look_after(&mut self) {
         // SAFETY: the child writes it; the number may be old.
-        let points = unsafe { (&raw const self.sheet.points).read_volatile() };
+        let seen = unsafe { (&raw const self.sheet.tally.points).read_volatile() };
+        let points = seen ^ self.sheet.seed << 40;
         let now = Instant::now();
         let clock = sys::kernel_thread::process_clock(self.process);
         let used = Duration::from_nanos(sys::clock::cpu_time(clock));

@@ -71,8 +71,9 @@ pub(super) struct Sheet {
     pub(super) seed: u64,
     /// How many seeds' runs are over.
     pub(super) done: u64,
-    /// Of the seed that runs, as of its end; the points are those of all seeds, and grow while it runs.
+    /// Of the seed that runs, or of the last one.
     pub(super) tally: Tally,
+    /// Those of all runs that are over.
     pub(super) points: u64,
     pub(super) atomics: u64,
     pub(super) switches: u64,
@@ -265,6 +266,7 @@ pub(super) fn name(number: usize, name: Option<&str>) {
 /// Event `number` has come, and the hash of all so far is this one. False: the other run's is another.
 #[inline]
 pub(super) fn event(number: u64, hash: u64) -> bool {
+    with(|sheet| (sheet.tally.points, sheet.tally.hash) = (number + 1, hash));
     match OWN.events.get() {
         Events::Ignored => true,
         _ if number >= MOST_EVENTS as u64 => true,
