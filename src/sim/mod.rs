@@ -45,6 +45,7 @@ pub struct Builder {
     steps: u64,
     all_threads_end: bool,
     require_atomics: bool,
+    same_addresses: bool,
 }
 
 /// Checks `body` under the seeds from 0 to `seeds`.
@@ -73,6 +74,7 @@ impl Builder {
             steps: 0,
             all_threads_end: false,
             require_atomics: false,
+            same_addresses: false,
         }
     }
 
@@ -134,6 +136,11 @@ impl Builder {
 
     pub fn require_atomics(mut self) -> Self {
         self.require_atomics = true;
+        self
+    }
+
+    pub fn same_addresses(mut self) -> Self {
+        self.same_addresses = true;
         self
     }
 

@@ -23,6 +23,7 @@ use core::ptr::null_mut;
 use core::slice;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,6 +45,13 @@ const BLOCKED: Duration = Duration::from_secs(60);
 
 pub(super) type Body = Arc<dyn Fn() + Send + Sync>;
 
+/// Whether the system gives a process the same addresses each time, if it can be asked to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Addresses {
+    Same,
+    Any,
+}
+
 /// What a server does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
@@ -63,22 +71,24 @@ thread_local! {
 
 /// Does a check: in the test's own process, or, in the server, for good.
 pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
-    given(builder, &body).unwrap_or_else(|| kept(told(ask(Task::Check, &[]))))
+    given(builder, &body).unwrap_or_else(|| kept(told(ask(Task::Check, Addresses::Same, &[]))))
 }
 
-/// Does a check twice, and compares the hashes of all runs; the second time with other addresses and another environment.
+/// Does a check twice, and compares the hashes of all runs. The second time the environment is another one, and so are the
+/// addresses, unless they are to be the same.
 pub(super) fn repeats(builder: &Builder, body: Body) -> Verdict {
     given(builder, &body).unwrap_or_else(|| kept(told(compare(builder))))
 }
 
 fn compare(builder: &Builder) -> io::Result<Verdict> {
     let padding = ("GREENTHREAD_SIM_PADDING", "x".repeat(3000));
-    let first = ask(Task::Check, &[])?;
-    let second = ask(Task::Check, slice::from_ref(&padding))?;
-    let differs = || {
-        let mut both = first.hashes.iter().zip(&second.hashes);
-        both.find(|(one, other)| one != other)
+    let again = if builder.same_addresses {
+        Addresses::Same
+    } else {
+        Addresses::Any
     };
+    let first = ask(Task::Check, Addresses::Same, &[])?;
+    let second = ask(Task::Check, again, slice::from_ref(&padding))?;
     if first.failed.is_some() || second.failed.is_some() {
         return Ok(if first.failed.is_some() {
             first
@@ -86,21 +96,26 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
             second
         });
     }
-    let Some(((seed, _), _)) = differs() else {
+    let mut both = first.hashes.iter().zip(&second.hashes);
+    let Some((&(seed, _), _)) = both.find(|(one, other)| one != other) else {
         return Ok(first);
     };
-    let steps = first.steps;
     let events = Scratch::new()?;
     events
         .file
         .set_len((MOST_EVENTS * size_of::<u64>()) as u64)?;
-    let seed = ("GREENTHREAD_SIM_SEED", builder.strategy.name(steps, *seed));
+    let name = builder.strategy.name(first.steps, seed);
+    let seed = ("GREENTHREAD_SIM_SEED", name.clone());
     let events = ("GREENTHREAD_SIM_EVENTS", events.path.clone());
-    ask(Task::Write, &[seed.clone(), events.clone()])?;
-    let different = ask(Task::Compare, &[seed.clone(), events, padding])?;
+    ask(
+        Task::Write,
+        Addresses::Same,
+        &[seed.clone(), events.clone()],
+    )?;
+    let different = ask(Task::Compare, again, &[seed, events, padding])?;
     Ok(match different.failed {
         Some(_) => different,
-        None => Verdict::elusive(&seed.1),
+        None => Verdict::elusive(&name),
     })
 }
 
@@ -169,7 +184,7 @@ impl Scratch {
 }
 
 /// Runs the test again, in a process that does the check that the test has come to.
-fn ask(task: Task, variables: &[(&str, String)]) -> io::Result<Verdict> {
+fn ask(task: Task, addresses: Addresses, variables: &[(&str, String)]) -> io::Result<Verdict> {
     let mut scratch = Scratch::new()?;
     let mut command = Command::new(env::current_exe()?);
     let test = thread::current().name().map(String::from);
@@ -200,6 +215,17 @@ fn ask(task: Task, variables: &[(&str, String)]) -> io::Result<Verdict> {
     });
     command.env(VARIABLE, asked);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
+    if addresses == Addresses::Same {
+        let fix = || {
+            // SAFETY: plain calls. (In a container they may be refused: then addresses differ.)
+            unsafe {
+                libc::personality(libc::personality(!0) as u64 | libc::ADDR_NO_RANDOMIZE as u64)
+            };
+            Ok(())
+        };
+        // SAFETY: the closure makes system calls alone.
+        unsafe { command.pre_exec(fix) };
+    }
     let output = command.stdin(Stdio::null()).output()?;
     let mut told = Vec::new();
     scratch.file.read_to_end(&mut told)?;

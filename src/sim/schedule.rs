@@ -543,7 +543,7 @@ fn nothing_is_ready(earliest: u64) {
     const A_MOMENT: u64 = 100_000;
     let ending = with(|state| {
         let next = earliest.min(state.wakes_at);
-        if state.ending.is_none() && record::is_outside() {
+        if state.ending.is_none() && state.stalled.is_empty() && record::is_outside() {
             kernel_thread::rest(A_MOMENT);
             state.now += A_MOMENT;
             return None;
