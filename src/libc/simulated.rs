@@ -202,6 +202,11 @@ interposed! {
         real()
     }
 
+    fn fork() -> pid_t where real() {
+        sim::goes(Outside::Process);
+        real()
+    }
+
     fn posix_spawn(
         child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,

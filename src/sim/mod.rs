@@ -79,12 +79,13 @@ impl Builder {
     }
 
     pub fn seeds(mut self, seeds: u64) -> Self {
-        self.seeds = 0..seeds;
+        self.seeds.end = self.seeds.start.saturating_add(seeds);
         self
     }
 
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seeds = seed..seed + 1;
+    pub fn first_seed(mut self, seed: u64) -> Self {
+        let count = self.seeds.end - self.seeds.start;
+        self.seeds = seed..seed.saturating_add(count);
         self
     }
 

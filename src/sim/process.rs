@@ -535,7 +535,7 @@ fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: Body) {
     let lowest = sys::duplicate(2, 0).inspect(|&fd| sys::close(fd));
     record::begin_seed(seed);
     schedule::begin_seed(seed, strategy, steps);
-    let thread = crate::Builder::new().name(name.into());
+    let thread = crate::thread::Builder::new().name(name.into());
     let ended = thread
         .spawn(move || body())
         .expect("the first thread of a run")

@@ -45,9 +45,9 @@ use crate::sys::kernel_thread;
 use crate::sys::simulated::{self, What, draw};
 
 /// The most threads of one seed that are ready at once.
-const MOST_READY: usize = 1 << 20;
+const MOST_READY: usize = 1 << 18;
 /// The most threads of one seed.
-const MOST_THREADS: usize = 1 << 22;
+const MOST_THREADS: usize = 1 << 20;
 /// How many looks in a row are taken for a wait: a spin lock's holder runs soon, and code that reads a few words is not meant.
 const SPINS: u32 = 100;
 /// How often a thread reads a clock alone before time runs faster: a program that measures something short is not misled.
