@@ -12,7 +12,7 @@ use core::ffi::c_int;
 
 use super::schedule;
 use crate::arch::points;
-use crate::sys::simulated::What;
+use crate::sys::simulated::{self, What};
 
 /// Before an operation that changes a word from `before` to `after`.
 #[inline(always)]
@@ -22,6 +22,30 @@ fn at_change<T: PartialEq>(before: T, after: T) {
     } else {
         What::Change
     });
+}
+
+/// Changes the word to `new` if it is as `expected`, and returns what it was.
+///
+/// # Safety
+/// The word is valid and aligned. `locked` does the same where there are other kernel threads.
+#[inline(always)]
+unsafe fn compare_exchange<T: Copy + PartialEq>(
+    word: *mut T,
+    expected: T,
+    new: T,
+    locked: unsafe fn(*mut T, T, T) -> T,
+) -> T {
+    // SAFETY: the caller's promise. In a simulated process there is one kernel thread.
+    unsafe {
+        if !simulated::is_on() {
+            return locked(word, expected, new);
+        }
+        let found = word.read_volatile();
+        if found == expected {
+            word.write_volatile(new);
+        }
+        found
+    }
 }
 
 macro_rules! operations {
@@ -39,8 +63,13 @@ macro_rules! operations {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $store(word: *mut $T, value: $T, _: c_int) {
             schedule::at(What::Store);
-            // SAFETY: as above.
-            unsafe { points::$T::store(word, value) }
+            // SAFETY: as above. In a simulated process there is one kernel thread.
+            unsafe {
+                match simulated::is_on() {
+                    true => word.write_volatile(value),
+                    false => points::$T::store(word, value),
+                }
+            }
         }
 
         #[unsafe(no_mangle)]
@@ -51,7 +80,7 @@ macro_rules! operations {
             unsafe {
                 let before = points::$T::load(word);
                 at_change(before, if before == expected { new } else { before });
-                points::$T::compare_exchange(word, expected, new)
+                compare_exchange(word, expected, new, points::$T::compare_exchange)
             }
         }
 
@@ -73,7 +102,8 @@ macro_rules! operations {
                 at_change(before, change(before, value));
                 loop {
                     before = points::$T::load(word);
-                    let found = points::$T::compare_exchange(word, before, change(before, value));
+                    let new = change(before, value);
+                    let found = compare_exchange(word, before, new, points::$T::compare_exchange);
                     if found == before {
                         return before;
                     }

@@ -511,15 +511,7 @@ impl Server<'_> {
         let main = move || {
             for seed in seeds {
                 for _ in 0..times {
-                    run(seed, strategy.of(seed), steps, &name, body.clone());
-                    let live = Backend::global().ok().and_then(Backend::green);
-                    if live.is_none_or(|cluster| cluster.live() != 1) {
-                        record::end(if all_end {
-                            End::Threads
-                        } else {
-                            End::Leftovers
-                        });
-                    }
+                    run(seed, strategy.of(seed), steps, &name, &body, all_end);
                 }
             }
             record::end(End::Passed)
@@ -530,26 +522,33 @@ impl Server<'_> {
     }
 }
 
-/// Runs one seed, on the thread that runs seed after seed. Ends the process if the run has failed.
-fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: Body) {
-    let lowest = sys::duplicate(2, 0).inspect(|&fd| sys::close(fd));
+/// Runs one seed, on the thread that runs seed after seed. Ends the process if the run has failed, or has left something behind.
+fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: &Body, all_end: bool) {
+    let lowest = || sys::duplicate(2, 0).inspect(|&descriptor| sys::close(descriptor));
+    let (before, body) = (lowest(), body.clone());
     record::begin_seed(seed);
     schedule::begin_seed(seed, strategy, steps);
-    let thread = crate::thread::Builder::new().name(name.into());
-    let ended = thread
+    let first = crate::thread::Builder::new().name(name.into());
+    let first = first
         .spawn(move || body())
-        .expect("the first thread of a run")
-        .join();
-    if let Err(payload) = ended {
+        .expect("the first thread of a run");
+    if let Err(payload) = first.join() {
         record::say(format_args!("{}", text_of(&*payload)));
         record::end(End::Panicked);
     }
     record::end_seed();
-    let live = Backend::global()
-        .ok()
-        .and_then(Backend::green)
-        .map(|cluster| cluster.live());
-    if live != Some(1) || lowest != sys::duplicate(2, 0).inspect(|&fd| sys::close(fd)) {
+    while schedule::drain() {
+        crate::thread::yield_now();
+    }
+    let cluster = Backend::global().ok().and_then(Backend::green);
+    if cluster.is_none_or(|cluster| cluster.live() != 1) {
+        record::end(if all_end {
+            End::Threads
+        } else {
+            End::Leftovers
+        });
+    }
+    if before != lowest() {
         record::end(End::Leftovers);
     }
 }

@@ -42,7 +42,7 @@ pub(super) enum End {
 /// The most events of a run that are compared.
 pub(super) const MOST_EVENTS: usize = 1 << 24;
 /// The most seeds that one process runs: a fork's cost is spread, and a failing run has few runs before it.
-pub(super) const MOST_SEEDS: usize = 100;
+pub(super) const MOST_SEEDS: usize = 1000;
 pub(super) const MOST_CHOICES: usize = 4096;
 const MOST_FRAMES: usize = 24;
 const TEXT: usize = 256 << 10;

@@ -105,6 +105,8 @@ struct State {
     chosen: Option<usize>,
     /// The running thread gives way at a point, until then if it is stalled.
     gives_way_until: Option<u64>,
+    /// How many points the other threads have left, once the first thread of a run has ended.
+    rest: Option<u64>,
     /// A deadline has passed: the run loop looks at its timers.
     is_due: bool,
     ending: Option<End>,
@@ -116,9 +118,9 @@ struct State {
     readied: u64,
     /// One of so many points, less one, is a random walk's turn.
     rarity: u64,
-    /// PCT's lowest priority so far, and the points at which a priority falls.
+    /// PCT's lowest priority so far, and the points at which a priority falls, the next one last.
     lowest: u64,
-    falls: [u64; MOST_DEPTH],
+    falls: Vec<u64>,
     tally: Tally,
 }
 
@@ -162,6 +164,7 @@ pub(super) fn begin(rules: Rules) {
         running: ROOT,
         chosen: None,
         gives_way_until: None,
+        rest: None,
         is_due: false,
         ending: None,
         now: BEGIN,
@@ -170,7 +173,7 @@ pub(super) fn begin(rules: Rules) {
         readied: 0,
         rarity: 0,
         lowest: 0,
-        falls: [NEVER; MOST_DEPTH],
+        falls: Vec::with_capacity(MOST_DEPTH),
         tally: Tally::default(),
     };
     // SAFETY: invariant 2: there are no threads yet.
@@ -190,13 +193,15 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         state.strategy = strategy;
         state.threads.truncate(ROOT + 1);
         (state.now, state.wakes_at, state.alone, state.readied) = (BEGIN, NEVER, 0, 0);
+        state.rest = None;
         state.tally = Tally::default();
         state.rarity = (1 << simulated::choose(6)) - 1;
         state.lowest = LOWEST;
-        state.falls = [NEVER; MOST_DEPTH];
+        state.falls.clear();
         if let Strategy::Pct { depth } = strategy {
-            let falls = &mut state.falls[..depth as usize - 1];
-            falls.fill_with(|| 1 + simulated::choose(steps.max(1) as usize) as u64);
+            let fall = || 1 + simulated::choose(steps.max(1) as usize) as u64;
+            state.falls.extend((1..depth).map(|_| fall()));
+            state.falls.sort_unstable_by(|one, other| other.cmp(one));
         }
     });
 }
@@ -233,6 +238,14 @@ pub(super) fn goes(outside: Outside) {
     record::goes_outside();
 }
 
+/// The first thread of a run has ended: those that are ready may go on for a while, so that threads which are about to end do.
+/// No chance decides any more, and nothing is noted. Returns whether one of them may get on.
+pub(super) fn drain() -> bool {
+    /// A thread that ends comes to some dozens of points.
+    const REST: u64 = 1000;
+    with(|state| *state.rest.get_or_insert(REST) != 0 && !state.ready.is_empty()) == Some(true)
+}
+
 /// What the seed's run has amounted to so far.
 pub(super) fn tally() -> Tally {
     with(|state| state.tally).unwrap_or_default()
@@ -257,9 +270,15 @@ pub(super) fn own_number() -> u64 {
 // ==== points ====
 
 /// The calling thread is about to do `what`.
-#[inline]
+#[inline(always)]
 pub(super) fn at(what: What) {
-    at_point(|mark| with(|state| state.decide(mark as usize, what)) == Some(true));
+    at_point(|mark| gives_way(mark, what));
+}
+
+// Not inlined: inside the runtime there are many atomic operations, at which nothing is decided.
+#[inline(never)]
+fn gives_way(mark: u64, what: What) -> bool {
+    with(|state| state.decide(mark as usize, what)) == Some(true)
 }
 
 /// A clock is read: what it shows. Any kernel thread may ask, once there are several.
@@ -305,6 +324,10 @@ impl State {
         if number == ROOT {
             return false;
         }
+        if let Some(rest) = &mut self.rest {
+            *rest = rest.saturating_sub(1);
+            return *rest == 0;
+        }
         let (luck, deadline) = (draw(), simulated::deadline());
         self.now += step(luck);
         self.tally.points += 1;
@@ -325,7 +348,9 @@ impl State {
         self.is_due = deadline <= self.now;
         let is_stalled = is_one_in(self.rules.stalls, (luck >> 8) as u32);
         let leaves = self.ending.is_some() || self.is_due || self.wakes_at <= self.now;
-        if leaves || is_stalled || self.prefers_another(number, gives_way, luck >> 40) {
+        // A thread that yields leaves its stack by itself.
+        let stays = what == What::Yield && !leaves;
+        if !stays && (leaves || is_stalled || self.prefers_another(number, gives_way, luck >> 40)) {
             let length = is_stalled.then(|| 1000_u64 << simulated::choose(24));
             let length = length.map(|least| least + draw() % least);
             self.gives_way_until = Some(self.now + length.unwrap_or(0));
@@ -389,7 +414,8 @@ impl State {
         let others = self.ready.len();
         match self.strategy {
             Strategy::Pct { .. } => {
-                if self.falls.contains(&self.tally.points) {
+                while self.falls.last() == Some(&self.tally.points) {
+                    self.falls.pop();
                     self.give_way(number);
                 }
                 let highest = self.highest().map(|place| self.ready[place].number);
@@ -438,7 +464,8 @@ impl Policy for Schedule {
             // Another kernel thread may have made it ready, or the worker before it had its processor.
             None => INBOX.lock().push(thread),
         }
-        ForOthers::Work
+        // The only processor sleeps until it has run the first thread.
+        ForOthers::when(seat.is_none())
     }
 
     fn next(&self, _: &Seat, _: Others) -> Option<Next> {
@@ -499,7 +526,9 @@ impl State {
         if self.ending.is_some() || core::mem::take(&mut self.is_due) {
             return None;
         }
-        if let Some(root) = self.root.take() {
+        // The thread that runs seed after seed goes first, but for the rest of a run.
+        let goes_last = self.rest.is_some_and(|rest| rest != 0) && !self.ready.is_empty();
+        if !goes_last && let Some(root) = self.root.take() {
             self.running = ROOT;
             return Some(root);
         }

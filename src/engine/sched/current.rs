@@ -74,6 +74,8 @@ use crate::engine::atomic::{
 };
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
+#[cfg(greenthread_points)]
+use crate::engine::sys::simulated;
 use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic, shared::entry_fence};
 use crate::engine::{arch, tls};
 
@@ -246,7 +248,11 @@ pub(crate) fn learn() -> Result<(), String> {
 /// The calling thread's [`OWN`]; `None` as long as there are no green threads.
 #[inline(always)]
 fn own<'a>() -> Option<&'a Hiding> {
+    #[cfg(not(greenthread_points))]
     let distance = DISTANCE.load(Relaxed);
+    // SAFETY: the word is aligned, and written before the first green thread. This load is no schedule point.
+    #[cfg(greenthread_points)]
+    let distance = unsafe { DISTANCE.as_ptr().read_volatile() };
     let place = arch::thread_pointer().wrapping_offset(distance);
     // SAFETY: OWN lies there in the calling thread's block, which is there for as long as the thread runs.
     (distance != 0).then(|| unsafe { &*place.cast::<Hiding>() })
@@ -348,6 +354,11 @@ pub(crate) fn mark() -> usize {
 /// Raises the count of `green`, the current thread.
 #[inline(always)]
 pub(crate) fn off(green: &Green) {
+    #[cfg(greenthread_points)]
+    if simulated::is_on() {
+        // SAFETY: the current thread's word, which one kernel thread alone writes. These are no schedule points.
+        return unsafe { *green.off.as_ptr() += 1 };
+    }
     green.off.store(green.off.load(Relaxed) + 1, Relaxed);
     // The fence pairs with the monitor's membarrier. It keeps the store before all that the caller
     // does, as a signal handler on this kernel thread sees it.
@@ -357,6 +368,11 @@ pub(crate) fn off(green: &Green) {
 /// Lowers the count again. At zero the thread may be preempted, and its processor taken.
 #[inline(always)]
 pub(crate) fn on(green: &Green) {
+    #[cfg(greenthread_points)]
+    if simulated::is_on() {
+        // SAFETY: as in `off`.
+        return unsafe { *green.off.as_ptr() -= 1 };
+    }
     // Release: pairs with the Acquire load of `off` in `sched::monitor`.
     green.off.store(green.off.load(Relaxed) - 1, Release);
 }
@@ -523,7 +539,7 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
 /// preemption is on, this makes none itself. If the thread is green, and not in the runtime, `decides` gets the schedule's mark
 /// of the thread, and says whether the thread gives way.
 #[cfg(feature = "sim")]
-#[inline]
+#[inline(always)]
 pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
     // SAFETY: the words are aligned, and one kernel thread alone is there to change them.
     unsafe {
