@@ -20,6 +20,9 @@
 //!
 //! `cfg(hooks)`: calls of libc that block can park green threads (those modules of `src/libc` that need it).
 //!
+//! `cfg(sim)`: the crate has `sim`, and what that needs in the engine. With `--cfg greenthread_points` it has the functions that the
+//! compiler then calls at atomic operations (`src/sim/atomics.rs`).
+//!
 //! With GREENTHREAD_PERTURB it is a perturbed build (`src/engine/sys/perturb.rs`), as with
 //! `--cfg greenthread_perturb`, but nothing that the crate depends on is compiled again.
 
@@ -60,10 +63,9 @@ fn main() {
     let answers = interposes && !sanitizes("thread");
     set("interposes", interposes);
     set("answers", answers);
-    set(
-        "hooks",
-        answers && var_os("CARGO_FEATURE_UNMODIFIED").is_some(),
-    );
+    let hooks = answers && var_os("CARGO_FEATURE_UNMODIFIED").is_some();
+    set("hooks", hooks);
+    set("sim", hooks && var_os("CARGO_FEATURE_SIM").is_some());
     // Schedule points at atomic operations (`src/sim/atomics.rs`): the same flags have the compiler make them.
     println!("cargo::rustc-check-cfg=cfg(greenthread_points)");
     set("greenthread_perturb", has_variable("GREENTHREAD_PERTURB"));

@@ -88,7 +88,7 @@ pub use crate::engine::policy;
 pub mod process;
 pub mod runtime;
 pub mod signal;
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 #[allow(
     unsafe_code,
     reason = "processes, memory that they share, and the schedule's state"

@@ -445,7 +445,7 @@ fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> impl In
 /// Returns a number below `limit`, from one sequence for each thread. (fastrand's own thread-local
 /// generator allocates at its first use.)
 fn random(limit: usize) -> usize {
-    #[cfg(feature = "sim")]
+    #[cfg(sim)]
     if crate::sys::simulated::is_on() {
         return crate::sys::simulated::choose(limit);
     }

@@ -24,7 +24,7 @@ use super::public::Thread;
 #[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::{Backend, Running, options::RuntimeOptions, panic_hook::text_of};
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 pub(crate) use super::sched::current::at_point;
 pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
 use super::sched::{current, enter, spawner, switch::Action};
@@ -59,8 +59,8 @@ impl Thread {
     /// Lets others run: the thread goes to the back of the queue.
     #[inline]
     pub(crate) fn yield_now() {
-        #[cfg(feature = "sim")]
-        super::sys::simulated::point(super::sys::simulated::What::Yield);
+        #[cfg(sim)]
+        let _operation = current::operation(super::sys::simulated::Step::Yield);
         match enter() {
             Some(entered) => entered.suspend(Action::Yield),
             None => std::thread::yield_now(),

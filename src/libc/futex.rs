@@ -42,6 +42,8 @@ use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
 use crate::sys::call as kernel_call;
 use crate::sys::word;
 use crate::wait::{WaitKind, queue::Position};
+#[cfg(sim)]
+use crate::{engine::hooks::operation, sys::simulated::Step};
 
 /// The threads that wait on words.
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
@@ -58,6 +60,8 @@ exported! {
     fn syscall(
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
     ) -> c_long {
+        #[cfg(sim)]
+        let _operation = operation(Step::Call);
         let arguments = [a, b, c, d, e, f];
         let kernels = || {
             // SAFETY: the caller's arguments, of this system call.
@@ -197,7 +201,7 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
     let how = if is_hooked() { How::Park } else { How::Block };
     if how == How::Park {
         count_parked();
-        #[cfg(feature = "sim")]
+        #[cfg(sim)]
         if crate::sys::simulated::is_spurious() {
             return Ok(0);
         }

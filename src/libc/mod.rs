@@ -24,7 +24,7 @@
 //! | `addresses` | (none) threads that wait at addresses, for the futexes and locks of code that is not ours |
 //! | `inside` | (none) a signal handler that has interrupted its thread in there leaves it a note |
 //!
-//! What they promise:
+//! Step they promise:
 //! 1. A result is one that libc's function could have given, `errno` included.
 //! 2. A descriptor's flags are never changed. A call is first tried in a form that does not block.
 //! 3. Where a thread must not leave its kernel thread (in a signal handler, in a child that shares its memory) it makes
@@ -235,6 +235,8 @@ macro_rules! hooked {
             #[unsafe(naked)]
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
                 extern "C-unwind" fn parking($($argument: $Type),*) -> $Result {
+                    #[cfg(sim)]
+                    let _operation = $crate::engine::hooks::operation($crate::sys::simulated::Step::Call);
                     real!($name($($argument),*) $($real($($new),*))?);
                     $body
                 }
@@ -294,7 +296,7 @@ mod poll;
 mod pthread;
 mod resolver;
 mod signals;
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 mod simulated;
 #[cfg(answers)]
 mod threads;
@@ -327,12 +329,7 @@ fn is_on() -> bool {
 /// Whether the calling thread is a green one whose blocking calls park it.
 #[inline]
 fn is_hooked() -> bool {
-    let is_hooked = crate::engine::hooks::is_hooked() && is_on();
-    #[cfg(feature = "sim")]
-    if is_hooked {
-        crate::sys::simulated::point(crate::sys::simulated::What::Call);
-    }
-    is_hooked
+    crate::engine::hooks::is_hooked() && is_on()
 }
 
 interposed! {
@@ -348,10 +345,10 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// What a system call returns, or `errno`.
+/// Step a system call returns, or `errno`.
 type Answer = Result<usize, c_int>;
 
-/// What a function returns that is one system call.
+/// Step a function returns that is one system call.
 fn answered(result: Answer) -> c_long {
     match result {
         Ok(result) => result as c_long,
@@ -392,7 +389,7 @@ fn in_kernel<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
     facade::blocking(|| uninterrupted(call))
 }
 
-/// What fortified C asks of its buffers: otherwise the program ends.
+/// Step fortified C asks of its buffers: otherwise the program ends.
 fn must_hold(is_right: bool) {
     unsafe extern "C" {
         fn __chk_fail() -> !;
@@ -431,7 +428,7 @@ fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
     }
 }
 
-/// What `clock` shows, in nanoseconds.
+/// Step `clock` shows, in nanoseconds.
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = clock::timespec(0);
     // SAFETY: a place of ours. The call fails for a clock that does not exist: then 0 is returned.

@@ -1,4 +1,4 @@
-//! What a simulated process (`sim`) must not learn from the system, and what it must not do there.
+//! Step a simulated process (`sim`) must not learn from the system, and what it must not do there.
 //!
 //! | functions | in a simulated process |
 //! |---|---|

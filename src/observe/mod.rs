@@ -100,7 +100,7 @@ pub(crate) mod start;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a file is mapped")]
 mod symbols;
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 pub(crate) use self::{symbols::Symbol, symbols::Symbols, unwind::Modules};
 #[cfg_attr(not(green), allow(dead_code, reason = "nobody asks for one thread"))]
 mod text;

@@ -12,15 +12,15 @@ use core::ffi::c_int;
 
 use super::schedule;
 use crate::arch::points;
-use crate::sys::simulated::{self, What};
+use crate::sys::simulated::{self, Step};
 
 /// Before an operation that changes a word from `before` to `after`.
 #[inline(always)]
 fn at_change<T: PartialEq>(before: T, after: T) {
     schedule::at(if before == after {
-        What::Load
+        Step::Load
     } else {
-        What::Change
+        Step::Change
     });
 }
 
@@ -55,14 +55,14 @@ macro_rules! operations {
     )*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $load(word: *const $T, _: c_int) -> $T {
-            schedule::at(What::Load);
+            schedule::at(Step::Load);
             // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
             unsafe { points::$T::load(word) }
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $store(word: *mut $T, value: $T, _: c_int) {
-            schedule::at(What::Store);
+            schedule::at(Step::Store);
             // SAFETY: as above. In a simulated process there is one kernel thread.
             unsafe {
                 match simulated::is_on() {
@@ -130,7 +130,7 @@ operations! {
 
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_thread_fence(_: c_int) {
-    schedule::at(What::Fence);
+    schedule::at(Step::Fence);
     points::fence();
 }
 

@@ -269,7 +269,7 @@ pub fn buggify(one_in: u32) -> bool {
 
 // ==== what libc's functions ask ====
 
-/// What a simulated process does that the schedule does not see.
+/// Step a simulated process does that the schedule does not see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outside {
     KernelThread,

@@ -52,7 +52,7 @@ enum Addresses {
     Any,
 }
 
-/// What a server does.
+/// Step a server does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     Check,
@@ -254,7 +254,7 @@ struct Batch {
     status: i32,
 }
 
-/// What is the same for all batches.
+/// Step is the same for all batches.
 struct Server<'a> {
     builder: &'a Builder,
     body: &'a Body,
@@ -264,7 +264,7 @@ struct Server<'a> {
 }
 
 impl Task {
-    /// What becomes of the events.
+    /// Step becomes of the events.
     fn events(self) -> io::Result<Events> {
         if self == Task::Check {
             return Ok(Events::Ignored);

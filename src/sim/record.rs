@@ -1,4 +1,4 @@
-//! What a simulated process tells the one that has forked it, in memory that both have: how far it is, what a seed's run
+//! Step a simulated process tells the one that has forked it, in memory that both have: how far it is, what a seed's run
 //! amounts to, how it has ended, and which switches its schedule has chosen.
 //!
 //! The process may end at any moment, by a signal, or because it is killed. So everything is written before it is needed, and
@@ -108,7 +108,7 @@ static OWN: Own = Own {
     events: Cell::new(Events::Ignored),
 };
 
-/// What becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
+/// Step becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
 #[derive(Clone, Copy)]
 pub(super) enum Events {
     Ignored,
@@ -331,7 +331,7 @@ pub(super) fn say(text: fmt::Arguments<'_>) {
     with(|sheet| _ = sheet.write_fmt(text));
 }
 
-/// The process ends: its run has ended so. What its threads do, a dump tells, if that is of interest.
+/// The process ends: its run has ended so. Step its threads do, a dump tells, if that is of interest.
 pub(super) fn end(end: End) -> ! {
     if end != End::Passed && end != End::Leftovers {
         end_seed();

@@ -26,7 +26,7 @@
 //! likely, as a system puts threads aside that has others to run.
 //!
 //! # Invariants
-//! 1. What is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number that lives
+//! 1. Step is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number that lives
 //!    longer than a seed's run.
 //! 2. Only the process's one worker comes here, with preemption off, or before there are threads: [`State`] has one user at a time.
 //! 3. Nothing here allocates: a thread may be in the middle of an allocator that is compiled with points.
@@ -42,7 +42,7 @@ use crate::engine::facade::at_point;
 use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
 use crate::sys::clock::NEVER;
 use crate::sys::kernel_thread;
-use crate::sys::simulated::{self, What, draw};
+use crate::sys::simulated::{self, Step, draw};
 
 /// The most threads of one seed that are ready at once.
 const MOST_READY: usize = 1 << 18;
@@ -57,7 +57,7 @@ pub(super) const MOST_DEPTH: usize = 16;
 /// When a simulated process's monotonic clock begins: no program takes it for a time that is not set.
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// What holds for all seeds of a check.
+/// Step holds for all seeds of a check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) max_points: u64,
@@ -124,7 +124,7 @@ struct State {
     tally: Tally,
 }
 
-/// What a seed's run amounts to.
+/// Step a seed's run amounts to.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) points: u64,
@@ -195,7 +195,7 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         (state.now, state.wakes_at, state.alone, state.readied) = (BEGIN, NEVER, 0, 0);
         state.rest = None;
         state.tally = Tally::default();
-        state.rarity = (1 << simulated::choose(6)) - 1;
+        state.rarity = (1 << (1 + simulated::choose(6))) - 1;
         state.lowest = LOWEST;
         state.falls.clear();
         if let Strategy::Pct { depth } = strategy {
@@ -246,7 +246,7 @@ pub(super) fn drain() -> bool {
     with(|state| *state.rest.get_or_insert(REST) != 0 && !state.ready.is_empty()) == Some(true)
 }
 
-/// What the seed's run has amounted to so far.
+/// Step the seed's run has amounted to so far.
 pub(super) fn tally() -> Tally {
     with(|state| state.tally).unwrap_or_default()
 }
@@ -271,24 +271,24 @@ pub(super) fn own_number() -> u64 {
 
 /// The calling thread is about to do `what`.
 #[inline(always)]
-pub(super) fn at(what: What) {
+pub(super) fn at(what: Step) {
     at_point(|mark| gives_way(mark, what));
 }
 
 // Not inlined: inside the runtime there are many atomic operations, at which nothing is decided.
 #[inline(never)]
-fn gives_way(mark: u64, what: What) -> bool {
+fn gives_way(mark: u64, what: Step) -> bool {
     with(|state| state.decide(mark as usize, what)) == Some(true)
 }
 
 /// A clock is read: what it shows. Any kernel thread may ask, once there are several.
 fn time(clock: libc::clockid_t) -> u64 {
-    at(What::Look);
+    at(Step::Look);
     with(|state| match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
             state.rules.start + (state.now - BEGIN)
         }
-        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => state.tally.points * STEP,
+        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => state.tally.points * PACE,
         _ => state.now,
     })
     .unwrap_or(BEGIN)
@@ -302,11 +302,11 @@ fn is_spurious() -> bool {
 }
 
 /// The mean of what a point takes, in nanoseconds.
-const STEP: u64 = 100;
+const PACE: u64 = 100;
 
-/// What a point takes.
+/// Step a point takes.
 fn step(luck: u64) -> u64 {
-    STEP / 2 + ((luck & 0xff) * (STEP + 1) >> 8)
+    PACE / 2 + ((luck & 0xff) * (PACE + 1) >> 8)
 }
 
 fn fold(hash: u64, word: u64) -> u64 {
@@ -320,7 +320,7 @@ fn is_one_in(many: u32, luck: u32) -> bool {
 
 impl State {
     /// Whether thread `number`, which is about to do `what`, gives way.
-    fn decide(&mut self, number: usize, what: What) -> bool {
+    fn decide(&mut self, number: usize, what: Step) -> bool {
         if number == ROOT {
             return false;
         }
@@ -338,7 +338,7 @@ impl State {
             self.give_way(number);
         }
         if self.ready.is_empty() {
-            if gives_way || what == What::Look {
+            if gives_way || what == Step::Look {
                 self.hurry(deadline.min(self.wakes_at));
             }
         } else {
@@ -349,7 +349,7 @@ impl State {
         let is_stalled = is_one_in(self.rules.stalls, (luck >> 8) as u32);
         let leaves = self.ending.is_some() || self.is_due || self.wakes_at <= self.now;
         // A thread that yields leaves its stack by itself.
-        let stays = what == What::Yield && !leaves;
+        let stays = what == Step::Yield && !leaves;
         if !stays && (leaves || is_stalled || self.prefers_another(number, gives_way, luck >> 40)) {
             let length = is_stalled.then(|| 1000_u64 << simulated::choose(24));
             let length = length.map(|least| least + draw() % least);
@@ -379,13 +379,13 @@ impl State {
     }
 
     /// Whether the thread has done nothing but looking for so long that it seems to wait, or gives way by itself.
-    fn waits_by_looking(&mut self, number: usize, what: What) -> bool {
+    fn waits_by_looking(&mut self, number: usize, what: Step) -> bool {
         let standing = &mut self.threads[number];
         match what {
-            What::Yield => return true,
-            What::Load => standing.looks += 1,
-            What::Store | What::Change => standing.looks = 0,
-            What::Fence | What::Call | What::Look => {}
+            Step::Yield => return true,
+            Step::Load => standing.looks += 1,
+            Step::Store | Step::Change => standing.looks = 0,
+            Step::Fence | Step::Call | Step::Look => {}
         }
         let waits = standing.looks >= SPINS;
         if waits {
@@ -404,7 +404,7 @@ impl State {
     fn hurry(&mut self, next: u64) {
         self.alone += 1;
         if self.alone > ALONE && next != NEVER {
-            let jump = STEP << (self.alone - ALONE).min(40);
+            let jump = PACE << (self.alone - ALONE).min(40);
             self.now = self.now.max(next.min(self.now + jump));
         }
     }

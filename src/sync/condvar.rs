@@ -380,7 +380,7 @@ impl Condvar {
         deadline: Option<u64>,
     ) -> (MutexGuard<'a, T>, bool) {
         let guard = ManuallyDrop::new(guard);
-        #[cfg(feature = "sim")]
+        #[cfg(sim)]
         if crate::sys::simulated::is_spurious() {
             guard.lock.raw.unlock();
             guard.lock.raw.lock(None);

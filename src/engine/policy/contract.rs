@@ -543,13 +543,13 @@ pub struct Ready(&'static Green);
 
 impl Ready {
     /// The place of the schedule's mark (`src/sim`).
-    #[cfg(feature = "sim")]
+    #[cfg(sim)]
     pub(crate) fn mark(&self) -> &AtomicU64 {
         &self.green().observed[0]
     }
 
     /// The thread's name, if it has one.
-    #[cfg(feature = "sim")]
+    #[cfg(sim)]
     pub(crate) fn name(&self) -> Option<&str> {
         // SAFETY: the identity lives as long as the thread, which is ready.
         unsafe { self.green().identity.load(Ordering::Relaxed).as_ref() }?.name()

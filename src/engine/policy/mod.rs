@@ -92,7 +92,7 @@ impl Ideas {
         preemption: true,
     };
 
-    #[cfg(feature = "sim")]
+    #[cfg(sim)]
     pub(crate) const NONE: Ideas = Ideas {
         spinning: false,
         hand_off: false,

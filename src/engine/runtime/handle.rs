@@ -73,6 +73,8 @@ use crate::engine::sched::{Green, Identity, current as me};
 use crate::engine::sched::{cancel, park::Node};
 #[cfg(green)]
 use crate::engine::sys::libraries;
+#[cfg(sim)]
+use crate::engine::sys::simulated::{self, Step};
 use crate::engine::sys::{clock, die, perturb, word};
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
@@ -108,7 +110,7 @@ pub(super) struct Shared {
     pub(super) is_finished: AtomicBool,
     /// By which cancellers find the thread: its place in its scope's list, if it is in one.
     pub(super) node: Node,
-    /// What only the code that knows the packet's type can do. It gets the address of these data.
+    /// Step only the code that knows the packet's type can do. It gets the address of these data.
     pub(super) act: unsafe fn(*const Shared, Act),
 }
 
@@ -218,8 +220,10 @@ impl Thread {
     // Always inlined, with kernel threads aside: so a green thread that parks without a deadline saves no registers here.
     #[inline(always)]
     pub(crate) fn park(deadline: Option<u64>) {
-        #[cfg(feature = "sim")]
-        if crate::engine::sys::simulated::is_spurious() {
+        #[cfg(sim)]
+        let _operation = me::operation(Step::Call);
+        #[cfg(sim)]
+        if simulated::is_spurious() {
             return;
         }
         match me::green() {
@@ -253,6 +257,8 @@ impl Thread {
     /// assert_eq!(parked.join().unwrap(), "unparked");
     /// ```
     pub fn unpark(&self) {
+        #[cfg(sim)]
+        let _operation = me::operation(Step::Call);
         self.shared().token.wake();
     }
 
@@ -557,6 +563,8 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn join(self) -> Result<T> {
         self.forbid_self();
+        #[cfg(sim)]
+        let _operation = me::operation(Step::Call);
         // The caller waits for a kernel thread's token, too, though it joins that thread below: so reports know
         // for whom the caller waits.
         while !self.thread.shared().end.wait(None) {}

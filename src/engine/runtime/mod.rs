@@ -45,7 +45,7 @@ pub(crate) enum Backend {
 static GLOBAL: OnceLock<Backend> = OnceLock::new();
 
 /// The default runtime is this one.
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 fn adopt_global(backend: Backend) {
     GLOBAL.get_or_init(|| backend);
 }

@@ -75,8 +75,8 @@ use crate::engine::{
     sys::{sanitizer, shared::entry_fence, signal},
     tls,
 };
-#[cfg(feature = "sim")]
-use crate::engine::{sched::start, sys::simulated};
+#[cfg(sim)]
+use crate::engine::{sched::start, sys::simulated, sys::simulated::Step};
 
 /// The greatest closure, in bytes, whose memory stays as long as there are handles of its thread.
 const LARGE: usize = 4 << 10;
@@ -498,6 +498,8 @@ impl Builder {
             panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
         }
         self.stack_size.map_or(Ok(()), check_stack_size)?;
+        #[cfg(sim)]
+        let _operation = current::operation(Step::Call);
         let identity = Identity::new(self.name.take(), Some(Location::caller()));
         let (shares, within) = (Shares::new(), scope.map(NonNull::from));
         let packet = if size_of::<F>() > LARGE {
@@ -637,7 +639,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     let green = free.map_or_else(Records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
         Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
-        #[cfg(feature = "sim")]
+        #[cfg(sim)]
         None if simulated::is_on() => start::with_stack(cluster, green),
         None if is_stocked => Ok(()),
         None => stock_up(cluster),

@@ -10,9 +10,9 @@ use super::options::{
 use super::{Backend, KernelBackend, green, kernel};
 #[cfg(green)]
 use super::{handle, options::Driver};
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 use crate::engine::policy::{Ideas, Policy};
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 use crate::engine::sched::{cluster::Kind, spawner};
 use crate::engine::sched::{current, size};
 #[cfg(not(feature = "observe"))]
@@ -90,7 +90,7 @@ impl RuntimeOptions {
     }
 
     /// Prepares a process that will fork simulated ones.
-    #[cfg(feature = "sim")]
+    #[cfg(sim)]
     pub(crate) fn prepare() -> io::Result<()> {
         let stack_size = default_stack_size().next_power_of_two();
         handle::make_key();
@@ -99,7 +99,7 @@ impl RuntimeOptions {
 
     /// Starts the one runtime of a simulated process, whose main thread is `main`; the calling kernel thread, the only one, runs
     /// its threads from now on. Returns if it cannot.
-    #[cfg(feature = "sim")]
+    #[cfg(sim)]
     pub(crate) fn simulate(
         policy: Box<dyn Policy>,
         main: impl FnOnce() + Send + 'static,

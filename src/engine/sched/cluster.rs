@@ -68,7 +68,7 @@ use crate::engine::sched::{
     user_policy::UserPolicy,
 };
 use crate::engine::sys::signal::{self, Mask};
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 use crate::engine::sys::simulated;
 use crate::engine::sys::{
     clock, die, kernel_thread, perturb, sanitizer,
@@ -202,7 +202,7 @@ impl Cluster {
             user_policy.cluster.store(Some(cluster), Relaxed);
         }
         cluster.resize(cluster.config.processors)?;
-        #[cfg(feature = "sim")]
+        #[cfg(sim)]
         if simulated::is_on() {
             simulated::watch(&cluster.table.get(0).next_deadline);
             return Ok(cluster);

@@ -74,7 +74,7 @@ use crate::engine::atomic::{
 };
 use crate::engine::sched::{Green, Owned, Processor, ThreadFlags, Worker, fork, switch::Action};
 use crate::engine::sys::sanitizer::{self, Unseen};
-#[cfg(greenthread_points)]
+#[cfg(sim)]
 use crate::engine::sys::simulated;
 use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic, shared::entry_fence};
 use crate::engine::{arch, tls};
@@ -354,7 +354,7 @@ pub(crate) fn mark() -> usize {
 /// Raises the count of `green`, the current thread.
 #[inline(always)]
 pub(crate) fn off(green: &Green) {
-    #[cfg(greenthread_points)]
+    #[cfg(all(sim, greenthread_points))]
     if simulated::is_on() {
         // SAFETY: the current thread's word, which one kernel thread alone writes. These are no schedule points.
         return unsafe { *green.off.as_ptr() += 1 };
@@ -368,7 +368,7 @@ pub(crate) fn off(green: &Green) {
 /// Lowers the count again. At zero the thread may be preempted, and its processor taken.
 #[inline(always)]
 pub(crate) fn on(green: &Green) {
-    #[cfg(greenthread_points)]
+    #[cfg(all(sim, greenthread_points))]
     if simulated::is_on() {
         // SAFETY: as in `off`.
         return unsafe { *green.off.as_ptr() -= 1 };
@@ -538,7 +538,7 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
 /// The calling thread comes to a schedule point, which may stand at any atomic operation: before it is known that
 /// preemption is on, this makes none itself. If the thread is green, and not in the runtime, `decides` gets the schedule's mark
 /// of the thread, and says whether the thread gives way.
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 #[inline(always)]
 pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
     // SAFETY: the words are aligned, and one kernel thread alone is there to change them.
@@ -550,7 +550,7 @@ pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
             return;
         };
         let off = green.off.as_ptr();
-        if *off != 0 {
+        if *off != 0 || *green.observed[1].as_ptr() != 0 {
             return;
         }
         *off = 1;
@@ -559,6 +559,37 @@ pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
         }
         *off = 0;
     }
+}
+
+/// An operation of the crate's, or a hooked call, has begun: in a simulated process this is a schedule point, and inside, as
+/// long as the value lives, there is none.
+#[cfg(sim)]
+pub(crate) struct Operation(Option<&'static Green>);
+
+#[cfg(sim)]
+#[inline]
+pub(crate) fn operation(what: simulated::Step) -> Operation {
+    simulated::point(what);
+    let green = simulated::is_on().then(green).flatten();
+    green.inspect(|green| count_operations(green, 1));
+    Operation(green)
+}
+
+#[cfg(sim)]
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.0
+            .inspect(|green| count_operations(green, -1_i64 as u64));
+    }
+}
+
+/// How many of its operations the current thread is inside.
+#[cfg(sim)]
+#[inline]
+fn count_operations(green: &Green, more: u64) {
+    let count = green.observed[1].as_ptr();
+    // SAFETY: one kernel thread writes the word. This is no schedule point.
+    unsafe { *count = (*count).wrapping_add(more) };
 }
 
 // ==== calls that block ====

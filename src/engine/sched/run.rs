@@ -23,7 +23,7 @@ use crate::engine::sched::{
     Cluster, Green, Owned, RunLoop, ThreadFlags, Worker, current, enter, events, idle::Rested,
     park::ParkState, signals, start,
 };
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 use crate::engine::sys::simulated;
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer, topology};
 
@@ -34,7 +34,7 @@ pub(super) fn run(mut run: RunLoop) {
     while let Rested::Working { searching } = rested {
         rested = match find_work(&mut run, searching) {
             Ok(next) => run_one_after_another(&mut run, next),
-            #[cfg(feature = "sim")]
+            #[cfg(sim)]
             Err(NothingFound { searching }) if simulated::is_on() => {
                 simulated::nothing_is_ready(events::earliest_deadline(cluster));
                 Rested::Working { searching }

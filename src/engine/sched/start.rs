@@ -377,7 +377,7 @@ pub(super) fn give_stack(mut processor: Owned<'_>, green: &'static Green) -> boo
 
 /// `green`, which is new and the calling thread's, gets its stack at once: no spawner would make one while `green` waits. (The
 /// first thread of all finds one later.)
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 pub(crate) fn with_stack(cluster: &'static Cluster, green: &'static Green) -> io::Result<()> {
     loop {
         stock_up(cluster)?;

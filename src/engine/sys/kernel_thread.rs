@@ -1,7 +1,7 @@
 //! Kernel threads: how one is started, its id, its name, its clocks, how it gives way or rests, barriers between kernel
 //! threads, and whether one is blocked ([`is_blocked`]).
 //!
-//! # What `/proc` says
+//! # Step `/proc` says
 //! Two files tell whether a kernel thread is blocked, and in which system call ([`call_of`]).
 //!
 //! | `/proc/self/task/<id>/…` | says | can be opened |
@@ -125,7 +125,7 @@ pub(crate) fn has_children() -> bool {
 }
 
 /// The clock of the CPU time used by a process, in the kernel's encoding.
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 pub(crate) fn process_clock(id: i32) -> libc::clockid_t {
     const SCHEDULER: i32 = 2;
     (!id << 3) | SCHEDULER

@@ -16,7 +16,7 @@ pub(crate) mod perturb;
 pub(crate) mod sanitizer;
 pub(crate) mod shared;
 pub(crate) mod signal;
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 pub(crate) mod simulated;
 pub(crate) mod topology;
 pub(crate) mod word;
@@ -127,8 +127,8 @@ pub(crate) fn point(name: &'static str) {
     if cfg!(greenthread_perturb) {
         perturb::come_to(name);
     }
-    #[cfg(feature = "sim")]
-    simulated::point(simulated::What::Call);
+    #[cfg(sim)]
+    simulated::point(simulated::Step::Call);
 }
 
 /// Blocking a kernel thread on a word of memory.
@@ -193,7 +193,7 @@ pub(crate) mod clock {
     /// As the function demands.
     #[cfg(answers)]
     pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
-        #[cfg(feature = "sim")]
+        #[cfg(sim)]
         if let Some(now) = super::simulated::time(clock) {
             // SAFETY: the place is one that the function may write to, the caller says.
             unsafe { time.write(timespec(now)) };
@@ -359,7 +359,7 @@ mod unseen {
     }
 }
 
-/// What ThreadSanitizer must be told, where it is not: nothing. `sanitizer.rs` says what each function is for.
+/// Step ThreadSanitizer must be told, where it is not: nothing. `sanitizer.rs` says what each function is for.
 #[cfg(not(tsan))]
 mod no_tsan {
     use core::ffi::CStr;

@@ -19,11 +19,11 @@ use super::clock::NEVER;
 pub(crate) use super::perturb::mix;
 use crate::engine::atomic::AtomicU64;
 
-/// What the schedule does; `src/sim` sets it.
+/// Step the schedule does; `src/sim` sets it.
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
     /// The calling thread comes to a point.
-    pub(crate) point: fn(What),
+    pub(crate) point: fn(Step),
     /// No thread is ready, and the earliest deadline is this one. Moves the clock, or ends the process.
     pub(crate) nothing_is_ready: fn(u64),
     /// The calling thread is about to wait.
@@ -32,13 +32,13 @@ pub(crate) struct Hooks {
     pub(crate) time: fn(libc::clockid_t) -> u64,
 }
 
-/// What a thread is about to do at a point.
+/// Step a thread is about to do at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(
     not(greenthread_points),
     allow(dead_code, reason = "atomic operations have no points")
 )]
-pub(crate) enum What {
+pub(crate) enum Step {
     /// To load a word, or to change it to what it is.
     Load,
     Store,
@@ -53,20 +53,20 @@ pub(crate) enum What {
     Yield,
 }
 
-impl What {
+impl Step {
     pub(crate) fn is_atomic(self) -> bool {
-        matches!(self, What::Load | What::Store | What::Change | What::Fence)
+        matches!(self, Step::Load | Step::Store | Step::Change | Step::Fence)
     }
 
     pub(crate) fn kind(self) -> u64 {
         match self {
-            What::Load => 0,
-            What::Store => 1,
-            What::Change => 2,
-            What::Fence => 3,
-            What::Call => 4,
-            What::Look => 5,
-            What::Yield => 6,
+            Step::Load => 0,
+            Step::Store => 1,
+            Step::Change => 2,
+            Step::Fence => 3,
+            Step::Call => 4,
+            Step::Look => 5,
+            Step::Yield => 6,
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn is_on() -> bool {
     WORLD.hooks.get().is_some()
 }
 
-/// What `clock` shows, in nanoseconds; `None` in a process that is not simulated.
+/// Step `clock` shows, in nanoseconds; `None` in a process that is not simulated.
 #[inline]
 pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
     WORLD.hooks.get().map(|hooks| (hooks.time)(clock))
@@ -106,7 +106,7 @@ pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
 
 /// The calling thread comes to a point.
 #[inline]
-pub(crate) fn point(what: What) {
+pub(crate) fn point(what: Step) {
     if let Some(hooks) = WORLD.hooks.get() {
         (hooks.point)(what);
     }

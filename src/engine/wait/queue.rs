@@ -66,7 +66,7 @@ use super::{Outcome, WaitKind, WaitReason, Waiter};
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Cell, Ordering, Ordering::Relaxed, const_fn};
 use crate::engine::sched::Fifo;
 use crate::engine::sched::current::{self, PreemptionOff};
-#[cfg(feature = "sim")]
+#[cfg(sim)]
 use crate::engine::sys::simulated;
 use crate::engine::sys::{perturb, shared::Patience};
 
@@ -314,7 +314,7 @@ impl List {
     /// Claims the first node that can be claimed, and takes it out.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
-        #[cfg(feature = "sim")]
+        #[cfg(sim)]
         if simulated::is_on() {
             return self.pop_where(|_| true);
         }
@@ -331,7 +331,7 @@ impl List {
     #[inline]
     pub(crate) fn pop_where(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
         let place = |list: &List| {
-            #[cfg(feature = "sim")]
+            #[cfg(sim)]
             if simulated::is_on() {
                 return simulated::choose(list.iter().filter(|node| fits(node)).count());
             }
