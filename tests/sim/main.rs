@@ -1,0 +1,13 @@
+//! `greenthread::sim`: what it finds, what it says, and that a seed's run repeats.
+//!
+//! Without schedule points at atomic operations (`--cfg greenthread_points` and its flags, docs/sim.md) most faults of code
+//! that uses std's locks cannot be found: tests that need such points say so, and pass.
+
+#[path = "../support/checking_allocator.rs"]
+mod checking_allocator;
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bugs;
+mod programs;
+mod support;
