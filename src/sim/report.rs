@@ -212,14 +212,34 @@ fn place_in(stack: &[Symbol]) -> Option<String> {
         Some(format!("{file}:{line} in {}", symbol.function))
     };
     let is_stds = |file: &str| file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
-    let is_own = |symbol: &&Symbol| symbol.function.contains("greenthread::");
+    let is_own = |symbol: &&Symbol| {
+        let file = symbol.file.as_deref().unwrap_or_default();
+        file.trim_start_matches("./").starts_with(sources())
+    };
     let known = || {
         let has_file = |symbol: &&Symbol| symbol.file.as_deref().is_some_and(|file| !is_stds(file));
         stack.iter().filter(has_file)
     };
     let users = known().find(|symbol| !is_own(symbol) && !symbol.function.starts_with("__tsan_"));
-    let ours = || known().find(|symbol| is_own(symbol) && !symbol.function.contains("::sim::"));
+    // These files come to points for others.
+    let is_sims = |symbol: &&Symbol| {
+        let file = symbol.file.as_deref().unwrap_or_default();
+        [
+            "src/sim/",
+            "src/engine/sched/current.rs",
+            "src/engine/sys/simulated.rs",
+            "src/libc/",
+        ]
+        .iter()
+        .any(|part| file.contains(part))
+    };
+    let ours = || known().find(|symbol| is_own(symbol) && !is_sims(symbol));
     users.or_else(ours).and_then(place)
+}
+
+/// The folder of the crate's sources, as debug information names it.
+fn sources() -> &'static str {
+    file!().trim_end_matches("sim/report.rs")
 }
 
 /// What a check that has found nothing amounts to.

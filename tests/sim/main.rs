@@ -3,11 +3,10 @@
 //! Without schedule points at atomic operations (`--cfg greenthread_points` and its flags, docs/sim.md) most faults of code
 //! that uses std's locks cannot be found: tests that need such points say so, and pass.
 
-#[path = "../support/checking_allocator.rs"]
-mod checking_allocator;
 #[path = "../common/mod.rs"]
 mod common;
 
 mod bugs;
+mod hash;
 mod programs;
 mod support;

@@ -89,9 +89,9 @@ programs! {
     if_for_while: "a job", any;
     aba: "one buffer, two owners", points;
     double_checked: "the port is not set", points;
-    early_barrier: "the server is up", any;
+    early_barrier: "the server is up", points;
     closed_channel: "the log is open", points;
-    timeout_or_reply: "one permit", any;
+    timeout_or_reply: "one permit", points;
 }
 
 /// Two clerks count visitors: each reads the count, and then writes one more.
@@ -141,21 +141,28 @@ fn lock_order(threads: Threads) {
 
 /// The one who opens the gate does not take the lock, so the one who waits may miss it between its look and its wait.
 fn lost_wakeup(threads: Threads) {
-    let gate = Arc::new((AtomicBool::new(false), Mutex::new(()), Condvar::new()));
+    struct Gate {
+        is_open: AtomicBool,
+        lock: parking_lot::Mutex<()>,
+        opened: parking_lot::Condvar,
+    }
+    let gate = Arc::new(Gate {
+        is_open: AtomicBool::new(false),
+        lock: parking_lot::Mutex::new(()),
+        opened: parking_lot::Condvar::new(),
+    });
     let guest = {
         let gate = gate.clone();
         move || {
-            let (is_open, lock, opened) = &*gate;
-            let mut guard = lock.lock().unwrap();
-            while !is_open.load(SeqCst) {
-                guard = opened.wait(guard).unwrap();
+            let mut guard = gate.lock.lock();
+            while !gate.is_open.load(SeqCst) {
+                gate.opened.wait(&mut guard);
             }
         }
     };
     let porter = move || {
-        let (is_open, _, opened) = &*gate;
-        is_open.store(true, SeqCst);
-        opened.notify_one();
+        gate.is_open.store(true, SeqCst);
+        gate.opened.notify_one();
     };
     threads.both(guest, porter);
 }
@@ -232,13 +239,13 @@ fn aba(threads: Threads) {
     let user = || {
         let pool = pool.clone();
         move || {
-            let (one, two) = (pool.pop(), pool.pop());
-            one.into_iter().for_each(|buffer| pool.push(buffer));
-            let three = pool.pop();
-            three
-                .into_iter()
-                .chain(two)
-                .for_each(|buffer| pool.push(buffer));
+            for _ in 0..2 {
+                let (small, large) = (pool.pop(), pool.pop());
+                small.into_iter().for_each(|buffer| pool.push(buffer));
+                // The other one is in use for longer.
+                std::thread::yield_now();
+                large.into_iter().for_each(|buffer| pool.push(buffer));
+            }
         }
     };
     threads.both(user(), user());
