@@ -13,9 +13,9 @@
 
 pub(crate) use super::driver::{Operation, operate, watch};
 pub(crate) use super::sched::cpu_time::answer as thread_clock;
-#[cfg(sim)]
-pub(crate) use super::sched::current::operation;
 pub(crate) use super::sched::current::{count_parked, is_hooked, mask_changed, owner, reveal_all};
+#[cfg(sim)]
+pub(crate) use super::sched::current::{operation, without_points};
 pub(crate) use super::sched::fork::{HAS_FORKED, after_vfork, before_vfork};
 pub(crate) use super::sched::locked::for_good;
 pub(crate) use super::sched::signals;

@@ -89,7 +89,12 @@ impl Real {
     /// The address of libc's function.
     #[inline]
     fn target(&self) -> *const () {
-        let address = match self.address.load(Relaxed) {
+        #[cfg(not(greenthread_points))]
+        let address = self.address.load(Relaxed);
+        // SAFETY: the word is aligned, and changes once. This load is no schedule point.
+        #[cfg(greenthread_points)]
+        let address = unsafe { self.address.as_ptr().read_volatile() };
+        let address = match address {
             0 => self.find(),
             known => known,
         };
@@ -102,6 +107,8 @@ impl Real {
     /// Looks for it; 0: there is none.
     #[cold]
     fn find(&self) -> usize {
+        #[cfg(sim)]
+        let _once = crate::engine::hooks::without_points();
         let sanitizers = sanitizer::interceptor(self.name).filter(|_| !self.is_libcs);
         let mut found = sanitizers.unwrap_or(0);
         // SAFETY: dlvsym and dlsym get names that end with a NUL.
@@ -311,8 +318,15 @@ fn is_on() -> bool {
     static STATE: AtomicU8 = AtomicU8::new(0);
     const ON: u8 = 1;
     const OFF: u8 = 2;
-    match STATE.load(Relaxed) {
+    #[cfg(not(greenthread_points))]
+    let state = STATE.load(Relaxed);
+    // SAFETY: the byte changes once. This load is no schedule point.
+    #[cfg(greenthread_points)]
+    let state = unsafe { STATE.as_ptr().read_volatile() };
+    match state {
         0 => {
+            #[cfg(sim)]
+            let _once = crate::engine::hooks::without_points();
             // A value that is not accepted is an error when the first runtime starts.
             let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
             // A sanitizer under which all threads are kernel threads must see their calls as they are.
