@@ -180,7 +180,7 @@ impl Builder {
             let count: u64 = count.map_err(|_| {
                 format!("GREENTHREAD_SIM_SEEDS={text:?}: accepted is a number of seeds")
             })?;
-            self.seeds.end = self.seeds.start + count;
+            self.seeds.end = self.seeds.start.saturating_add(count);
         }
         if let Some(text) = text("GREENTHREAD_SIM_SEED") {
             let (strategy, steps, seed) = Strategy::parse(&text).ok_or_else(|| {
@@ -234,7 +234,8 @@ impl Strategy {
 
     fn parse(text: &str) -> Option<(Strategy, u64, u64)> {
         let (strategy, seed) = text.split_once(':')?;
-        let seed = seed.parse().ok()?;
+        // A seed has a next one.
+        let seed = seed.parse().ok().filter(|&seed| seed != u64::MAX)?;
         match strategy {
             "random" => Some((Strategy::Random, 0, seed)),
             "round-robin" => Some((Strategy::RoundRobin, 0, seed)),

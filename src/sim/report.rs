@@ -227,7 +227,7 @@ fn place_in(stack: &[Symbol]) -> Option<String> {
         [
             "src/sim/",
             "src/engine/sched/current.rs",
-            "src/engine/sys/simulated.rs",
+            "src/engine/sys/",
             "src/libc/",
         ]
         .iter()

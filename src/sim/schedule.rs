@@ -243,7 +243,13 @@ pub(super) fn goes(outside: Outside) {
 pub(super) fn drain() -> bool {
     /// A thread that ends comes to some dozens of points.
     const REST: u64 = 1000;
-    with(|state| *state.rest.get_or_insert(REST) != 0 && !state.ready.is_empty()) == Some(true)
+    let may_go_on = |state: &mut State| {
+        // Those that are stalled may be about to end, too.
+        state.wakes_at = NEVER;
+        state.ready.append(&mut state.stalled);
+        *state.rest.get_or_insert(REST) != 0 && !state.ready.is_empty()
+    };
+    with(may_go_on) == Some(true)
 }
 
 /// Step the seed's run has amounted to so far.

@@ -7,6 +7,8 @@
 mod common;
 
 mod bugs;
+mod ends;
 mod hash;
+mod libraries;
 mod programs;
 mod support;
