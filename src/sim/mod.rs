@@ -12,7 +12,7 @@ use core::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub use self::report::{Failure, Summary};
+pub use self::report::{Failure, FailureKind, Summary};
 use self::schedule::Rules;
 use crate::sys::{simulated, variable};
 

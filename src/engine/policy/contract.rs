@@ -548,11 +548,12 @@ impl Ready {
         &self.green().observed[0]
     }
 
-    /// The thread's name, if it has one.
+    /// The thread's number and name.
     #[cfg(sim)]
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub(crate) fn who(&self) -> Option<(u64, &str)> {
         // SAFETY: the identity lives as long as the thread, which is ready.
-        unsafe { self.green().identity.load(Ordering::Relaxed).as_ref() }?.name()
+        let identity = unsafe { self.green().identity.load(Ordering::Relaxed).as_ref() }?;
+        Some((identity.id().get(), identity.name().unwrap_or_default()))
     }
 
     #[inline(always)]

@@ -330,14 +330,15 @@ impl List {
     /// Claims the first node that fits and can be claimed, and takes it out; in a simulated process, any such node.
     #[inline]
     pub(crate) fn pop_where(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
-        let place = |list: &List| {
-            #[cfg(sim)]
-            if simulated::is_on() {
-                return simulated::choose(list.iter().filter(|node| fits(node)).count());
-            }
-            0
-        };
-        self.pop_found(|list| list.iter().filter(|node| fits(node)).nth(place(list)))
+        #[cfg(sim)]
+        if simulated::is_on() {
+            let fitting = |list: &List| list.iter().filter(|node| fits(node)).count();
+            return self.pop_found(|list| {
+                let place = simulated::choose(fitting(list));
+                list.iter().filter(|node| fits(node)).nth(place)
+            });
+        }
+        self.pop_found(|list| list.iter().find(|node| fits(node)))
     }
 
     /// Claims the node that `find` returns, and takes it out; asks again as long as another thread has the claim.
