@@ -312,7 +312,8 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
             .take_while(|&at| at != 0)
             .collect();
         let stack = symbols.stack(&stack, true, &modules);
-        let place = place_in(&stack).unwrap_or_else(|| String::from("an unknown place"));
+        let place = place_in(&stack)
+            .unwrap_or_else(|| String::from("the beginning or the end of the thread"));
         let [from, to] = [from, to].map(|number| sheet.name(number));
         let _ = writeln!(
             text,
@@ -322,20 +323,21 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
 }
 
 /// The innermost function on a stack that is neither std's nor the crate's, if there is one, or else the innermost of the
-/// crate's that is not the simulator's.
+/// crate's public ones.
 fn place_in(stack: &[Symbol]) -> Option<String> {
-    let place = |symbol: &Symbol| {
-        let file = symbol.file.as_deref()?;
-        let line = symbol.line.unwrap_or(0);
-        Some(format!("{file}:{line} in {}", symbol.function))
-    };
     let is_stds = |file: &str| file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
-    let is_own = |symbol: &&Symbol| symbol.function.contains("greenthread::");
-    let known = || {
-        let has_file = |symbol: &&Symbol| symbol.file.as_deref().is_some_and(|file| !is_stds(file));
-        stack.iter().filter(has_file)
+    let has_file = |symbol: &&Symbol| symbol.file.as_deref().is_some_and(|file| !is_stds(file));
+    let is_own =
+        |function: &str| function.contains("greenthread::") || function.starts_with("__tsan_");
+    let is_inside = |function: &str| {
+        ["::engine::", "::sim::", "::libc::"]
+            .iter()
+            .any(|part| function.contains(part))
     };
-    let users = known().find(|symbol| !is_own(symbol) && !symbol.function.starts_with("__tsan_"));
-    let ours = || known().find(|symbol| is_own(symbol) && !symbol.function.contains("::sim::"));
-    users.or_else(ours).and_then(place)
+    let known = || stack.iter().filter(has_file);
+    let users = known().find(|symbol| !is_own(&symbol.function));
+    let ours = || known().find(|symbol| is_own(&symbol.function) && !is_inside(&symbol.function));
+    let symbol = users.or_else(ours)?;
+    let (file, line) = (symbol.file.as_deref()?, symbol.line.unwrap_or(0));
+    Some(format!("{file}:{line} in {}", symbol.function))
 }

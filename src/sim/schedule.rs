@@ -40,7 +40,7 @@ use super::{FailureKind, Outside, Strategy};
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::at_point;
 use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
-use crate::sys::clock::NEVER;
+use crate::sys::clock::{self, NEVER};
 use crate::sys::kernel_thread;
 use crate::sys::simulated::{self, Step, draw};
 
@@ -220,7 +220,9 @@ pub(super) fn rules() -> Option<Rules> {
 
 /// The calling thread is about to go outside. Ends the run if that is not allowed.
 pub(super) fn goes(outside: Outside) {
-    let Some(rules) = rules() else { return };
+    let Some(rules) = with(|state| state.rules) else {
+        return;
+    };
     let (is_allowed, what) = match outside {
         Outside::KernelThread => (rules.allows_threads, "starts a kernel thread"),
         Outside::Process => (rules.allows_outside, "starts a process"),
@@ -454,7 +456,7 @@ pub(super) struct Schedule;
 impl Policy for Schedule {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         if how == Readied::Spawned {
-            thread.mark().store(NEW, Relaxed);
+            thread.mark_as_new(NEW);
         }
         match seat {
             Some(_) => _ = with(|state| state.ready(thread)),
@@ -576,6 +578,7 @@ fn nothing_is_ready(earliest: u64) {
         }
         if state.ending.is_none() && next != NEVER {
             state.now = state.now.max(next);
+            clock::note(state.now);
             state.ending = state.is_over();
         }
         state
@@ -583,6 +586,8 @@ fn nothing_is_ready(earliest: u64) {
             .or((next == NEVER).then_some(FailureKind::Deadlock))
     });
     if let Some(kind) = ending.flatten() {
+        // The dump is made by a kernel thread.
+        with(|state| state.rules.allows_threads = true);
         record::fail(kind);
     }
 }

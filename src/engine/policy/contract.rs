@@ -548,6 +548,13 @@ impl Ready {
         &self.green().observed[0]
     }
 
+    /// The thread, which is new, has this mark, and is inside no operation.
+    #[cfg(sim)]
+    pub(crate) fn mark_as_new(&self, mark: u64) {
+        self.mark().store(mark, Ordering::Relaxed);
+        self.green().observed[1].store(0, Ordering::Relaxed);
+    }
+
     /// The thread's number and name.
     #[cfg(sim)]
     pub(crate) fn who(&self) -> Option<(u64, &str)> {

@@ -665,6 +665,8 @@ unsafe fn body(green: &'static Green) {
     let job = Job(unsafe { Thread::from_raw(green.identity.load(Relaxed).cast()) });
     // Preemption is on for the first time: user code runs.
     current::on(green);
+    #[cfg(sim)]
+    let operation = current::operation(Step::Call);
     // SAFETY: the block is the thread's own, at the start of its life.
     unsafe { tls::enter() };
     if green.took_last.get() {
@@ -676,7 +678,12 @@ unsafe fn body(green: &'static Green) {
     let pthread = unsafe { libc::pthread_self() } as usize;
     // Release: partner: Acquire in `Shared::pthread` (`runtime::handle`), whose caller may read the control block.
     job.thread().shared().pthread.store(pthread, Release);
+    #[cfg(sim)]
+    drop(operation);
     let thread = job.run();
+    // For good: the thread that has the record next begins anew.
+    #[cfg(sim)]
+    core::mem::forget(current::operation(Step::Call));
     frames::end();
     leave(green, thread);
 }
