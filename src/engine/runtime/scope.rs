@@ -27,6 +27,7 @@ use crate::engine::sys::clock::NEVER;
 use crate::engine::wait::WaitKind;
 
 /// The threads of a scope, and how they have ended.
+#[derive(Default)]
 pub(super) struct Members {
     /// Its threads end with it. A thread is in the list from its spawn until it has given up all that it has borrowed.
     pub(super) token: Token,
@@ -219,11 +220,8 @@ impl<'env> Scope<'_, 'env> {
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
     {
         let members = Members {
-            token: Token::default(),
-            frame: Cell::new(ptr::null()),
             owner: own_identity(),
-            panicked: AtomicBool::new(false),
-            cancelled: AtomicBool::new(false),
+            ..Members::default()
         };
         // What the owner waits for while it unwinds, its threads wait for, too.
         let end = Frame::new(NEVER, What::End);

@@ -87,7 +87,7 @@ const TOKEN: usize = 2;
 
 impl What {
     pub(crate) fn token(token: &Arc<Token>) -> What {
-        What::Token(Arc::as_ptr(token), Node::new(ptr::null()))
+        What::Token(Arc::as_ptr(token), Node::default())
     }
 }
 

@@ -103,7 +103,6 @@
 //! - a canceller's accesses → the thread that goes on: Release in `unpin`, Acquire in `settle`.
 
 use core::panic::{RefUnwindSafe, UnwindSafe};
-use core::ptr;
 
 use crate::engine::atomic::{AtomicPtr, AtomicU32, Cell, Ordering::*, const_fn};
 use crate::engine::inspect::kernel::KernelThread;
@@ -712,6 +711,7 @@ impl Interrupts {
 // ==== a place in a list ====
 
 /// A thread's place in a list.
+#[derive(Default)]
 pub(crate) struct Node {
     pub(super) next: Cell<*const Node>,
     pub(super) previous: Cell<*const Node>,
@@ -727,13 +727,3 @@ unsafe impl Send for Node {}
 // No panic interrupts a change of the links.
 impl UnwindSafe for Node {}
 impl RefUnwindSafe for Node {}
-
-impl Node {
-    pub(crate) fn new(thread: *const Interrupts) -> Node {
-        Node {
-            next: Cell::new(ptr::null()),
-            previous: Cell::new(ptr::null()),
-            thread: AtomicPtr::new(thread.cast_mut()),
-        }
-    }
-}
