@@ -688,13 +688,10 @@ impl Interrupts {
 
     /// The thread enters a frame. If the frame is limited, or one around it, it is looked at before each wait.
     pub(crate) fn enter(&self, frame: *const Frame, is_limited: bool) {
-        let before = self.top.load(Relaxed).addr() & LIMITED;
-        let frame = frame.cast_mut();
+        let flag = self.top.load(Relaxed).addr() & LIMITED | usize::from(is_limited);
+        let frame = frame.cast_mut().map_addr(|at| at | flag);
         // Release: the frame, for a canceller; partner: Acquire in `innermost`.
-        self.top.store(
-            frame.map_addr(|at| at | before | usize::from(is_limited)),
-            Release,
-        );
+        self.top.store(frame, Release);
     }
 
     pub(crate) fn forget_refusals(&self) {

@@ -13,12 +13,8 @@
 
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::SeqCst, fence};
 use crate::engine::inspect::notes::WhenEnded;
-use crate::engine::sched::{
-    self, Green,
-    park::{Interrupts, Parking},
-    switch::Action,
-};
-use crate::engine::sched::{cancel, park::Outcome};
+use crate::engine::sched::park::{Interrupts, Outcome, Parking};
+use crate::engine::sched::{self, Green, cancel, switch::Action};
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
