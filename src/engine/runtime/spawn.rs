@@ -60,8 +60,7 @@ use super::scope::{Members, Scope};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
 use crate::engine::policy::Priority;
 use crate::engine::sched::frames::{self, Frame, What, within};
-use crate::engine::sched::park::Node;
-use crate::engine::sched::park::Waiter;
+use crate::engine::sched::park::{Node, Waiter};
 use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{clock::NEVER, die, perturb};
 #[cfg(green)]
@@ -152,7 +151,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 end: End::default(),
                 shares,
                 is_finished: AtomicBool::new(false),
-                node: Node::new(core::ptr::null()),
+                node: Node::default(),
                 act: Packet::<T, F>::act,
             },
             ending: UnsafeCell::new(Ending {
