@@ -5,7 +5,7 @@ use std::io;
 
 use super::record::{Choice, Sheet};
 use super::schedule::Tally;
-use crate::observe::{Modules, Symbol, Symbols};
+use crate::observe::{Kind, Modules, Symbol, Symbols};
 
 /// What a check has found.
 #[derive(Clone, Default, Debug)]
@@ -322,22 +322,10 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
     }
 }
 
-/// The innermost function on a stack that is neither std's nor the crate's, if there is one, or else the innermost of the
-/// crate's public ones.
+/// The innermost function of the program's on a stack, if there is one, or else of the crate's public ones.
 fn place_in(stack: &[Symbol]) -> Option<String> {
-    let is_stds = |file: &str| file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
-    let has_file = |symbol: &&Symbol| symbol.file.as_deref().is_some_and(|file| !is_stds(file));
-    let is_own =
-        |function: &str| function.contains("greenthread::") || function.starts_with("__tsan_");
-    let is_inside = |function: &str| {
-        ["::engine::", "::sim::", "::libc::"]
-            .iter()
-            .any(|part| function.contains(part))
-    };
-    let known = || stack.iter().filter(has_file);
-    let users = known().find(|symbol| !is_own(&symbol.function));
-    let ours = || known().find(|symbol| is_own(&symbol.function) && !is_inside(&symbol.function));
-    let symbol = users.or_else(ours)?;
+    let innermost = |kind| stack.iter().find(|symbol| symbol.kind == kind);
+    let symbol = innermost(Kind::Program).or_else(|| innermost(Kind::Public))?;
     let (file, line) = (symbol.file.as_deref()?, symbol.line.unwrap_or(0));
     Some(format!("{file}:{line} in {}", symbol.function))
 }
