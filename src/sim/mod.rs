@@ -157,8 +157,9 @@ impl Builder {
 
     #[track_caller]
     pub fn check(self, body: impl Fn() + Send + Sync + 'static) {
-        if let Err(failure) = self.run(body) {
-            panic!("{failure}");
+        match self.run(body) {
+            Ok(summary) => println!("{summary}"),
+            Err(failure) => panic!("{failure}"),
         }
     }
 

@@ -152,6 +152,35 @@ pub struct Summary {
     pub is_repeatable: bool,
 }
 
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary {
+            seeds,
+            points,
+            atomics,
+            switches,
+            hash,
+            ..
+        } = self;
+        let repeatable = if self.is_repeatable {
+            ""
+        } else {
+            "; not repeatable"
+        };
+        write!(
+            f,
+            "{WITHOUT_POINTS}sim: {seeds} seeds, {points} points, {atomics} of them at atomic operations, {switches} switches, \
+            hash {hash:016x}{repeatable}"
+        )
+    }
+}
+
+/// The first line of all that is told, if the build has no points at atomic operations.
+const WITHOUT_POINTS: &str = match cfg!(greenthread_points) {
+    true => "",
+    false => "sim: atomic operations have no schedule points: RUSTFLAGS is not set (docs/sim.md)\n",
+};
+
 /// How a run has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -282,7 +311,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        write!(f, "{WITHOUT_POINTS}{}", self.text)
     }
 }
 
