@@ -59,8 +59,9 @@ impl Room {
     /// Until the server stops.
     fn run(mut self, events: Receiver<Event>, stopping: &Token) {
         let _cancelled = stopping.run(|| {
-            while !stopping.is_cancelled()
-                && let Ok(Event { who, what }) = events.recv()
+            while let Ok(Event { who, what }) = events.recv()
+                // Those who leave now do so because the server stops, and are still to hear of it.
+                && !stopping.is_cancelled()
             {
                 self.handle(who, what);
             }

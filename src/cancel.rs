@@ -346,8 +346,8 @@ impl<'scope> Group<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (scope, f) = self.scope_and(f);
-        scope.spawn(f)
+        let (fate, at) = (self.fate(), Location::caller());
+        self.0.spawn(move || fate.share(f, at))
     }
 
     /// Ends the waits of all threads of the group, and of the closure that [`group`] was called with.

@@ -104,7 +104,7 @@ fn is_peer(node: &Node, own: Option<&Entry<'_, '_>>) -> bool {
 impl<T> Queue<T> {
     pub(super) fn new() -> Queue<T> {
         Queue {
-            list: List::new(),
+            list: List::default(),
             messages: PhantomData,
         }
     }
@@ -282,7 +282,7 @@ pub(super) fn wake_all<T>(
     channel: &Shared<T>,
     choose: impl FnOnce(&mut State<T>) -> &mut Queue<T>,
 ) {
-    let crowd = Crowd::new();
+    let crowd = Crowd::default();
     // SAFETY: the crowd stays here and is woken below, after the lock.
     let any = unsafe { choose(&mut channel.lock()).list.move_all(&crowd) };
     if any {
@@ -380,6 +380,7 @@ pub(super) fn wait_in_queue<T>(
 // ==== a select's wait ====
 
 /// The place of a select, in one queue at a time.
+#[derive(Default)]
 pub(super) struct Spot {
     node: Node,
     /// The queue that the spot was put into, unless its own thread has taken the spot out; or null.
@@ -389,15 +390,6 @@ pub(super) struct Spot {
 // SAFETY: a thread that owns the spot can move it only while it is in no queue: otherwise its
 // `Waiting` has it borrowed.
 unsafe impl Send for Spot {}
-
-impl Spot {
-    pub(super) fn new() -> Spot {
-        Spot {
-            node: Node::new(ptr::null()),
-            queue: Cell::new(ptr::null()),
-        }
-    }
-}
 
 /// One wait, in the queues where its spots stand. The spots live for `'o`, longer than the wait.
 pub(super) struct Waiting<'o> {

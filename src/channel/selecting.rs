@@ -165,7 +165,7 @@ impl<T> State<T> {
 impl<T, const SENDS: bool> Handle for Half<T, SENDS> {
     fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let side = Self::SIDE;
-        let mut woken = Chain::new();
+        let mut woken = Chain::default();
         let mut state = self.lock();
         let attempt = match entry {
             None if state.can(side, None) => granted(state.grant(side, None)),
@@ -194,7 +194,7 @@ impl<T, const SENDS: bool> Handle for Half<T, SENDS> {
         match right {
             Right::Disconnected | Right::Made(_) => {}
             Right::Counted(ticket) => {
-                let (mut spare, mut woken) = (None, Chain::new());
+                let (mut spare, mut woken) = (None, Chain::default());
                 let mut state = self.lock();
                 match Self::SIDE {
                     Side::Senders => state.reserved -= 1,
@@ -220,7 +220,7 @@ impl<T> Shared<T> {
         match right {
             Right::Disconnected | Right::Made(_) => return Err(message),
             Right::Counted(_) => loop {
-                let mut woken = Chain::new();
+                let mut woken = Chain::default();
                 let sent = self.lock().send_reserved(message, &mut spare, &mut woken);
                 woken.wake();
                 match sent {
@@ -253,7 +253,7 @@ impl<T> Shared<T> {
         match right {
             Right::Disconnected | Right::Made(_) => Err(Failed::Disconnected),
             Right::Counted(ticket) => {
-                let (mut spare, mut woken) = (None, Chain::new());
+                let (mut spare, mut woken) = (None, Chain::default());
                 let mut state = self.lock();
                 let message = state.pop_promised(ticket, &mut spare);
                 state.settle(&mut spare, &mut woken);
@@ -269,7 +269,7 @@ impl<T> Shared<T> {
                 }
                 Peer::Select(sender) => {
                     let (state, paired) = (self.lock(), Take::Paired(sender));
-                    self.receive_slowly(state, Chain::new(), paired, Until::Never)
+                    self.receive_slowly(state, Chain::default(), paired, Until::Never)
                 }
             },
         }
@@ -317,7 +317,7 @@ impl<'a> Operation<'a> {
     fn new(handle: &'a dyn Handle) -> Operation<'a> {
         Operation {
             handle: AnyHandle(handle),
-            spot: Spot::new(),
+            spot: Spot::default(),
             turn: Cell::new(0),
             index: 0,
         }

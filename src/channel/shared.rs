@@ -420,7 +420,7 @@ impl<T> Shared<T> {
     /// Sends a message, waiting until `until` while the channel is full.
     #[inline]
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
-        let (mut spare, mut woken) = (None, Chain::new());
+        let (mut spare, mut woken) = (None, Chain::default());
         let mut state = self.lock();
         if let Err((message, refused)) = state.send(message, &mut spare, &mut woken) {
             return self.send_slowly(state, woken, refused, message, until);
@@ -463,7 +463,7 @@ impl<T> Shared<T> {
                     Refused::NeedsBlock => spare = Some(Block::new()),
                 }
             }
-            woken = Chain::new();
+            woken = Chain::default();
             state = self.lock();
             (message, refused) = match state.send(message, &mut spare, &mut woken) {
                 Ok(()) => {
@@ -479,7 +479,7 @@ impl<T> Shared<T> {
     /// Receives a message, waiting until `until` while the channel is empty.
     #[inline]
     pub(super) fn receive(&self, until: Until) -> Result<T, Failed> {
-        let (mut spare, mut woken) = (None, Chain::new());
+        let (mut spare, mut woken) = (None, Chain::default());
         let mut state = self.lock();
         if state.has_message() {
             let message = state.take(&mut spare, &mut woken);
@@ -532,7 +532,7 @@ impl<T> Shared<T> {
                 }
                 (false, None) => {}
             }
-            woken = Chain::new();
+            woken = Chain::default();
             state = self.lock();
             take = if state.has_message() {
                 Take::Received(state.take(&mut spare, &mut woken))

@@ -66,8 +66,8 @@ pub(crate) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Called<Input, Yield
     let turns = Arc::new(Turns {
         order: Cell::new(None),
         news: Cell::new(None),
-        caller: Side::new(),
-        coroutine: Side::new(),
+        caller: Side::default(),
+        coroutine: Side::default(),
         frames: Adopted::new(),
     });
     turns.frames.adopt();

@@ -96,7 +96,7 @@ impl Waiting {
     /// A place for a thread that will wait at `address` for one of `events`.
     pub(crate) fn new(address: usize, events: Events) -> Waiting {
         Waiting {
-            node: Node::new(ptr::null()),
+            node: Node::default(),
             address: AtomicUsize::new(address),
             events,
             stamp: Cell::new(0),
@@ -290,7 +290,7 @@ impl Addresses {
         let mut done = [0; 2];
         let mut until = None;
         loop {
-            let mut chain = Chain::new();
+            let mut chain = Chain::default();
             let mut steps = 0;
             // Two locks are taken in the order of their addresses, so that no two threads wait for each other.
             let is_first = ptr::from_ref(source) <= ptr::from_ref(target);

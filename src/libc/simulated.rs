@@ -84,7 +84,7 @@ exported! {
         // By multiplication: each number below the bound is as likely as any other, up to 1 in 2^32.
         let mut number = 0_u64;
         fill((&raw mut number).cast(), size_of::<u64>());
-        (u128::from(number) * u128::from(bound) >> 64) as u32
+        ((u128::from(number) * u128::from(bound)) >> 64) as u32
     }
 
     fn time(place: *mut libc::time_t) -> libc::time_t {

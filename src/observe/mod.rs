@@ -101,7 +101,7 @@ pub(crate) mod start;
 #[allow(unsafe_code, reason = "a file is mapped")]
 mod symbols;
 #[cfg(sim)]
-pub(crate) use self::{symbols::Symbol, symbols::Symbols, unwind::Modules};
+pub(crate) use self::{symbols::Kind, symbols::Symbol, symbols::Symbols, unwind::Modules};
 #[cfg_attr(not(green), allow(dead_code, reason = "nobody asks for one thread"))]
 mod text;
 #[allow(unsafe_code, reason = "memory for rings, text in words")]

@@ -47,7 +47,7 @@ pub(crate) struct Symbol {
     /// As std's backtraces write it.
     pub(crate) file: Option<Arc<str>>,
     pub(crate) line: Option<u32>,
-    kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 /// The symbols of addresses, each of which is asked for once.
@@ -338,7 +338,7 @@ fn path_of(dwarf: &Dwarf, unit: &Unit, number: u64) -> Option<PathBuf> {
 
 /// What a function is, for a short backtrace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// The runtime's own: cut away.
     Runtime,
     /// This library's: of those that follow on each other, the outermost is the one that the program has
@@ -351,7 +351,7 @@ enum Kind {
 
 /// What a function's path begins with, what the path of its file contains, and what the function is then. The
 /// first line that fits holds. The file's path begins with this library's folder where there is a `~`.
-const KINDS: [(&str, &str, Kind); 9] = [
+const KINDS: [(&str, &str, Kind); 10] = [
     // The tests of this folder play the program.
     (
         "greenthread::observe::unwind::tests::",
@@ -361,6 +361,7 @@ const KINDS: [(&str, &str, Kind); 9] = [
     // The program has called libc's function, and ours stands in its place.
     ("greenthread::libc::", "~src/libc/", Kind::Runtime),
     ("greenthread::engine::", "~src/engine/", Kind::Runtime),
+    ("greenthread::sim::", "~src/sim/", Kind::Runtime),
     ("preempt_trampoline", "~arch/", Kind::Runtime),
     ("greenthread_way_back", "~arch/", Kind::Runtime),
     ("greenthread::", "~src/", Kind::Public),

@@ -12,7 +12,7 @@ use core::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub use self::report::{Failure, Summary};
+pub use self::report::{Failure, FailureKind, Summary};
 use self::schedule::Rules;
 use crate::sys::{simulated, variable};
 
@@ -157,8 +157,9 @@ impl Builder {
 
     #[track_caller]
     pub fn check(self, body: impl Fn() + Send + Sync + 'static) {
-        if let Err(failure) = self.run(body) {
-            panic!("{failure}");
+        match self.run(body) {
+            Ok(summary) => println!("{summary}"),
+            Err(failure) => panic!("{failure}"),
         }
     }
 

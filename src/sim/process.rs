@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use super::record::{self, End, Events, MOST_EVENTS, MOST_SEEDS, Sheet};
-use super::report::Verdict;
+use super::report::{Failure, FailureKind, Verdict};
 use super::schedule::{self, Schedule};
 use super::{Builder, Isolation, Strategy};
 use crate::engine::facade::{Backend, RuntimeOptions, text_of};
@@ -89,8 +89,8 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
     };
     let first = ask(Task::Check, Addresses::Same, &[])?;
     let second = ask(Task::Check, again, slice::from_ref(&padding))?;
-    if first.failed.is_some() || second.failed.is_some() {
-        return Ok(if first.failed.is_some() {
+    if first.failure.is_some() || second.failure.is_some() {
+        return Ok(if first.failure.is_some() {
             first
         } else {
             second
@@ -113,9 +113,12 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
         &[seed.clone(), events.clone()],
     )?;
     let different = ask(Task::Compare, again, &[seed, events, padding])?;
-    Ok(match different.failed {
-        Some(_) => different,
-        None => Verdict::elusive(&name),
+    let text = format!("sim: two runs of seed {name} differed, and the next two did not\n");
+    let elusive = || Failure::without_run(FailureKind::Different, &name, text).into();
+    Ok(if different.failure.is_some() {
+        different
+    } else {
+        elusive()
     })
 }
 
@@ -127,13 +130,13 @@ fn kept(verdict: Verdict) -> Verdict {
     });
     match file {
         Ok(file) => DONE.with_borrow_mut(|done| done.push(file)),
-        Err(error) => return Verdict::impossible(&error),
+        Err(error) => return Failure::impossible(&error).into(),
     }
     verdict
 }
 
 fn told(verdict: io::Result<Verdict>) -> Verdict {
-    verdict.unwrap_or_else(|error| Verdict::impossible(&error))
+    verdict.unwrap_or_else(|error| Failure::impossible(&error).into())
 }
 
 /// In a server: the verdict of a check that the test has made before the one that the server is for, in which it does not return.
@@ -307,11 +310,11 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
     };
     let first = server.run(Sheet::share()?, seeds.start..seeds.start + 1, kind)?;
     let mut is_alike = first.sheet.hashes[0] == first.sheet.hashes[1];
-    if let Some(failure) = first.failure() {
+    if first.failure().is_some() {
         // The second run of the seed may fail because the first one has been there.
-        let passed = first.sheet.done - u64::from(matches!(failure, Failed::Said(_)));
+        let passed = first.sheet.done - u64::from(first.sheet.end == End::Failed);
         if passed == 0 || builder.isolation == Isolation::Batch {
-            return server.report(first, failure);
+            return server.report(&first).map(Verdict::from);
         }
         is_alike = false;
     }
@@ -340,19 +343,15 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
         if running.is_empty() {
             verdict.hashes.sort_unstable();
             let has_none = builder.require_atomics && verdict.tally.atomics == 0;
-            return Ok(if has_none {
-                Verdict::without_atomics()
-            } else {
-                verdict
-            });
+            return Ok(if has_none { without_atomics() } else { verdict });
         }
         let batch = next_ended(&mut running)?;
-        if let Some(failure) = batch.failure() {
+        if batch.failure().is_some() {
             running.iter().for_each(|batch| batch.kill(libc::SIGKILL));
             while !running.is_empty() {
                 next_ended(&mut running)?;
             }
-            return server.report(batch, failure);
+            return server.report(&batch).map(Verdict::from);
         }
         verdict.add(batch.seeds.start, batch.sheet);
         let next = batch.seeds.start + batch.sheet.done;
@@ -361,6 +360,12 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
         }
         free.push(batch.sheet);
     }
+}
+
+fn without_atomics() -> Verdict {
+    let text = "sim: no atomic operation has a schedule point: build with RUSTFLAGS=\"--cfg greenthread_points -C passes=tsan \
+        -C llvm-args=-tsan-instrument-func-entry-exit=0\", and with --target\n";
+    Failure::without_run(FailureKind::Impossible, "", text.into()).into()
 }
 
 /// Takes the next seeds, `most` at most.
@@ -398,15 +403,15 @@ fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
 }
 
 impl Batch {
-    /// Why the process's last run has failed, if it has.
-    fn failure(&self) -> Option<Failed> {
+    /// Why the process's last run has failed, if it has, and with which number.
+    fn failure(&self) -> Option<(FailureKind, i32)> {
         match self.sheet.end {
             _ if libc::WIFSIGNALED(self.status) => {
-                Some(Failed::Signal(libc::WTERMSIG(self.status)))
+                Some((FailureKind::Signal, libc::WTERMSIG(self.status)))
             }
             End::Passed | End::Leftovers => None,
-            End::Not => Some(Failed::Exit(libc::WEXITSTATUS(self.status))),
-            end => Some(Failed::Said(end)),
+            End::Not => Some((FailureKind::Exit, libc::WEXITSTATUS(self.status))),
+            End::Failed => Some((self.sheet.kind, 0)),
         }
     }
 
@@ -474,25 +479,20 @@ impl Server<'_> {
         next_ended(&mut vec![self.fork(sheet, seeds, kind)?])
     }
 
-    /// Runs the seed at which `batch` has ended again, traced, and tells of it.
-    fn report(&self, batch: Batch, mut failed: Failed) -> io::Result<Verdict> {
-        let seed = batch.sheet.seed;
-        let again = self.run(Sheet::share()?, seed..seed + 1, Kind::Traced)?;
-        let alone = again.failure();
-        let (shown, needs) = match alone {
-            Some(_) => (again, None),
-            None => {
-                let seeds = batch.seeds.start..seed + 1;
-                (
-                    self.run(Sheet::share()?, seeds, Kind::Traced)?,
-                    Some(batch.seeds.start),
-                )
-            }
+    /// Runs the seed at which `batch` has failed again, traced, and tells of it.
+    fn report(&self, batch: &Batch) -> io::Result<Failure> {
+        let (seed, first) = (batch.sheet.seed, batch.seeds.start);
+        let again = |first| self.run(Sheet::share()?, first..seed + 1, Kind::Traced);
+        let (mut shown, mut needs) = (again(seed)?, None);
+        if shown.failure().is_none() {
+            (shown, needs) = (again(first)?, Some(first));
+        }
+        let name = self.builder.strategy.name(self.steps, seed);
+        let Some((kind, number)) = shown.failure() else {
+            let text = format!("sim: seed {name} has failed once, and then no more\n");
+            return Ok(Failure::without_run(FailureKind::Different, &name, text));
         };
-        failed = shown.failure().unwrap_or(failed);
-        let steps = self.steps;
-        let name = self.builder.strategy.name(steps, seed);
-        Ok(Verdict::of(failed, &name, needs, shown.sheet))
+        Ok(Failure::of(kind, number, &name, needs, shown.sheet))
     }
 
     // ==== a simulated process ====
@@ -526,7 +526,7 @@ impl Server<'_> {
         };
         let error = RuntimeOptions::simulate(Box::new(Schedule), main);
         record::say(format_args!("no simulated process can be had: {error}"));
-        record::end(End::Refused)
+        record::fail(FailureKind::Impossible)
     }
 }
 
@@ -542,7 +542,7 @@ fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: &Body, all_e
         .expect("the first thread of a run");
     if let Err(payload) = first.join() {
         record::say(format_args!("{}", text_of(&*payload)));
-        record::end(End::Panicked);
+        record::fail(FailureKind::Panic);
     }
     record::end_seed();
     while schedule::drain() {
@@ -550,11 +550,10 @@ fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: &Body, all_e
     }
     let cluster = Backend::global().ok().and_then(Backend::green);
     if cluster.is_none_or(|cluster| cluster.live() != 1) {
-        record::end(if all_end {
-            End::Threads
-        } else {
-            End::Leftovers
-        });
+        match all_end {
+            true => record::fail(FailureKind::Threads),
+            false => record::end(End::Leftovers),
+        }
     }
     if before != lowest() {
         record::end(End::Leftovers);
@@ -564,12 +563,4 @@ fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: &Body, all_e
 /// The handler for the server's question where the process is.
 extern "C" fn tell_where(_: i32) {
     record::stand_still();
-}
-
-/// Why a run has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Failed {
-    Said(End),
-    Signal(i32),
-    Exit(i32),
 }

@@ -13,30 +13,22 @@ use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
 use core::ptr;
 
+use super::FailureKind;
 use super::schedule::{self, Tally};
 use crate::sys::simulated;
 
-/// How a seed's run can end, by the process's own doing.
+/// How a process ends, by its own doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub(super) enum End {
-    /// It runs.
+    /// It has not.
     #[default]
     Not,
-    /// The last seed's run is over.
+    /// All its seeds' runs are over.
     Passed,
-    /// A run has left threads behind, and the process ends before the next seed.
+    /// A run has left threads or descriptors behind: no other seed is to find them.
     Leftovers,
-    Panicked,
-    Deadlock,
-    Points,
-    Time,
-    Computes,
-    Refused,
-    /// `all_threads_end`, and not all have.
-    Threads,
-    /// Another run of the seed was different.
-    Differs,
+    Failed,
 }
 
 /// The most events of a run that are compared.
@@ -67,18 +59,16 @@ pub(super) struct Choice {
 #[repr(C)]
 pub(super) struct Sheet {
     pub(super) end: End,
+    /// Why it has failed.
+    pub(super) kind: FailureKind,
     /// The seed that runs, or the last one that ran.
     pub(super) seed: u64,
     /// How many seeds' runs are over.
     pub(super) done: u64,
     /// Of the seed that runs, or of the last one.
     pub(super) tally: Tally,
-    /// Those of all runs that are over.
-    pub(super) points: u64,
-    pub(super) atomics: u64,
-    pub(super) switches: u64,
-    /// The sum of the hashes of all runs, each mixed with its seed.
-    pub(super) hash: u64,
+    /// Those of all runs that are over; the sum of their hashes, each mixed with its seed.
+    pub(super) sum: Tally,
     /// Those of the runs.
     pub(super) hashes: [u64; MOST_SEEDS],
     pub(super) choices: usize,
@@ -86,7 +76,7 @@ pub(super) struct Sheet {
     pub(super) is_outside: bool,
     text_length: usize,
     pub(super) list: [Choice; MOST_CHOICES],
-    names: [[u8; NAME]; MOST_NAMES],
+    names: [(u64, [u8; NAME]); MOST_NAMES],
     text: [u8; TEXT],
 }
 
@@ -134,23 +124,23 @@ impl Sheet {
     /// It serves another process.
     pub(super) fn clear(&mut self) {
         (self.end, self.done, self.is_outside) = (End::Not, 0, false);
-        (self.points, self.atomics, self.switches, self.hash) = (0, 0, 0, 0);
-        (self.tally, self.choices, self.text_length) = (Tally::default(), 0, 0);
+        (self.tally, self.sum) = (Tally::default(), Tally::default());
+        (self.choices, self.text_length) = (0, 0);
     }
 
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.text[..self.text_length]).into_owned()
     }
 
+    /// How a dump calls thread `number`.
     pub(super) fn name(&self, number: usize) -> String {
-        let name = self.names.get(number).map_or(&[][..], |name| name);
-        let end = name
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(NAME.min(name.len()));
+        let Some((id, name)) = self.names.get(number) else {
+            return String::from("a thread");
+        };
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(NAME);
         match String::from_utf8_lossy(&name[..end]) {
-            name if name.is_empty() => format!("thread {number}"),
-            name => format!("thread {number} ({name})"),
+            name if name.is_empty() => format!("thread {id}"),
+            name => format!("thread {id} \"{name}\""),
         }
     }
 
@@ -204,12 +194,11 @@ pub(super) fn end_seed() {
     let tally = schedule::tally();
     with(|sheet| {
         sheet.tally = tally;
-        sheet.points += tally.points;
-        sheet.atomics += tally.atomics;
-        sheet.switches += tally.switches;
-        sheet.hash = sheet
-            .hash
-            .wrapping_add(simulated::mix(tally.hash ^ sheet.seed));
+        sheet.sum.points += tally.points;
+        sheet.sum.atomics += tally.atomics;
+        sheet.sum.switches += tally.switches;
+        let hash = simulated::mix(tally.hash ^ sheet.seed);
+        sheet.sum.hash = sheet.sum.hash.wrapping_add(hash);
         if let Some(place) = sheet.hashes.get_mut(sheet.done as usize) {
             *place = tally.hash;
         }
@@ -251,16 +240,17 @@ pub(super) fn successor(number: usize) {
     }
 }
 
-/// Thread `number` has this name.
-pub(super) fn name(number: usize, name: Option<&str>) {
-    if let Some(name) = name.filter(|_| OWN.is_traced.get()) {
-        with(|sheet| {
-            if let Some(place) = sheet.names.get_mut(number) {
-                let length = name.len().min(NAME);
-                place[..length].copy_from_slice(&name.as_bytes()[..length]);
-            }
-        });
-    }
+/// Thread `number` has this number for users, and this name.
+pub(super) fn name(number: usize, who: Option<(u64, &str)>) {
+    with(|sheet| {
+        if let Some((id, name)) = who
+            && let Some(place) = sheet.names.get_mut(number)
+        {
+            let length = name.len().min(NAME);
+            *place = (id, [0; NAME]);
+            place.1[..length].copy_from_slice(&name.as_bytes()[..length]);
+        }
+    });
 }
 
 /// Event `number` has come, and the hash of all so far is this one. False: the other run's is another.
@@ -323,7 +313,7 @@ pub(super) fn stand_still() -> ! {
         sheet.list[0].frames = frames();
         sheet.choices = 1;
     });
-    end(End::Computes)
+    fail(FailureKind::Stuck)
 }
 
 /// Says how the run ends, beside `end` itself.
@@ -331,15 +321,19 @@ pub(super) fn say(text: fmt::Arguments<'_>) {
     with(|sheet| _ = sheet.write_fmt(text));
 }
 
-/// The process ends: its run has ended so. Step its threads do, a dump tells, if that is of interest.
-pub(super) fn end(end: End) -> ! {
-    if end != End::Passed && end != End::Leftovers {
-        end_seed();
-    }
-    simulated::begin(None);
-    if matches!(end, End::Deadlock | End::Points | End::Time) {
+/// The process ends: its run has failed. What its threads do, a dump tells, if that is of interest.
+pub(super) fn fail(kind: FailureKind) -> ! {
+    end_seed();
+    use FailureKind::{Deadlock, Points, Time};
+    if matches!(kind, Deadlock | Points | Time) {
         say(format_args!("{}", crate::observe::dump()));
     }
+    with(|sheet| sheet.kind = kind);
+    end(End::Failed)
+}
+
+/// The process ends.
+pub(super) fn end(end: End) -> ! {
     with(|sheet| sheet.end = end);
     // SAFETY: the process ends, without what the program has registered for its end.
     unsafe { libc::_exit(0) }

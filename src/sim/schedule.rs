@@ -35,12 +35,12 @@ use core::cell::UnsafeCell;
 use std::backtrace::Backtrace;
 use std::time::Duration;
 
-use super::record::{self, End};
-use super::{Outside, Strategy};
+use super::record;
+use super::{FailureKind, Outside, Strategy};
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::at_point;
 use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
-use crate::sys::clock::NEVER;
+use crate::sys::clock::{self, NEVER};
 use crate::sys::kernel_thread;
 use crate::sys::simulated::{self, Step, draw};
 
@@ -109,7 +109,7 @@ struct State {
     rest: Option<u64>,
     /// A deadline has passed: the run loop looks at its timers.
     is_due: bool,
-    ending: Option<End>,
+    ending: Option<FailureKind>,
     now: u64,
     /// When the first stalled thread goes on.
     wakes_at: u64,
@@ -220,7 +220,9 @@ pub(super) fn rules() -> Option<Rules> {
 
 /// The calling thread is about to go outside. Ends the run if that is not allowed.
 pub(super) fn goes(outside: Outside) {
-    let Some(rules) = rules() else { return };
+    let Some(rules) = with(|state| state.rules) else {
+        return;
+    };
     let (is_allowed, what) = match outside {
         Outside::KernelThread => (rules.allows_threads, "starts a kernel thread"),
         Outside::Process => (rules.allows_outside, "starts a process"),
@@ -229,11 +231,8 @@ pub(super) fn goes(outside: Outside) {
     };
     if !is_allowed {
         simulated::begin(None);
-        record::say(format_args!(
-            "{what}, which no seed repeats\n{}",
-            Backtrace::force_capture()
-        ));
-        record::end(End::Refused);
+        record::say(format_args!("{what}\n{}", Backtrace::force_capture()));
+        record::fail(FailureKind::Outside);
     }
     record::goes_outside();
 }
@@ -312,7 +311,7 @@ const PACE: u64 = 100;
 
 /// Step a point takes.
 fn step(luck: u64) -> u64 {
-    PACE / 2 + ((luck & 0xff) * (PACE + 1) >> 8)
+    PACE / 2 + (((luck & 0xff) * (PACE + 1)) >> 8)
 }
 
 fn fold(hash: u64, word: u64) -> u64 {
@@ -321,7 +320,7 @@ fn fold(hash: u64, word: u64) -> u64 {
 
 /// Whether a chance of one in `many` has come; never if `many` is 0.
 fn is_one_in(many: u32, luck: u32) -> bool {
-    many != 0 && u64::from(luck) * u64::from(many) >> 32 == 0
+    many != 0 && (u64::from(luck) * u64::from(many)) >> 32 == 0
 }
 
 impl State {
@@ -371,15 +370,15 @@ impl State {
     fn note(&mut self, number: usize, kind: u64) {
         self.tally.hash = fold(self.tally.hash, (number as u64) << 8 | kind);
         if !record::event(self.tally.points - 1, self.tally.hash) {
-            self.ending = Some(End::Differs);
+            self.ending = Some(FailureKind::Different);
         }
     }
 
-    fn is_over(&self) -> Option<End> {
+    fn is_over(&self) -> Option<FailureKind> {
         let limit = self.rules.max_time.as_nanos() as u64;
         match () {
-            () if self.tally.points > self.rules.max_points => Some(End::Points),
-            () if self.now - BEGIN > limit => Some(End::Time),
+            () if self.tally.points > self.rules.max_points => Some(FailureKind::Points),
+            () if self.now - BEGIN > limit => Some(FailureKind::Time),
             () => None,
         }
     }
@@ -463,7 +462,7 @@ pub(super) struct Schedule;
 impl Policy for Schedule {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         if how == Readied::Spawned {
-            thread.mark().store(NEW, Relaxed);
+            thread.mark_as_new(NEW);
         }
         match seat {
             Some(_) => _ = with(|state| state.ready(thread)),
@@ -491,7 +490,7 @@ impl State {
             if self.threads.len() == MOST_THREADS {
                 crate::sys::die("a simulated process has too many threads");
             }
-            record::name(self.threads.len(), thread.name());
+            record::name(self.threads.len(), thread.who());
             self.threads.push(Standing {
                 priority: LOWEST + (draw() >> 2),
                 looks: 0,
@@ -585,11 +584,16 @@ fn nothing_is_ready(earliest: u64) {
         }
         if state.ending.is_none() && next != NEVER {
             state.now = state.now.max(next);
+            clock::note(state.now);
             state.ending = state.is_over();
         }
-        state.ending.or((next == NEVER).then_some(End::Deadlock))
+        state
+            .ending
+            .or((next == NEVER).then_some(FailureKind::Deadlock))
     });
-    if let Some(end) = ending.flatten() {
-        record::end(end);
+    if let Some(kind) = ending.flatten() {
+        // The dump is made by a kernel thread.
+        with(|state| state.rules.allows_threads = true);
+        record::fail(kind);
     }
 }

@@ -364,7 +364,7 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn pass_on(&self) {
-        let mut entering = Chain::new();
+        let mut entering = Chain::default();
         let mut locked = self.queue.lock();
         loop {
             let state = self.state();

@@ -576,7 +576,7 @@ impl Semaphore {
     /// Serves the queue as far as the permits suffice; see the header.
     #[cold]
     fn pass_on(&self) {
-        let mut served = Chain::new();
+        let mut served = Chain::default();
         let mut locked = self.queue.lock();
         loop {
             let state = self.state.load(Relaxed);

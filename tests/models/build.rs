@@ -44,7 +44,7 @@ const PARTS: &[(&str, &[&str], &str)] = &[
     (
         PARK_STATE,
         &["the park state", "the words", "a place in a list"],
-        "use core::{panic::{RefUnwindSafe, UnwindSafe}, ptr};
+        "use core::panic::{RefUnwindSafe, UnwindSafe};
         use crate::engine::atomic::{AtomicPtr, AtomicU32, Cell, Ordering::{AcqRel, Acquire, Relaxed, Release}, const_fn};
         use crate::engine::sys::{perturb, shared::{Patience, entry_fence}};
         type Frame = ();

@@ -30,7 +30,7 @@ impl Channel {
     fn new() -> Channel {
         Channel {
             locked: AtomicU32::new(0),
-            inside: UnsafeCell::new((List::new(), false)),
+            inside: UnsafeCell::new((List::default(), false)),
             message: UnsafeCell::new(0),
         }
     }

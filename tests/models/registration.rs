@@ -42,7 +42,7 @@ impl Source {
 impl Source {
     fn new() -> Arc<Source> {
         Arc::new(Source {
-            registration: Registration::new(),
+            registration: Registration::default(),
         })
     }
 }

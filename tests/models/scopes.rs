@@ -46,7 +46,7 @@ impl World {
             reasons: [AtomicU32::new(0), AtomicU32::new(0)],
             owner: Interrupts::default(),
             scope: UnsafeCell::new(ManuallyDrop::new(Threads::default())),
-            threads: [(); 2].map(|()| (Interrupts::default(), Node::new(ptr::null()))),
+            threads: [(); 2].map(|()| (Interrupts::default(), Node::default())),
         })
     }
 
@@ -85,8 +85,9 @@ impl World {
     }
 
     fn own(self: &Arc<World>, (tokens, threads, waits): Case) {
-        let nodes = [(); 2].map(|()| Node::new(&self.owner));
+        let nodes = [(); 2].map(|()| Node::default());
         for (token, node) in self.tokens.iter().zip(&nodes).take(tokens) {
+            node.thread.store(ptr::from_ref(&self.owner).cast_mut(), Relaxed);
             // SAFETY: it is removed below.
             unsafe { token.add(node) };
         }

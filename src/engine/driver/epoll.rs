@@ -271,6 +271,7 @@ impl Record {
 
 // ==== the registration of a descriptor ====
 
+#[derive(Default)]
 pub(crate) struct Registration {
     record: AtomicStatic<Record>,
     registering: Lock<()>,
@@ -278,16 +279,6 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    const_fn! {
-        pub(crate) const fn new() -> Registration {
-            Registration {
-                record: AtomicStatic::none(),
-                registering: Lock::new(()),
-                closed: AtomicBool::new(false),
-            }
-        }
-    }
-
     /// The record. `None`: there is none yet; or this is a forked child, where no thread announces events, and a
     /// thread may have held the locks of records at the fork.
     pub(crate) fn record(&self) -> Option<&'static Record> {

@@ -75,6 +75,7 @@ struct Sends {
 }
 
 /// A send, for the thread that waits for it.
+#[derive(Default)]
 struct Request {
     /// `None`: the kernel did not do it.
     result: Cell<Option<i32>>,
@@ -105,10 +106,7 @@ pub(super) fn try_together(source: &Source, bytes: &[u8], flags: i32) -> Option<
         make_ring();
         return None;
     };
-    let request = Request {
-        result: Cell::new(None),
-        waiter: Waiter::new(),
-    };
+    let request = Request::default();
     let entry = Transfer::Send(bytes).entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
     let name = ptr::from_ref(&request).expose_provenance() as u64;
     // SAFETY: the bytes are borrowed, and the request stays here, until this returns; that is after the flush.

@@ -81,7 +81,7 @@ impl Source {
     pub(crate) fn new(fd: OwnedFd) -> Source {
         Source {
             fd,
-            registration: Registration::new(),
+            registration: Registration::default(),
             is_stream: false,
         }
     }

@@ -88,6 +88,7 @@ struct Watched {
     kept: AtomicI32,
 }
 
+#[derive(Default)]
 struct Lists {
     /// The tag of a node is the events that its thread waits for, and [`TAKES`].
     waiting: List,
@@ -171,10 +172,7 @@ impl Watched {
     fn new(index: usize) -> Watched {
         Watched {
             fd: index as RawFd,
-            lists: Lock::new(Lists {
-                waiting: List::new(),
-                calls: List::new(),
-            }),
+            lists: Lock::default(),
             is_waited_for: AtomicBool::new(false),
             is_to_look_again: AtomicBool::new(false),
             kept: AtomicI32::new(NONE),
@@ -367,8 +365,8 @@ impl Call {
     pub(crate) fn new(fd: RawFd, kind: &'static WaitKind) -> Call {
         Call {
             kind,
-            node: Node::new(ptr::null()),
-            waiting: Node::new(ptr::null()),
+            node: Node::default(),
+            waiting: Node::default(),
             fd: AtomicI32::new(fd),
             moved: AtomicBool::new(false),
             has_waited: Cell::new(false),

@@ -87,7 +87,7 @@ impl Identity {
             id: AtomicU64::new(0),
             name: name.map(Box::new),
             spawned_at,
-            cancelled: Reason::none(),
+            cancelled: Reason::default(),
         }
     }
 
@@ -117,10 +117,6 @@ impl Identity {
 pub(crate) struct Reason(AtomicPtr<Location<'static>>);
 
 impl Reason {
-    pub(crate) const fn none() -> Reason {
-        Reason(AtomicPtr::new(core::ptr::null_mut()))
-    }
-
     pub(crate) fn give(&self, at: &'static Location<'static>) {
         let at = core::ptr::from_ref(at).cast_mut();
         let none = core::ptr::null_mut();

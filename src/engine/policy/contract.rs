@@ -548,11 +548,19 @@ impl Ready {
         &self.green().observed[0]
     }
 
-    /// The thread's name, if it has one.
+    /// The thread, which is new, has this mark, and is inside no operation.
     #[cfg(sim)]
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub(crate) fn mark_as_new(&self, mark: u64) {
+        self.mark().store(mark, Ordering::Relaxed);
+        self.green().observed[1].store(0, Ordering::Relaxed);
+    }
+
+    /// The thread's number and name.
+    #[cfg(sim)]
+    pub(crate) fn who(&self) -> Option<(u64, &str)> {
         // SAFETY: the identity lives as long as the thread, which is ready.
-        unsafe { self.green().identity.load(Ordering::Relaxed).as_ref() }?.name()
+        let identity = unsafe { self.green().identity.load(Ordering::Relaxed).as_ref() }?;
+        Some((identity.id().get(), identity.name().unwrap_or_default()))
     }
 
     #[inline(always)]

@@ -27,6 +27,7 @@ use crate::engine::sys::clock::NEVER;
 use crate::engine::wait::WaitKind;
 
 /// The threads of a scope, and how they have ended.
+#[derive(Default)]
 pub(super) struct Members {
     /// Its threads end with it. A thread is in the list from its spawn until it has given up all that it has borrowed.
     pub(super) token: Token,
@@ -54,7 +55,7 @@ impl Members {
 }
 
 /// What the threads of a group have in common.
-struct Fate {
+pub(crate) struct Fate {
     token: Arc<Token>,
     /// The payload of the first panic.
     first: Mutex<Option<Box<dyn Any + Send>>>,
@@ -66,7 +67,7 @@ impl Fate {
     }
 
     /// Calls `f`, which comes from `at`. If it panics, the payload is kept, and the others are cancelled.
-    fn share<T>(&self, f: impl FnOnce() -> T, at: &'static Location<'static>) -> T {
+    pub(crate) fn share<T>(&self, f: impl FnOnce() -> T, at: &'static Location<'static>) -> T {
         catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
             let payload = match payload.downcast::<Cancelled>() {
                 Ok(cancelled) => resume_unwind(cancelled),
@@ -101,7 +102,7 @@ impl Fate {
 /// assert_eq!(sum, 42);
 /// ```
 #[repr(transparent)]
-pub struct Group<'scope, 'env: 'scope>(Scope<'scope, 'env>);
+pub struct Group<'scope, 'env: 'scope>(pub(crate) Scope<'scope, 'env>);
 
 impl<'scope, 'env> Group<'scope, 'env> {
     #[track_caller]
@@ -129,24 +130,11 @@ impl<'scope, 'env> Group<'scope, 'env> {
         result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
-    /// The scope, and `f` as a thread of the group calls it.
-    #[track_caller]
-    pub(crate) fn scope_and<F: FnOnce() -> T, T>(
-        &'scope self,
-        f: F,
-    ) -> (
-        &'scope Scope<'scope, 'env>,
-        impl FnOnce() -> T + use<'scope, F, T>,
-    ) {
-        let (fate, at) = (self.fate(), Location::caller());
-        (&self.0, move || fate.share(f, at))
-    }
-
     pub(crate) fn cancel_at(&self, at: &'static Location<'static>) {
         self.fate().token.cancel(at);
     }
 
-    fn fate(&self) -> &'scope Fate {
+    pub(crate) fn fate(&self) -> &'scope Fate {
         // SAFETY: `run` has set it, and it outlives the scope.
         unsafe { &*self.0.fate }
     }
@@ -219,11 +207,8 @@ impl<'env> Scope<'_, 'env> {
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
     {
         let members = Members {
-            token: Token::default(),
-            frame: Cell::new(ptr::null()),
             owner: own_identity(),
-            panicked: AtomicBool::new(false),
-            cancelled: AtomicBool::new(false),
+            ..Members::default()
         };
         // What the owner waits for while it unwinds, its threads wait for, too.
         let end = Frame::new(NEVER, What::End);

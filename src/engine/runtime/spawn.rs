@@ -60,8 +60,7 @@ use super::scope::{Members, Scope};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
 use crate::engine::policy::Priority;
 use crate::engine::sched::frames::{self, Frame, What, within};
-use crate::engine::sched::park::Node;
-use crate::engine::sched::park::Waiter;
+use crate::engine::sched::park::{Node, Waiter};
 use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{clock::NEVER, die, perturb};
 #[cfg(green)]
@@ -152,7 +151,7 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 end: End::default(),
                 shares,
                 is_finished: AtomicBool::new(false),
-                node: Node::new(core::ptr::null()),
+                node: Node::default(),
                 act: Packet::<T, F>::act,
             },
             ending: UnsafeCell::new(Ending {
@@ -665,6 +664,8 @@ unsafe fn body(green: &'static Green) {
     let job = Job(unsafe { Thread::from_raw(green.identity.load(Relaxed).cast()) });
     // Preemption is on for the first time: user code runs.
     current::on(green);
+    #[cfg(sim)]
+    let operation = current::operation(Step::Call);
     // SAFETY: the block is the thread's own, at the start of its life.
     unsafe { tls::enter() };
     if green.took_last.get() {
@@ -676,7 +677,12 @@ unsafe fn body(green: &'static Green) {
     let pthread = unsafe { libc::pthread_self() } as usize;
     // Release: partner: Acquire in `Shared::pthread` (`runtime::handle`), whose caller may read the control block.
     job.thread().shared().pthread.store(pthread, Release);
+    #[cfg(sim)]
+    drop(operation);
     let thread = job.run();
+    // For good: the thread that has the record next begins anew.
+    #[cfg(sim)]
+    core::mem::forget(current::operation(Step::Call));
     frames::end();
     leave(green, thread);
 }

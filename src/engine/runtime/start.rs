@@ -128,7 +128,8 @@ impl RuntimeOptions {
             let backend = Backend::Green(cluster);
             backend.add("simulated");
             super::adopt_global(backend);
-            super::spawn::Builder::new().spawn_on(backend, main)?;
+            let thread = super::spawn::Builder::new().name("sim".into());
+            thread.spawn_on(backend, main)?;
             spawner::work_here(cluster).map_err(io::Error::from_raw_os_error)
         };
         match start() {

@@ -48,6 +48,7 @@ use crate::engine::sys::{kernel_thread, perturb, shared::Lock};
 // ==== lists of threads ====
 
 /// Threads that are cancelled together.
+#[derive(Default)]
 pub(crate) struct Threads {
     list: Lock<List>,
     /// How many nodes there are, for reports. It changes under the lock.
@@ -55,6 +56,7 @@ pub(crate) struct Threads {
     emptied: Waiter,
 }
 
+#[derive(Default)]
 struct List {
     /// Before the first one.
     head: Node,
@@ -66,21 +68,6 @@ struct List {
 
 // SAFETY: a canceller uses what is in its stack, and holds it.
 unsafe impl Send for List {}
-
-impl Default for Threads {
-    fn default() -> Threads {
-        let head = Node::new(ptr::null());
-        Threads {
-            list: Lock::new(List {
-                head,
-                holds: 0,
-                stacked: None,
-            }),
-            count: AtomicUsize::new(0),
-            emptied: Waiter::new(),
-        }
-    }
-}
 
 impl Threads {
     pub(crate) const COUNT: usize = core::mem::offset_of!(Threads, count);
@@ -303,7 +290,7 @@ impl Todo {
     }
 
     fn walk(&mut self, threads: &Threads) {
-        let mark = Node::new(ptr::null());
+        let mark = Node::default();
         // SAFETY: it is taken out below.
         threads.change(|list| unsafe { mark.insert_behind(&list.head) });
         let mut is_at_end = false;

@@ -174,7 +174,7 @@ impl Cluster {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
             table: Table::new(),
-            cancelled: Reason::none(),
+            cancelled: Reason::default(),
             active: AtomicUsize::new(0),
             seats: AtomicUsize::new(0),
             changing: Mutex::default(),

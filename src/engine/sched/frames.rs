@@ -87,7 +87,7 @@ const TOKEN: usize = 2;
 
 impl What {
     pub(crate) fn token(token: &Arc<Token>) -> What {
-        What::Token(Arc::as_ptr(token), Node::new(ptr::null()))
+        What::Token(Arc::as_ptr(token), Node::default())
     }
 }
 
@@ -180,11 +180,8 @@ impl Frame {
                 What::Token(token, node) => {
                     node.thread.store(ptr::from_ref(thread).cast_mut(), Relaxed);
                     // SAFETY: the token outlives the frame, which does not move while the thread is inside.
-                    let token = unsafe {
-                        (**token).threads.add(node);
-                        &**token
-                    };
-                    if token.reason.get().is_some() {
+                    unsafe { (**token).threads.add(node) };
+                    if self.reason().is_some() {
                         thread.set();
                     }
                 }

@@ -103,7 +103,6 @@
 //! - a canceller's accesses → the thread that goes on: Release in `unpin`, Acquire in `settle`.
 
 use core::panic::{RefUnwindSafe, UnwindSafe};
-use core::ptr;
 
 use crate::engine::atomic::{AtomicPtr, AtomicU32, Cell, Ordering::*, const_fn};
 use crate::engine::inspect::kernel::KernelThread;
@@ -689,13 +688,10 @@ impl Interrupts {
 
     /// The thread enters a frame. If the frame is limited, or one around it, it is looked at before each wait.
     pub(crate) fn enter(&self, frame: *const Frame, is_limited: bool) {
-        let before = self.top.load(Relaxed).addr() & LIMITED;
-        let frame = frame.cast_mut();
+        let flag = self.top.load(Relaxed).addr() & LIMITED | usize::from(is_limited);
+        let frame = frame.cast_mut().map_addr(|at| at | flag);
         // Release: the frame, for a canceller; partner: Acquire in `innermost`.
-        self.top.store(
-            frame.map_addr(|at| at | before | usize::from(is_limited)),
-            Release,
-        );
+        self.top.store(frame, Release);
     }
 
     pub(crate) fn forget_refusals(&self) {
@@ -712,6 +708,7 @@ impl Interrupts {
 // ==== a place in a list ====
 
 /// A thread's place in a list.
+#[derive(Default)]
 pub(crate) struct Node {
     pub(super) next: Cell<*const Node>,
     pub(super) previous: Cell<*const Node>,
@@ -727,13 +724,3 @@ unsafe impl Send for Node {}
 // No panic interrupts a change of the links.
 impl UnwindSafe for Node {}
 impl RefUnwindSafe for Node {}
-
-impl Node {
-    pub(crate) fn new(thread: *const Interrupts) -> Node {
-        Node {
-            next: Cell::new(ptr::null()),
-            previous: Cell::new(ptr::null()),
-            thread: AtomicPtr::new(thread.cast_mut()),
-        }
-    }
-}

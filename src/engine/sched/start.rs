@@ -88,9 +88,7 @@ use crate::engine::policy::Readied;
 use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
 use crate::engine::sched::tuning::SOON;
 use crate::engine::sched::{
-    Cluster, Green, Identity, Owned, RunLoop, Worker, current,
-    current::Entered,
-    enter,
+    Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
     idle::Rested,
     processor::Counts,
     ready_globally,
@@ -381,8 +379,10 @@ pub(super) fn give_stack(mut processor: Owned<'_>, green: &'static Green) -> boo
 pub(crate) fn with_stack(cluster: &'static Cluster, green: &'static Green) -> io::Result<()> {
     loop {
         stock_up(cluster)?;
-        let gives = |mut entered: Entered| give_stack(entered.processor(), green);
-        if enter().is_none_or(gives) {
+        let Some(mut entered) = enter() else {
+            return Ok(());
+        };
+        if give_stack(entered.processor(), green) {
             return Ok(());
         }
     }

@@ -154,7 +154,7 @@ pub(crate) fn draw() -> u64 {
 /// A number below `count`, by chance; 0 in a process that is not simulated.
 pub(crate) fn choose(count: usize) -> usize {
     match is_on() && count > 1 {
-        true => (u128::from(draw()) * count as u128 >> 64) as usize,
+        true => ((u128::from(draw()) * count as u128) >> 64) as usize,
         false => 0,
     }
 }

@@ -147,6 +147,7 @@ impl Wait {
 }
 
 /// A place in a queue, aligned so that a pointer to it has bits for flags.
+#[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Node {
     /// Neighbours in a circular list; null while it is in none.
@@ -165,12 +166,8 @@ impl Node {
     /// Makes a node for `wait`, which the caller keeps alive as long as the node is used.
     pub(crate) fn new(wait: *const Wait) -> Node {
         Node {
-            next: Cell::new(ptr::null()),
-            prev: Cell::new(ptr::null()),
             wait: Cell::new(wait),
-            tag: Cell::new(0),
-            outcome: Cell::new(0),
-            place: Cell::new(ptr::null_mut()),
+            ..Node::default()
         }
     }
 
@@ -229,6 +226,7 @@ impl Claimed {
 
 // ==== the list ====
 
+#[derive(Default)]
 pub(crate) struct List {
     head: *const Node,
 }
@@ -237,10 +235,6 @@ pub(crate) struct List {
 unsafe impl Send for List {}
 
 impl List {
-    pub(crate) const fn new() -> List {
-        List { head: ptr::null() }
-    }
-
     pub(crate) fn head(&self) -> *const Node {
         self.head
     }
@@ -330,14 +324,15 @@ impl List {
     /// Claims the first node that fits and can be claimed, and takes it out; in a simulated process, any such node.
     #[inline]
     pub(crate) fn pop_where(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
-        let place = |list: &List| {
-            #[cfg(sim)]
-            if simulated::is_on() {
-                return simulated::choose(list.iter().filter(|node| fits(node)).count());
-            }
-            0
-        };
-        self.pop_found(|list| list.iter().filter(|node| fits(node)).nth(place(list)))
+        #[cfg(sim)]
+        if simulated::is_on() {
+            let fitting = |list: &List| list.iter().filter(|node| fits(node)).count();
+            return self.pop_found(|list| {
+                let place = simulated::choose(fitting(list));
+                list.iter().filter(|node| fits(node)).nth(place)
+            });
+        }
+        self.pop_found(|list| list.iter().find(|node| fits(node)))
     }
 
     /// Claims the node that `find` returns, and takes it out; asks again as long as another thread has the claim.
@@ -399,18 +394,15 @@ impl List {
 ///
 /// The nodes form a circle without a head, closed by a node that belongs to no wait. If a wait is over before it is
 /// claimed, its thread takes its node out as usual: that concerns the neighbours only.
+#[derive(Default)]
 pub(crate) struct Crowd(Node);
 
 impl Crowd {
-    pub(crate) fn new() -> Crowd {
-        Crowd(Node::new(ptr::null()))
-    }
-
     /// Wakes all waits. Each few are claimed under `lock`, the lock of the list where they were.
     pub(crate) fn wake<G>(&self, lock: impl Fn() -> G) {
         let mut any = true;
         while any {
-            let mut chain = Chain::new();
+            let mut chain = Chain::default();
             let guard = lock();
             while !chain.is_long() && any {
                 let node = self.0.next.get();
@@ -419,7 +411,7 @@ impl Crowd {
                 // belongs to no wait: then it is taken out and not claimed.
                 unsafe {
                     let claimed = any && (*node).claim();
-                    List::new().remove(node);
+                    List::default().remove(node);
                     if claimed {
                         chain.push(Claimed::from_raw(node));
                     }
@@ -433,6 +425,7 @@ impl Crowd {
 
 /// Claimed nodes on their way to being woken, first in, first out.
 #[must_use = "their threads wait for ever if they are not woken"]
+#[derive(Default)]
 pub(crate) struct Chain {
     first: *const Node,
     last: *const Node,
@@ -443,14 +436,6 @@ pub(crate) struct Chain {
 const FEW: usize = if cfg!(greenthread_model) { 1 } else { 64 };
 
 impl Chain {
-    pub(crate) const fn new() -> Chain {
-        Chain {
-            first: ptr::null(),
-            last: ptr::null(),
-            length: 0,
-        }
-    }
-
     /// Whether the caller should release the lock and wake these.
     pub(crate) fn is_long(&self) -> bool {
         self.length >= FEW
@@ -634,7 +619,7 @@ impl WaitQueue {
             return locked;
         }
         drop(locked);
-        mem::replace(chain, Chain::new()).wake();
+        mem::take(chain).wake();
         self.lock()
     }
 
@@ -700,7 +685,7 @@ impl Locked<'_> {
     /// wakes all threads that waited. Their waits end with outcome 0.
     pub(crate) fn wake_all(mut self, decide: impl FnMut(State) -> State) {
         let queue = self.queue;
-        let crowd = Crowd::new();
+        let crowd = Crowd::default();
         // SAFETY: the crowd is woken below.
         let any = unsafe { self.list.move_all(&crowd) };
         self.release(decide);

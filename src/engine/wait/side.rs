@@ -13,12 +13,8 @@
 
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::SeqCst, fence};
 use crate::engine::inspect::notes::WhenEnded;
-use crate::engine::sched::{
-    self, Green,
-    park::{Interrupts, Parking},
-    switch::Action,
-};
-use crate::engine::sched::{cancel, park::Outcome};
+use crate::engine::sched::park::{Interrupts, Outcome, Parking};
+use crate::engine::sched::{self, Green, cancel, switch::Action};
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 
@@ -29,6 +25,7 @@ static TOLD_TURN: WaitKind =
     WaitKind::inside("turn of a coroutine").when_ended(WhenEnded::PassesOn);
 
 /// The place where one of the two waits for its turn.
+#[derive(Default)]
 pub(crate) struct Side {
     /// The green thread that waits aside.
     aside: Cell<Option<&'static Green>>,
@@ -45,13 +42,6 @@ fn other_of(lead: Lead) -> Option<&'static Interrupts> {
 pub(crate) type Lead = *const AtomicPtr<Interrupts>;
 
 impl Side {
-    pub(crate) fn new() -> Side {
-        Side {
-            aside: Cell::new(None),
-            waiter: Waiter::new(),
-        }
-    }
-
     /// Gives `other` its turn, and waits here for the next one. Between green threads of one
     /// cluster, the other thread goes on in the caller's place, at once and in its time slice.
     #[inline(always)]

@@ -191,6 +191,12 @@ shadowed! {
 /// A cell that one thread at a time may use: what else happens is a race, and found.
 pub(crate) struct Cell<T>(UnsafeCell<T>);
 
+impl<T: Default> Default for Cell<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T> Cell<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))

@@ -77,6 +77,12 @@ pub(crate) struct Waiter {
     alive: UnsafeCell<()>,
 }
 
+impl Default for Waiter {
+    fn default() -> Waiter {
+        Waiter::new()
+    }
+}
+
 #[derive(Clone)]
 enum Who {
     Nobody,

@@ -267,6 +267,7 @@ impl InFlight {
 }
 
 /// Operations on their way to the keeper, in the order in which they were pushed, and whether the keeper sleeps.
+#[derive(Default)]
 struct Inbox {
     first: *const InFlight,
     last: *const InFlight,
@@ -290,7 +291,7 @@ impl Inbox {
 
     /// Takes all operations, the oldest first.
     fn take(&mut self) -> impl Iterator<Item = *const InFlight> + use<> {
-        let mut next = mem::replace(&mut self.first, ptr::null());
+        let mut next = mem::take(&mut self.first);
         self.last = ptr::null();
         iter::from_fn(move || {
             let operation = next;
@@ -437,11 +438,7 @@ impl Service {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let keeper = Keeper {
-            inbox: Lock::new(Inbox {
-                first: ptr::null(),
-                last: ptr::null(),
-                sleeps: false,
-            }),
+            inbox: Lock::default(),
             bell: sys::epoll::bell()?,
             is_refused: AtomicBool::new(false),
         };
