@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use greenthread::sim::{self, Builder, Isolation, Strategy};
+use greenthread::sim::{self, Builder, FailureKind, Isolation, Strategy};
 use greenthread::spawn;
 
 use crate::common::{assert_code, child_case, child_with, said};
@@ -21,10 +21,16 @@ fn few() -> Builder {
 
 /// What a check of `body` says, which must fail with its first seeds, whatever runs first, and hold all of `words`.
 #[track_caller]
-fn says(builder: Builder, words: &[&str], body: impl Fn() + Send + Sync + 'static) -> String {
+fn says(
+    builder: Builder,
+    kind: FailureKind,
+    words: &[&str],
+    body: impl Fn() + Send + Sync + 'static,
+) -> String {
     let failure = fails(builder, body);
     let said = failure.to_string();
     println!("{said}");
+    assert_eq!(failure.kind(), kind);
     let again = format!("repeat it with GREENTHREAD_SIM_SEED={}\n", failure.seed());
     for word in words.iter().chain(&[again.as_str(), " points, hash "]) {
         assert!(said.contains(word), "no {word:?} in: {said}");
@@ -36,23 +42,31 @@ const ALONE: &str = "fails alone: yes";
 
 #[test]
 fn a_panic() {
-    says(few(), &["panicked: one and one", ALONE], || {
-        panic!("one and {}", "one")
-    });
+    says(
+        few(),
+        FailureKind::Panic,
+        &["panicked: one and one", ALONE],
+        || panic!("one and {}", "one"),
+    );
 }
 
 #[test]
 fn a_panic_of_another_thread_is_its_joiners() {
-    says(few(), &["panicked: far from here", ALONE], || {
-        let far = spawn(|| {
-            let nearby = spawn(|| panic!("far from here"));
-            nearby
-                .join()
+    says(
+        few(),
+        FailureKind::Panic,
+        &["panicked: far from here", ALONE],
+        || {
+            let far = spawn(|| {
+                let nearby = spawn(|| panic!("far from here"));
+                nearby
+                    .join()
+                    .unwrap_or_else(|payload| std::panic::resume_unwind(payload));
+            });
+            far.join()
                 .unwrap_or_else(|payload| std::panic::resume_unwind(payload));
-        });
-        far.join()
-            .unwrap_or_else(|payload| std::panic::resume_unwind(payload));
-    });
+        },
+    );
 }
 
 /// Nobody asks for its end, so it is no failure: as everywhere.
@@ -64,45 +78,64 @@ fn a_panic_that_nobody_sees() {
 
 #[test]
 fn an_abort() {
-    says(few(), &["ended by signal 6", ALONE], || {
-        std::process::abort()
-    });
+    says(
+        few(),
+        FailureKind::Signal,
+        &["ended by signal 6", ALONE],
+        || std::process::abort(),
+    );
 }
 
 #[test]
 fn a_null_pointer() {
-    says(few(), &["ended by signal 11", ALONE], || {
-        let place = black_box(std::ptr::null_mut::<u32>());
-        // SAFETY: none: the process is to end.
-        unsafe { place.write_volatile(1) };
-    });
+    says(
+        few(),
+        FailureKind::Signal,
+        &["ended by signal 11", ALONE],
+        || {
+            let place = black_box(std::ptr::null_mut::<u32>());
+            // SAFETY: none: the process is to end.
+            unsafe { place.write_volatile(1) };
+        },
+    );
 }
 
 #[test]
 fn a_double_free() {
-    says(few(), &["ended by signal 6", "free", ALONE], || {
-        let layout = Layout::from_size_align(64, 8).unwrap();
-        // SAFETY: none: the second release is wrong, and the system's allocator sees it.
-        unsafe {
-            let place = black_box(std::alloc::alloc(layout));
-            std::alloc::dealloc(place, layout);
-            std::alloc::dealloc(black_box(place), layout);
-        }
-    });
+    says(
+        few(),
+        FailureKind::Signal,
+        &["ended by signal 6", "free", ALONE],
+        || {
+            let layout = Layout::from_size_align(64, 8).unwrap();
+            // SAFETY: none: the second release is wrong, and the system's allocator sees it.
+            unsafe {
+                let place = black_box(std::alloc::alloc(layout));
+                std::alloc::dealloc(place, layout);
+                std::alloc::dealloc(black_box(place), layout);
+            }
+        },
+    );
 }
 
 #[test]
 fn an_exit() {
-    says(few(), &["exited with code 3", ALONE], || {
-        std::process::exit(3)
-    });
+    says(
+        few(),
+        FailureKind::Exit,
+        &["exited with code 3", ALONE],
+        || std::process::exit(3),
+    );
 }
 
 #[test]
 fn an_exit_that_says_all_is_well() {
-    says(few(), &["exited with code 0", ALONE], || {
-        std::process::exit(0)
-    });
+    says(
+        few(),
+        FailureKind::Exit,
+        &["exited with code 0", ALONE],
+        || std::process::exit(0),
+    );
 }
 
 #[test]
@@ -112,9 +145,12 @@ fn a_stack_overflow() {
         let here = black_box([depth; 64]);
         black_box(deep(depth + 1) + here[7])
     }
-    says(few(), &["ended by signal", "overflow", ALONE], || {
-        _ = deep(0)
-    });
+    says(
+        few(),
+        FailureKind::Signal,
+        &["ended by signal", "overflow", ALONE],
+        || _ = deep(0),
+    );
 }
 
 /// The dump tells who waits for what, and where.
@@ -127,7 +163,7 @@ fn a_deadlock() {
         "ends.rs",
         ALONE,
     ];
-    says(few(), &words, || {
+    says(few(), FailureKind::Deadlock, &words, || {
         let never = Arc::new(Barrier::new(3));
         let wait = |name: &str| {
             let never = never.clone();
@@ -145,32 +181,38 @@ fn a_deadlock() {
 #[test]
 fn virtual_time_has_a_limit() {
     let builder = few().max_time(Duration::from_secs(3600));
-    says(builder, &["`max_time`", "parked", ALONE], || {
-        loop {
-            std::thread::sleep(Duration::from_secs(60));
-        }
-    });
+    says(
+        builder,
+        FailureKind::Time,
+        &["`max_time`", "parked", ALONE],
+        || {
+            loop {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+        },
+    );
 }
 
 #[test]
 fn points_have_a_limit() {
     let builder = few().max_points(10_000);
-    says(builder, &["`max_points`", ALONE], || {
-        loop {
-            greenthread::yield_now();
-        }
-    });
+    says(
+        builder,
+        FailureKind::Points,
+        &["`max_points`", ALONE],
+        || {
+            loop {
+                greenthread::yield_now();
+            }
+        },
+    );
 }
 
 /// The report says where.
 #[test]
 fn a_loop_without_points() {
-    let words = [
-        "computes, or is blocked, without a schedule point",
-        "ends.rs",
-        ALONE,
-    ];
-    says(few(), &words, || {
+    let words = ["computes, or is blocked", "ends.rs", ALONE];
+    says(few(), FailureKind::Stuck, &words, || {
         let mut number = 1_u64;
         while black_box(number) != 0 {
             number = number.wrapping_mul(3);
@@ -180,12 +222,10 @@ fn a_loop_without_points() {
 
 #[test]
 fn a_kernel_thread() {
-    let words = [
-        "starts a kernel thread, which no seed repeats",
-        "ends.rs",
-        ALONE,
-    ];
-    says(few(), &words, || std::thread::spawn(|| {}).join().unwrap());
+    let words = ["starts a kernel thread", "ends.rs", ALONE];
+    says(few(), FailureKind::Outside, &words, || {
+        std::thread::spawn(|| {}).join().unwrap()
+    });
 }
 
 #[test]
@@ -199,8 +239,10 @@ fn a_kernel_thread_that_is_allowed() {
 
 #[test]
 fn a_child_process() {
-    let words = ["starts a process, which no seed repeats", "ends.rs", ALONE];
-    says(few(), &words, || _ = Command::new("true").status().unwrap());
+    let words = ["starts a process", "ends.rs", ALONE];
+    says(few(), FailureKind::Outside, &words, || {
+        _ = Command::new("true").status().unwrap()
+    });
 }
 
 #[test]
@@ -215,12 +257,10 @@ fn a_child_process_that_is_allowed() {
 
 #[test]
 fn an_internet_socket() {
-    let words = [
-        "makes a socket to the outside, which no seed repeats",
-        "ends.rs",
-        ALONE,
-    ];
-    says(few(), &words, || _ = TcpListener::bind("127.0.0.1:0"));
+    let words = ["makes a socket to the outside", "ends.rs", ALONE];
+    says(few(), FailureKind::Outside, &words, || {
+        _ = TcpListener::bind("127.0.0.1:0")
+    });
 }
 
 /// Each switch that the schedule has chosen is shown with thread, file and line of the code that is tested.
@@ -246,6 +286,7 @@ fn switches_name_the_users_code() {
     };
     let said = says(
         Builder::new().strategy(Strategy::Pct { depth: 2 }),
+        FailureKind::Panic,
         &["chosen switches", ALONE],
         shared,
     );
@@ -259,10 +300,8 @@ fn switches_name_the_users_code() {
     let place = format!("tests/sim/ends.rs:{line} in ");
     let shown = said.lines().find(|shown| shown.contains(&place));
     let shown = shown.unwrap_or_else(|| panic!("no {place:?} in {said}"));
-    assert!(
-        shown.contains("(one) -> ") || shown.contains("(other) -> "),
-        "{shown}"
-    );
+    let is_named = shown.contains("\"one\" -> ") || shown.contains("\"other\" -> ");
+    assert!(is_named, "{shown}");
 }
 
 /// With one process for many seeds a static counts them, and the run that fails needs those before it.
@@ -274,7 +313,7 @@ fn a_failure_that_needs_earlier_seeds() {
         "panicked: the third run",
         "fails alone: no; in a process that has run the seeds from 0 on",
     ];
-    says(builder, &words, || {
+    says(builder, FailureKind::Panic, &words, || {
         assert!(RUNS.fetch_add(1, Relaxed) < 2, "the third run")
     });
 }
@@ -316,6 +355,7 @@ fn threads_that_are_left() {
     assert_eq!(few().run(leaves).unwrap().seeds, 20);
     says(
         few().all_threads_end(true),
+        FailureKind::Threads,
         &["threads are left", ALONE],
         leaves,
     );
