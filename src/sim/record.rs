@@ -309,10 +309,9 @@ fn frames() -> [usize; MOST_FRAMES] {
 
 /// The process does not get on, and ends: where it is, is noted.
 pub(super) fn stand_still() -> ! {
-    with(|sheet| {
-        sheet.list[0].frames = frames();
-        sheet.choices = 1;
-    });
+    let (number, tally) = (schedule::running(), schedule::tally());
+    OWN.is_traced.set(true);
+    choice(number, 0, tally.points, schedule::elapsed());
     fail(FailureKind::Stuck)
 }
 
