@@ -275,7 +275,7 @@ pub fn buggify(one_in: u32) -> bool {
 
 // ==== what libc's functions ask ====
 
-/// Step a simulated process does that the schedule does not see.
+/// What a simulated process does that the schedule does not see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outside {
     KernelThread,

@@ -53,7 +53,7 @@ enum Addresses {
     Any,
 }
 
-/// Step a server does.
+/// What a server does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     Check,
@@ -258,7 +258,7 @@ struct Batch {
     status: i32,
 }
 
-/// Step is the same for all batches.
+/// What is the same for all batches.
 struct Server<'a> {
     builder: &'a Builder,
     body: &'a Body,
@@ -268,7 +268,7 @@ struct Server<'a> {
 }
 
 impl Task {
-    /// Step becomes of the events.
+    /// What becomes of the events.
     fn events(self) -> io::Result<Events> {
         if self == Task::Check {
             return Ok(Events::Ignored);

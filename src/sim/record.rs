@@ -98,7 +98,7 @@ static OWN: Own = Own {
     events: Cell::new(Events::Ignored),
 };
 
-/// Step becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
+/// What becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
 #[derive(Clone, Copy)]
 pub(super) enum Events {
     Ignored,

@@ -56,7 +56,7 @@ pub(super) const MOST_DEPTH: usize = 16;
 /// When a simulated process's monotonic clock begins: no program takes it for a time that is not set.
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// Step holds for all seeds of a check.
+/// What holds for all seeds of a check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) max_points: u64,
@@ -126,7 +126,7 @@ struct State {
     tally: Tally,
 }
 
-/// Step a seed's run amounts to.
+/// What a seed's run amounts to.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) points: u64,
@@ -251,7 +251,7 @@ pub(super) fn drain() -> bool {
     with(|state| *state.rest.get_or_insert(REST) != 0 && !state.ready.is_empty()) == Some(true)
 }
 
-/// Step the seed's run has amounted to so far.
+/// What the seed's run has amounted to so far.
 pub(super) fn tally() -> Tally {
     with(|state| state.tally).unwrap_or_default()
 }
@@ -309,7 +309,7 @@ fn is_spurious() -> bool {
 /// The mean of what a point takes, in nanoseconds.
 const PACE: u64 = 100;
 
-/// Step a point takes.
+/// What a point takes.
 fn step(luck: u64) -> u64 {
     PACE / 2 + (((luck & 0xff) * (PACE + 1)) >> 8)
 }
