@@ -62,7 +62,7 @@ impl Builder {
             isolation: Isolation::Auto,
             rules: Rules {
                 max_points: 10_000_000,
-                max_time: Duration::from_secs(24 * 3600),
+                max_time: 24 * 3600 * 1_000_000_000,
                 start: 1_767_225_600_000_000_000,
                 stalls: 1000,
                 spurious: 100,
@@ -100,13 +100,13 @@ impl Builder {
     }
 
     pub fn max_time(mut self, time: Duration) -> Self {
-        self.rules.max_time = time;
+        self.rules.max_time = nanos(time);
         self
     }
 
     pub fn start(mut self, at: SystemTime) -> Self {
         let since = at.duration_since(SystemTime::UNIX_EPOCH);
-        self.rules.start = since.map_or(0, |since| since.as_nanos() as u64);
+        self.rules.start = since.map_or(0, nanos);
         self
     }
 
@@ -195,6 +195,11 @@ impl Builder {
     }
 }
 
+/// At most 584 years.
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
 impl Default for Builder {
     fn default() -> Self {
         Builder::new()
@@ -271,7 +276,7 @@ pub fn buggify(one_in: u32) -> bool {
 
 // ==== what libc's functions ask ====
 
-/// Step a simulated process does that the schedule does not see.
+/// What a simulated process does that the schedule does not see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outside {
     KernelThread,

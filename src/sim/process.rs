@@ -18,6 +18,7 @@
 //! A seed that fails is run once more, alone and traced. If it does not fail then, the seeds before it in its batch are run, too.
 
 use core::cell::{Cell, RefCell};
+use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::slice;
@@ -52,7 +53,7 @@ enum Addresses {
     Any,
 }
 
-/// Step a server does.
+/// What a server does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     Check,
@@ -257,7 +258,7 @@ struct Batch {
     status: i32,
 }
 
-/// Step is the same for all batches.
+/// What is the same for all batches.
 struct Server<'a> {
     builder: &'a Builder,
     body: &'a Body,
@@ -267,7 +268,7 @@ struct Server<'a> {
 }
 
 impl Task {
-    /// Step becomes of the events.
+    /// What becomes of the events.
     fn events(self) -> io::Result<Events> {
         if self == Task::Check {
             return Ok(Events::Ignored);
@@ -499,11 +500,11 @@ impl Server<'_> {
 
     /// The life of a simulated process.
     fn live(&self, sheet: &'static mut Sheet, seeds: Range<u64>, kind: Kind) -> ! {
-        // SAFETY: plain calls, and a handler of this type.
+        // By `libc::signal` it would be a handler of the program's, for which each switch has to do more.
+        let _ = sys::signal::handle(libc::SIGQUIT, tell_where);
+        // SAFETY: plain calls.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            let handler = tell_where as extern "C" fn(i32) as libc::sighandler_t;
-            libc::signal(libc::SIGQUIT, handler);
             if kind != Kind::Traced {
                 let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
                 (1..=2).for_each(|stream| _ = libc::dup2(nothing, stream));
@@ -561,6 +562,6 @@ fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: &Body, all_e
 }
 
 /// The handler for the server's question where the process is.
-extern "C" fn tell_where(_: i32) {
+unsafe extern "C" fn tell_where(_: i32, _: *mut libc::siginfo_t, _: *mut c_void) {
     record::stand_still();
 }

@@ -98,7 +98,7 @@ static OWN: Own = Own {
     events: Cell::new(Events::Ignored),
 };
 
-/// Step becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
+/// What becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
 #[derive(Clone, Copy)]
 pub(super) enum Events {
     Ignored,
@@ -309,10 +309,9 @@ fn frames() -> [usize; MOST_FRAMES] {
 
 /// The process does not get on, and ends: where it is, is noted.
 pub(super) fn stand_still() -> ! {
-    with(|sheet| {
-        sheet.list[0].frames = frames();
-        sheet.choices = 1;
-    });
+    let (number, tally) = (schedule::running(), schedule::tally());
+    OWN.is_traced.set(true);
+    choice(number, 0, tally.points, schedule::elapsed());
     fail(FailureKind::Stuck)
 }
 

@@ -353,8 +353,15 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
 
 /// The innermost function of the program's on a stack, if there is one, or else of the crate's public ones.
 fn place_in(stack: &[Symbol]) -> Option<String> {
-    let innermost = |kind| stack.iter().find(|symbol| symbol.kind == kind);
-    let symbol = innermost(Kind::Program).or_else(|| innermost(Kind::Public))?;
-    let (file, line) = (symbol.file.as_deref()?, symbol.line.unwrap_or(0));
-    Some(format!("{file}:{line} in {}", symbol.function))
+    let place = |symbol: &Symbol| {
+        let (file, line) = (symbol.file.as_deref()?, symbol.line?);
+        Some(format!("{file}:{line} in {}", symbol.function))
+    };
+    let innermost = |kind| {
+        stack
+            .iter()
+            .filter(|symbol| symbol.kind == kind)
+            .find_map(place)
+    };
+    innermost(Kind::Program).or_else(|| innermost(Kind::Public))
 }

@@ -33,7 +33,6 @@
 
 use core::cell::UnsafeCell;
 use std::backtrace::Backtrace;
-use std::time::Duration;
 
 use super::record;
 use super::{FailureKind, Outside, Strategy};
@@ -57,12 +56,13 @@ pub(super) const MOST_DEPTH: usize = 16;
 /// When a simulated process's monotonic clock begins: no program takes it for a time that is not set.
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// Step holds for all seeds of a check.
+/// What holds for all seeds of a check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) max_points: u64,
-    pub(super) max_time: Duration,
-    /// Nanoseconds since 1970 at the beginning.
+    /// In nanoseconds. So is the next.
+    pub(super) max_time: u64,
+    /// Since 1970, at the beginning.
     pub(super) start: u64,
     pub(super) stalls: u32,
     pub(super) spurious: u32,
@@ -118,13 +118,15 @@ struct State {
     readied: u64,
     /// One of so many points, less one, is a random walk's turn.
     rarity: u64,
-    /// PCT's lowest priority so far, and the points at which a priority falls, the next one last.
+    /// The lowest priority so far, and PCT's falls: at which point, and to which priority; the next one is the last.
     lowest: u64,
-    falls: Vec<u64>,
+    falls: Vec<(u64, u64)>,
+    /// The highest priority of a thread that is ready; 0 if there is none.
+    top: u64,
     tally: Tally,
 }
 
-/// Step a seed's run amounts to.
+/// What a seed's run amounts to.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) points: u64,
@@ -174,6 +176,7 @@ pub(super) fn begin(rules: Rules) {
         rarity: 0,
         lowest: 0,
         falls: Vec::with_capacity(MOST_DEPTH),
+        top: 0,
         tally: Tally::default(),
     };
     // SAFETY: invariant 2: there are no threads yet.
@@ -199,14 +202,17 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         state.lowest = LOWEST;
         state.falls.clear();
         if let Strategy::Pct { depth } = strategy {
-            let fall = || 1 + simulated::choose(steps.max(1) as usize) as u64;
-            state.falls.extend((1..depth).map(|_| fall()));
+            // Which of two falls is the deeper one is left to chance, too.
+            let at = || 1 + simulated::choose(steps.max(1) as usize) as u64;
+            let falls = (0..u64::from(depth) - 1).map(|level| (at(), LOWEST + level));
+            state.falls.extend(falls);
             state.falls.sort_unstable_by(|one, other| other.cmp(one));
         }
     });
 }
 
-/// The priorities of new threads are above this, those that have fallen below.
+/// Priorities of threads that have given way are below this, those that have fallen begin here, and those of new threads are
+/// far above.
 const LOWEST: u64 = 1 << 62;
 
 /// The number of the running thread.
@@ -251,7 +257,7 @@ pub(super) fn drain() -> bool {
     with(may_go_on) == Some(true)
 }
 
-/// Step the seed's run has amounted to so far.
+/// What the seed's run has amounted to so far.
 pub(super) fn tally() -> Tally {
     with(|state| state.tally).unwrap_or_default()
 }
@@ -309,7 +315,7 @@ fn is_spurious() -> bool {
 /// The mean of what a point takes, in nanoseconds.
 const PACE: u64 = 100;
 
-/// Step a point takes.
+/// What a point takes.
 fn step(luck: u64) -> u64 {
     PACE / 2 + (((luck & 0xff) * (PACE + 1)) >> 8)
 }
@@ -375,10 +381,9 @@ impl State {
     }
 
     fn is_over(&self) -> Option<FailureKind> {
-        let limit = self.rules.max_time.as_nanos() as u64;
         match () {
             () if self.tally.points > self.rules.max_points => Some(FailureKind::Points),
-            () if self.now - BEGIN > limit => Some(FailureKind::Time),
+            () if self.now - BEGIN > self.rules.max_time => Some(FailureKind::Time),
             () => None,
         }
     }
@@ -419,12 +424,13 @@ impl State {
         let others = self.ready.len();
         match self.strategy {
             Strategy::Pct { .. } => {
-                while self.falls.last() == Some(&self.tally.points) {
+                while let Some(&(at, priority)) = self.falls.last()
+                    && at <= self.tally.points
+                {
                     self.falls.pop();
-                    self.give_way(number);
+                    self.threads[number].priority = priority;
                 }
-                let highest = self.highest().map(|place| self.ready[place].number);
-                highest.is_some_and(|other| self.priority(other) > self.priority(number))
+                self.top > self.priority(number)
             }
             _ if others == 0 => false,
             Strategy::RoundRobin => true,
@@ -445,6 +451,15 @@ impl State {
     /// The place of the ready thread with the highest priority.
     fn highest(&self) -> Option<usize> {
         (0..self.ready.len()).max_by_key(|&place| self.priority(self.ready[place].number))
+    }
+
+    /// A thread is ready no more.
+    fn note_top(&mut self) {
+        let place = match self.strategy {
+            Strategy::Pct { .. } => self.highest(),
+            _ => None,
+        };
+        self.top = place.map_or(0, |place| self.priority(self.ready[place].number));
     }
 }
 
@@ -492,7 +507,7 @@ impl State {
             }
             record::name(self.threads.len(), thread.who());
             self.threads.push(Standing {
-                priority: LOWEST + (draw() >> 2),
+                priority: (LOWEST << 1) + (draw() >> 2),
                 looks: 0,
                 drawn: 0,
             });
@@ -515,7 +530,10 @@ impl State {
                 self.wakes_at = self.wakes_at.min(until);
                 &mut self.stalled
             }
-            false => &mut self.ready,
+            false => {
+                self.top = self.top.max(self.threads[number].priority);
+                &mut self.ready
+            }
         };
         if list.len() == MOST_READY {
             crate::sys::die("a simulated process has too many threads that are ready");
@@ -539,6 +557,7 @@ impl State {
         }
         if self.wakes_at <= self.now {
             self.wake_stalled();
+            self.note_top();
         }
         let count = self.ready.len();
         let chosen = self.chosen.take().filter(|&place| place < count);
@@ -549,6 +568,7 @@ impl State {
             _ => (count != 0).then(|| simulated::choose(count)),
         };
         let next = self.ready.swap_remove(place?);
+        self.note_top();
         self.running = next.number;
         self.tally.switches += 1;
         record::successor(next.number);
