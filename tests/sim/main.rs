@@ -12,3 +12,5 @@ mod hash;
 mod libraries;
 mod programs;
 mod support;
+mod time;
+mod world;
