@@ -283,14 +283,17 @@ pub(super) fn own_number() -> u64 {
 /// The calling thread is about to do `what`.
 #[inline(always)]
 pub(super) fn at(what: Step) {
-    at_point(|mark| gives_way(mark, what));
+    // In an ordinary process a worker may have the thread pointer of a thread that runs elsewhere by now. And the one who says
+    // how a run has ended comes to no point.
+    if simulated::is_on() {
+        at_point(|mark| gives_way(mark, what));
+    }
 }
 
 // Not inlined: inside the runtime there are many atomic operations, at which nothing is decided.
 #[inline(never)]
 fn gives_way(mark: u64, what: Step) -> bool {
-    // The one who says how the run has ended comes to points no longer.
-    simulated::is_on() && with(|state| state.decide(mark as usize, what)) == Some(true)
+    with(|state| state.decide(mark as usize, what)) == Some(true)
 }
 
 /// A clock is read: what it shows. Any kernel thread may ask, once there are several.
