@@ -1,4 +1,4 @@
-//! Step a simulated process (`sim`) must not learn from the system, and what it must not do there.
+//! What a simulated process (`sim`) must not learn from the system, and what it must not do there.
 //!
 //! | functions | in a simulated process |
 //! |---|---|

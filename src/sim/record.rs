@@ -1,4 +1,4 @@
-//! Step a simulated process tells the one that has forked it, in memory that both have: how far it is, what a seed's run
+//! What a simulated process tells the one that has forked it, in memory that both have: how far it is, what a seed's run
 //! amounts to, how it has ended, and which switches its schedule has chosen.
 //!
 //! The process may end at any moment, by a signal, or because it is killed. So everything is written before it is needed, and

@@ -26,7 +26,7 @@
 //! likely, as a system puts threads aside that has others to run.
 //!
 //! # Invariants
-//! 1. Step is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number that lives
+//! 1. What is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number that lives
 //!    longer than a seed's run.
 //! 2. Only the process's one worker comes here, with preemption off, or before there are threads: [`State`] has one user at a time.
 //! 3. Nothing here allocates: a thread may be in the middle of an allocator that is compiled with points.

@@ -19,7 +19,7 @@ use super::clock::NEVER;
 pub(crate) use super::perturb::mix;
 use crate::engine::atomic::AtomicU64;
 
-/// Step the schedule does; `src/sim` sets it.
+/// What the schedule does; `src/sim` sets it.
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
     /// The calling thread comes to a point.
@@ -32,7 +32,7 @@ pub(crate) struct Hooks {
     pub(crate) time: fn(libc::clockid_t) -> u64,
 }
 
-/// Step a thread is about to do at a point.
+/// What a thread is about to do at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(
     not(greenthread_points),
@@ -98,7 +98,7 @@ pub(crate) fn is_on() -> bool {
     WORLD.hooks.get().is_some()
 }
 
-/// Step `clock` shows, in nanoseconds; `None` in a process that is not simulated.
+/// What `clock` shows, in nanoseconds; `None` in a process that is not simulated.
 #[inline]
 pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
     WORLD.hooks.get().map(|hooks| (hooks.time)(clock))
