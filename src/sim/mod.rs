@@ -9,6 +9,7 @@ mod report;
 mod schedule;
 
 use core::ops::Range;
+use core::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -46,6 +47,8 @@ pub struct Builder {
     all_threads_end: bool,
     require_atomics: bool,
     same_addresses: bool,
+    /// Where the check is.
+    place: Option<&'static Location<'static>>,
 }
 
 /// Checks `body` under the seeds from 0 to `seeds`.
@@ -75,6 +78,7 @@ impl Builder {
             all_threads_end: false,
             require_atomics: false,
             same_addresses: false,
+            place: None,
         }
     }
 
@@ -90,6 +94,13 @@ impl Builder {
     }
 
     pub fn strategy(mut self, strategy: Strategy) -> Self {
+        if let Strategy::Pct { depth } = strategy {
+            let most = schedule::MOST_DEPTH;
+            assert!(
+                (1..=most).contains(&depth),
+                "PCT of depth {depth}: accepted is 1 to {most}"
+            );
+        }
         self.strategy = strategy;
         self
     }
@@ -163,14 +174,23 @@ impl Builder {
         }
     }
 
-    pub fn run(self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
+    #[track_caller]
+    pub fn run(mut self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
+        self.place = Some(Location::caller());
         let builder = self.asked_for().unwrap_or_else(|text| panic!("{text}"));
         process::check(&builder, Arc::new(body)).into()
     }
 
-    pub fn repeats(self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
+    #[track_caller]
+    pub fn repeats(mut self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
+        self.place = Some(Location::caller());
         let builder = self.asked_for().unwrap_or_else(|text| panic!("{text}"));
         process::repeats(&builder, Arc::new(body)).into()
+    }
+
+    /// Where the check is, as text.
+    fn place(&self) -> String {
+        self.place.map_or_else(String::new, Location::to_string)
     }
 
     /// With what variables ask for.
@@ -247,7 +267,7 @@ impl Strategy {
             _ => {
                 let (depth, steps) = strategy.strip_prefix("pct")?.split_once('.')?;
                 let depth = depth.parse().ok()?;
-                let is_known = (1..=schedule::MOST_DEPTH as u32).contains(&depth);
+                let is_known = (1..=schedule::MOST_DEPTH).contains(&depth);
                 is_known.then_some((Strategy::Pct { depth }, steps.parse().ok()?, seed))
             }
         }
@@ -261,10 +281,7 @@ pub fn is_simulated() -> bool {
 
 /// A number by chance: under a seed it follows from the seed, the thread, and how often the thread has asked.
 pub fn random() -> u64 {
-    match is_simulated() {
-        true => schedule::own_number(),
-        false => fastrand::u64(..),
-    }
+    own_random().unwrap_or_else(|| fastrand::u64(..))
 }
 
 /// True in one of `one_in` calls, by chance, under a seed; false in any other process, and if `one_in` is 0: code that is to be
@@ -274,6 +291,11 @@ pub fn buggify(one_in: u32) -> bool {
 }
 
 // ==== what libc's functions ask ====
+
+/// The next number of the calling thread's own stream, in a simulated process.
+pub(crate) fn own_random() -> Option<u64> {
+    is_simulated().then(schedule::own_number).flatten()
+}
 
 /// What a simulated process does that the schedule does not see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -298,12 +320,12 @@ pub(crate) fn constant<T>(value: T) -> Option<T> {
 
 /// The number of the calling thread in a simulated process.
 pub(crate) fn thread_number() -> Option<usize> {
-    is_simulated().then(schedule::running)
+    is_simulated().then(schedule::own).flatten()
 }
 
 /// How many CPUs a simulated process has.
 pub(crate) fn cpus() -> Option<i64> {
-    constant(schedule::rules()?.cpus as i64)
+    constant(schedule::cpus() as i64)
 }
 
 /// The virtual time since the beginning of the seed's run.

@@ -25,7 +25,7 @@ impl Verdict {
     /// A process has passed that has begun with seed `first`.
     pub(super) fn add(&mut self, first: u64, sheet: &Sheet) {
         self.seeds += sheet.done;
-        self.is_outside |= sheet.is_outside;
+        self.is_outside |= sheet.was_outside;
         let hashes = &sheet.hashes[..sheet.done as usize];
         self.hashes.extend((first..).zip(hashes.iter().copied()));
         self.tally.points += sheet.sum.points;
@@ -343,11 +343,12 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
         let stack = symbols.stack(&stack, true, &modules);
         let place = place_in(&stack)
             .unwrap_or_else(|| String::from("the beginning or the end of the thread"));
-        let [from, to] = [from, to].map(|number| sheet.name(number));
-        let _ = writeln!(
-            text,
-            "    point {point}, {time} ns: {from} -> {to}, at {place}"
-        );
+        let to = match from == to {
+            true => String::new(),
+            false => format!(" -> {}", sheet.name(to)),
+        };
+        let from = sheet.name(from);
+        let _ = writeln!(text, "    point {point}, {time} ns: {from}{to}, at {place}");
     }
 }
 

@@ -561,6 +561,13 @@ pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
     }
 }
 
+/// The schedule's mark of the current thread, if this is a green one.
+#[cfg(sim)]
+pub(crate) fn own_mark() -> Option<u64> {
+    // SAFETY: the current thread's own word. This is no schedule point.
+    green().map(|green| unsafe { *green.observed[0].as_ptr() })
+}
+
 /// An operation of the crate's, or a hooked call, has begun: in a simulated process this is a schedule point, and inside, as
 /// long as the value lives, there is none.
 #[cfg(sim)]

@@ -26,6 +26,8 @@ pub(crate) struct Hooks {
     pub(crate) point: fn(Step),
     /// No thread is ready, and the earliest deadline is this one. Moves the clock, or ends the process.
     pub(crate) nothing_is_ready: fn(u64),
+    /// The calling thread lets others run.
+    pub(crate) gives_way: fn(),
     /// The calling thread is about to wait.
     pub(crate) is_spurious: fn() -> bool,
     /// A clock is read.
@@ -39,8 +41,8 @@ pub(crate) struct Hooks {
     allow(dead_code, reason = "atomic operations have no points")
 )]
 pub(crate) enum Step {
-    /// To load a word, or to change it to what it is.
-    Load,
+    /// To load a word, or to change it to what it is; with a number that the word's address and its value make.
+    Load(usize),
     Store,
     /// To load a word and to change it.
     Change,
@@ -49,24 +51,24 @@ pub(crate) enum Step {
     Call,
     /// To read a clock.
     Look,
-    /// To let others run.
-    Yield,
 }
 
 impl Step {
     pub(crate) fn is_atomic(self) -> bool {
-        matches!(self, Step::Load | Step::Store | Step::Change | Step::Fence)
+        matches!(
+            self,
+            Step::Load(_) | Step::Store | Step::Change | Step::Fence
+        )
     }
 
     pub(crate) fn kind(self) -> u64 {
         match self {
-            Step::Load => 0,
+            Step::Load(_) => 0,
             Step::Store => 1,
             Step::Change => 2,
             Step::Fence => 3,
             Step::Call => 4,
             Step::Look => 5,
-            Step::Yield => 6,
         }
     }
 }
@@ -76,6 +78,8 @@ struct World {
     seed: Cell<u64>,
     chance: Cell<u64>,
     deadline: Cell<Option<&'static AtomicU64>>,
+    /// There are other kernel threads.
+    has_others: Cell<bool>,
 }
 
 // SAFETY: invariant 1.
@@ -86,11 +90,24 @@ static WORLD: World = World {
     seed: Cell::new(0),
     chance: Cell::new(0),
     deadline: Cell::new(None),
+    has_others: Cell::new(false),
 };
 
 /// From now on the process is simulated; `None`: no longer, and it is about to end.
 pub(crate) fn begin(hooks: Option<Hooks>) {
     WORLD.hooks.set(hooks);
+}
+
+/// There will be other kernel threads.
+pub(crate) fn has_others() {
+    WORLD.has_others.set(true);
+}
+
+/// Whether this is the only kernel thread of a simulated process.
+#[cfg(greenthread_points)]
+#[inline(always)]
+pub(crate) fn is_alone() -> bool {
+    is_on() && !WORLD.has_others.get()
 }
 
 #[inline(always)]
@@ -101,7 +118,10 @@ pub(crate) fn is_on() -> bool {
 /// What `clock` shows, in nanoseconds; `None` in a process that is not simulated.
 #[inline]
 pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
-    WORLD.hooks.get().map(|hooks| (hooks.time)(clock))
+    // The others are clocks of threads, or do not exist.
+    let is_known = (0..=libc::CLOCK_TAI).contains(&clock);
+    let hooks = WORLD.hooks.get().filter(|_| is_known);
+    hooks.map(|hooks| (hooks.time)(clock))
 }
 
 /// The calling thread comes to a point.
@@ -109,6 +129,13 @@ pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
 pub(crate) fn point(what: Step) {
     if let Some(hooks) = WORLD.hooks.get() {
         (hooks.point)(what);
+    }
+}
+
+/// The calling thread is about to let others run.
+pub(crate) fn gives_way() {
+    if let Some(hooks) = WORLD.hooks.get() {
+        (hooks.gives_way)();
     }
 }
 
