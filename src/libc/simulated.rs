@@ -227,11 +227,6 @@ interposed! {
         real()
     }
 
-    fn system(command: *const c_char) -> c_int where real() {
-        sim::goes(Outside::Process);
-        real()
-    }
-
     fn popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE where real() {
         sim::goes(Outside::Process);
         real()

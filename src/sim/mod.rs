@@ -304,6 +304,8 @@ pub(crate) enum Outside {
     Process,
     Socket,
     Timer,
+    /// A call that waits for others in the kernel.
+    Kernel,
 }
 
 /// The caller is about to go outside. Ends the run if that is not allowed.

@@ -279,6 +279,10 @@ pub(super) fn goes(outside: Outside) {
         Outside::KernelThread => (rules.allows_threads, "starts a kernel thread"),
         Outside::Process => (rules.allows_outside, "starts a process"),
         Outside::Socket => (rules.allows_outside, "makes a socket to the outside"),
+        Outside::Kernel => (
+            rules.allows_outside,
+            "makes a call that waits in the kernel",
+        ),
         Outside::Timer => (rules.allows_outside, "makes a timer of the system's"),
     };
     if !is_allowed {
