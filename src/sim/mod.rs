@@ -65,7 +65,9 @@
 //! sim = ["test", "--target", "x86_64-unknown-linux-gnu", "--config", ".cargo/sim.toml"]
 //! ```
 //!
-//! [`Builder::require_atomics`] makes a check fail that was built without the flags.
+//! [`Builder::require_atomics`] makes a check fail that was built without the flags. With them, each program must be linked
+//! with this crate, which has the functions that the compiler calls: a test program that does not name the crate needs
+//! `use greenthread as _;`, and [docs/sim.md] says what to do about a package's binaries.
 //!
 //! # Repeating a run
 //! The failure names its seed as, for instance, `pct2.283:4`. With `GREENTHREAD_SIM_SEED=pct2.283:4` in the environment each check of the
@@ -85,7 +87,8 @@
 //! - One kernel thread runs all threads, so memory is sequentially consistent: what weaker orderings allow is not found.
 //! - Plain memory accesses have no points. A data race in `unsafe` code shows only where points surround it.
 //! - A check tries schedules by chance. If it finds nothing, that proves nothing.
-//! - Files are real. So are `/proc`, `/dev/urandom`, and the environment.
+//! - Files are real. So are `/proc`, `/dev/urandom`, the environment, the CPU clock of a thread, and system calls by number, futexes
+//!   excepted.
 //!
 //! # Processes
 //! A check runs the test's program again, with the name of the test, and that process forks others, in which the seeds run. So
