@@ -1,8 +1,8 @@
 //! Tests under a seed: unmodified blocking code, with its locks, atomics, channels and clocks, runs the same way each time.
 //!
-//! A *check* runs a closure many times, each time under another seed. The seed decides which thread runs after each *schedule
-//! point*, and what time it is. If the closure fails under a seed, the check panics. Its message names the seed, which
-//! repeats the run, and lists the switches between threads that led to the failure.
+//! A *check* runs a closure many times, each time under another seed. The seed decides which thread runs after each
+//! *schedule point*, and what time it is. If the closure fails under a seed, the check panics. Its message names the
+//! seed, which repeats the run, and lists the switches between threads that led to the failure.
 //!
 //! ```
 //! use greenthread::sim;
@@ -26,12 +26,13 @@
 //! println!("{}", found.unwrap_err()); // what, the seed, and the switches
 //! ```
 //!
-//! The closure, and the libraries that it uses, are ordinary code. But threads must be green: [`greenthread::spawn`](crate::spawn) and
-//! [`scope`](crate::scope) make them. `std::thread::spawn` makes a kernel thread, and ends the run with a failure.
+//! The closure, and the libraries that it uses, are ordinary code. But threads must be green:
+//! [`greenthread::spawn`](crate::spawn) and [`scope`](crate::scope) make them. `std::thread::spawn` makes a kernel
+//! thread, and ends the run with a failure.
 //!
-//! This module needs the feature `sim`. It exists where green threads do, with calls of libc that park them: on Linux with glibc, on
-//! x86-64 and aarch64. A package lists the crate with the feature under `[dev-dependencies]`, so its normal builds are
-//! without the feature:
+//! This module needs the feature `sim`. It exists where green threads do, with calls of libc that park them: on Linux
+//! with glibc, on x86-64 and aarch64. A package lists the crate with the feature under `[dev-dependencies]`, so its
+//! normal builds are without the feature:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -45,9 +46,9 @@
 //! - reading of a clock,
 //! - atomic operation, if the program is built with the flags below.
 //!
-//! An uncontended lock of std, parking_lot or crossbeam makes no call of libc: it consists of atomic operations. So a plain
-//! `cargo test` runs a check, but finds few races. These flags make the compiler call this crate at each atomic operation of
-//! each crate that it compiles, on stable Rust. A file `.cargo/sim.toml` contains them:
+//! An uncontended lock of std, parking_lot or crossbeam makes no call of libc: it consists of atomic operations. So a
+//! plain `cargo test` runs a check, but finds few races. These flags make the compiler call this crate at each atomic
+//! operation of each crate that it compiles, on stable Rust. A file `.cargo/sim.toml` contains them:
 //!
 //! ```toml
 //! [target.x86_64-unknown-linux-gnu]
@@ -70,31 +71,31 @@
 //! `use greenthread as _;`, and [docs/sim.md] says what to do about a package's binaries.
 //!
 //! # Repeating a run
-//! The failure names its seed as, for instance, `pct2.283:4`. With `GREENTHREAD_SIM_SEED=pct2.283:4` in the environment each check of the
-//! program runs this seed alone, so name one test on the command line. A seed holds for one binary: it means another run
-//! after a change of the program, of a library or of the compiler. `GREENTHREAD_SIM_SEEDS=100000` changes the number of
-//! seeds of all checks.
+//! The failure names its seed as, for instance, `pct2.283:4`. With `GREENTHREAD_SIM_SEED=pct2.283:4` in the environment
+//! each check of the program runs this seed alone, so name one test on the command line. A seed holds for one binary:
+//! it means another run after a change of the program, of a library or of the compiler. `GREENTHREAD_SIM_SEEDS=100000`
+//! changes the number of seeds of all checks.
 //!
 //! # Under control
-//! The seed decides who runs, which waiter a lock, a condition or a futex wakes, when a wait ends without reason (a *spurious*
-//! wake-up), which ready operation a `select!` takes, the numbers of `getrandom`, and so the order of a `HashMap`. Time is
-//! virtual: it advances a little at each point, and jumps to the next deadline when all threads wait. Process ids, thread ids and
-//! the number of CPUs are constants. Kernel threads, child processes, Internet sockets and the system's timers are
-//! failures, unless they are allowed ([`Builder::allow_kernel_threads`], [`Builder::allow_outside`]). [docs/sim.md] has the table, and a
-//! tour from a flaky test to its fix.
+//! The seed decides who runs, which waiter a lock, a condition or a futex wakes, when a wait ends without reason (a
+//! *spurious* wake-up), which ready operation a `select!` takes, the numbers of `getrandom`, and so the order of a
+//! `HashMap`. Time is virtual: it advances a little at each point, and jumps to the next deadline when all threads
+//! wait. Process ids, thread ids and the number of CPUs are constants. Kernel threads, child processes, Internet
+//! sockets and the system's timers are failures, unless they are allowed ([`Builder::allow_kernel_threads`],
+//! [`Builder::allow_outside`]). [docs/sim.md] has the table, and a tour from a flaky test to its fix.
 //!
 //! # Limits
 //! - One kernel thread runs all threads, so memory is sequentially consistent: what weaker orderings allow is not found.
 //! - Plain memory accesses have no points. A data race in `unsafe` code shows only where points surround it.
 //! - A check tries schedules by chance. If it finds nothing, that proves nothing.
-//! - Files are real. So are `/proc`, `/dev/urandom`, the environment, the CPU clock of a thread, and system calls by number, futexes
-//!   excepted.
+//! - Files are real. So are `/proc`, `/dev/urandom`, the environment, the CPU clock of a thread, and system calls by
+//!   number, futexes excepted.
 //!
 //! # Processes
-//! A check runs the test's program again, with the name of the test, and that process forks others, in which the seeds run. So
-//! a run may abort, or overflow its stack, and the check still tells the seed. It also means that what stands before
-//! the check in the test runs more than once, and that a check belongs on the test's own thread, or on the main thread of
-//! a program without libtest.
+//! A check runs the test's program again, with the name of the test, and that process forks others, in which the seeds
+//! run. So a run may abort, or overflow its stack, and the check still tells the seed. It also means that what stands
+//! before the check in the test runs more than once, and that a check belongs on the test's own thread, or on the main
+//! thread of a program without libtest.
 //!
 //! [docs/sim.md]: https://github.com/greenthread-rs/greenthread/blob/main/docs/sim.md
 //! [docs/unmodified.md]: https://github.com/greenthread-rs/greenthread/blob/main/docs/unmodified.md
@@ -127,30 +128,31 @@ use crate::sys::{simulated, variable};
 pub enum Strategy {
     /// A random walk and PCT of depths 2 and 3 in turn, by the seed's remainder on division by 3. This is the default.
     Mixed,
-    /// A random walk: at one of 2 to 64 points any ready thread goes on, each with the same probability. How seldom that is, a
-    /// power of two, is drawn for each seed.
+    /// A random walk: at one of 2 to 64 points any ready thread goes on, each with the same probability. How seldom
+    /// that is, a power of two, is drawn for each seed.
     Random,
-    /// Each thread gets a priority by chance, and the ready thread with the highest runs; at `depth` − 1 points by chance the
-    /// running thread's priority becomes the lowest.
+    /// Each thread gets a priority by chance, and the ready thread with the highest runs; at `depth` − 1 points by
+    /// chance the running thread's priority becomes the lowest.
     ///
-    /// This is the algorithm of Burckhardt, Kothari, Musuvathi and Nagarakatte, "A randomized scheduler with probabilistic
-    /// guarantees of finding bugs" (ASPLOS 2010). It finds a bug that needs `depth` steps of *n* threads in an order with a
-    /// probability of at least 1/(*n* · *k*<sup>depth−1</sup>). Here *k* is the number of points of the first seed's run, and the
-    /// steps are points. A thread that waits by looking (a spin lock), or that yields, falls to the lowest priority, too.
+    /// This is the algorithm of Burckhardt, Kothari, Musuvathi and Nagarakatte, "A randomized scheduler with
+    /// probabilistic guarantees of finding bugs" (ASPLOS 2010). It finds a bug that needs `depth` steps of *n* threads
+    /// in an order with a probability of at least 1/(*n* · *k*<sup>depth−1</sup>). Here *k* is the number of points of
+    /// the first seed's run, and the steps are points. A thread that waits by looking (a spin lock), or that yields,
+    /// falls to the lowest priority, too.
     Pct {
         /// From 1 to 16.
         depth: u32,
     },
-    /// At each point the thread goes on that has been ready for longest. Seeds differ in stalls, spurious wake-ups and other
-    /// choices only.
+    /// At each point the thread goes on that has been ready for longest. Seeds differ in stalls, spurious wake-ups and
+    /// other choices only.
     RoundRobin,
 }
 
 /// Which seeds share a process.
 ///
-/// Statics (`OnceLock`, a `lazy_static`, a pool, the collector of crossbeam-epoch) are new in each process, and keep what earlier seeds
-/// have made of them in a process that runs several. One process for 1,000 seeds is fast, and a process for each seed
-/// costs milliseconds.
+/// Statics (`OnceLock`, a `lazy_static`, a pool, the collector of crossbeam-epoch) are new in each process, and keep
+/// what earlier seeds have made of them in a process that runs several. One process for 1,000 seeds is fast, and a
+/// process for each seed costs a millisecond or two.
 ///
 /// ```
 /// use greenthread::sim::{Builder, Isolation};
@@ -224,9 +226,9 @@ pub fn check(seeds: u64, body: impl Fn() + Send + Sync + 'static) {
 }
 
 impl Builder {
-    /// A thousand seeds from 0, [`Strategy::Mixed`], [`Isolation::Auto`], at most 10 million points and 24 hours of virtual
-    /// time in a run, one stall in 1,000 points, one spurious wake-up in 100 waits, 4 CPUs, and a real-time clock that begins
-    /// with the year 2026, UTC. Nothing outside is allowed.
+    /// A thousand seeds from 0, [`Strategy::Mixed`], [`Isolation::Auto`], at most 10 million points and 24 hours of
+    /// virtual time in a run, one stall in 1,000 points, one spurious wake-up in 100 waits, 4 CPUs, and a real-time
+    /// clock that begins with the year 2026, UTC. Nothing outside is allowed.
     ///
     /// ```
     /// greenthread::sim::Builder::new().check(|| ());
@@ -292,8 +294,8 @@ impl Builder {
         self
     }
 
-    /// The most points of one run. Default: 10 million. A run that comes to more has failed, and the failure has a dump of all
-    /// threads. So threads that wait for each other by looking (a *livelock*) are found.
+    /// The most points of one run. Default: 10 million. A run that comes to more has failed, and the failure has a dump
+    /// of all threads. So threads that wait for each other by looking (a *livelock*) are found.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -308,8 +310,8 @@ impl Builder {
         self
     }
 
-    /// The most virtual time of one run. Default: 24 hours. A run that takes longer has failed, and the failure has a dump of
-    /// all threads. So a closure is found that waits for ever beside a thread that wakes up again and again.
+    /// The most virtual time of one run. Default: 24 hours. A run that takes longer has failed, and the failure has a
+    /// dump of all threads. So a closure is found that waits for ever beside a thread that wakes up again and again.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -325,8 +327,8 @@ impl Builder {
         self
     }
 
-    /// What the real-time clock shows at the beginning of each run. Default: the beginning of the year 2026, UTC. A time before
-    /// 1970 counts as the beginning of 1970.
+    /// What the real-time clock shows at the beginning of each run. Default: the beginning of the year 2026, UTC. A
+    /// time before 1970 counts as the beginning of 1970.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -377,9 +379,9 @@ impl Builder {
         self
     }
 
-    /// One wait in so many, by chance, ends at once without reason; 0: none does. Default: 100. This concerns waits for a futex
-    /// (std's `Condvar` and `park`, and those of other crates), and the crate's own `Condvar` and `park`, which are all allowed to
-    /// do so.
+    /// One wait in so many, by chance, ends at once without reason; 0: none does. Default: 100. This concerns waits for
+    /// a futex (std's `Condvar` and `park`, and those of other crates), and the crate's own `Condvar` and `park`, which
+    /// are all allowed to do so.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -415,8 +417,9 @@ impl Builder {
         self
     }
 
-    /// Whether it is a failure that green threads are left when the closure has returned. Default: `false`: they end with the
-    /// process. Threads that are ready may come to 1,000 more points first, so a thread that is about to end is not counted.
+    /// Whether it is a failure that green threads are left when the closure has returned. Default: `false`: they end
+    /// with the process. Threads that are ready may come to 1,000 more points first, so a thread that is about to end
+    /// is not counted.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -431,24 +434,24 @@ impl Builder {
         self
     }
 
-    /// Makes it a failure that no run comes to a point at an atomic operation: the program is built without the flags that the
+    /// Makes it a failure that no run comes to a point at an atomic operation: the program is built without the flags
+    /// that the
     /// [module](self) shows.
     ///
     /// ```
     /// use greenthread::sim::Builder;
-    /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     ///
-    /// let count = AtomicU32::new(0);
-    /// let found = Builder::new().seeds(1).require_atomics().run(move || _ = count.fetch_add(1, Relaxed));
-    /// assert_eq!(found.is_ok(), cfg!(greenthread_points));
+    /// let summary = Builder::new().seeds(1).run(|| ()).unwrap();
+    /// let required = Builder::new().seeds(1).require_atomics().run(|| ());
+    /// assert_eq!(required.is_ok(), summary.atomics != 0);
     /// ```
     pub fn require_atomics(mut self) -> Self {
         self.require_atomics = true;
         self
     }
 
-    /// Lets [`repeats`](Builder::repeats) give memory the same addresses both times, if the system can do that. By default they
-    /// differ the second time.
+    /// Lets [`repeats`](Builder::repeats) give memory the same addresses both times, if the system can do that. By
+    /// default they differ the second time.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -460,9 +463,9 @@ impl Builder {
         self
     }
 
-    /// Allows `std::thread::spawn`, and all else that makes a kernel thread. By default that is a failure with a backtrace. Such
-    /// a thread runs beside the schedule, so no seed repeats a run that has made one: [`Summary::is_repeatable`] is
-    /// `false`.
+    /// Allows `std::thread::spawn`, and all else that makes a kernel thread. By default that is a failure with a
+    /// backtrace. Such a thread runs beside the schedule, so no seed repeats a run that has made one:
+    /// [`Summary::is_repeatable`] is `false`.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -477,9 +480,9 @@ impl Builder {
         self
     }
 
-    /// Allows child processes, sockets other than UNIX ones, and the system's timers (`timerfd_create`, `timer_create`, `setitimer`,
-    /// `alarm`). By default they are failures with a backtrace. After one of these steps waits are real, and no seed repeats
-    /// the run: [`Summary::is_repeatable`] is `false`.
+    /// Allows child processes, sockets other than UNIX ones, and the system's timers (`timerfd_create`, `timer_create`,
+    /// `setitimer`, `alarm`). By default they are failures with a backtrace. After one of these steps waits are real,
+    /// and no seed repeats the run: [`Summary::is_repeatable`] is `false`.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -514,17 +517,17 @@ impl Builder {
 
     /// Runs `body` under each seed, up to the first that fails, and returns what that amounts to.
     ///
-    /// A run fails if `body` panics, if no thread can go on (a deadlock), if a limit is reached, if the process ends in whatever
-    /// way (an abort, a signal, a stack overflow, `exit`), or if it computes for 5 s, or is blocked for 60 s, without
-    /// coming to a point. The panic of another thread counts if `body` panics because of it, as a
+    /// A run fails if `body` panics, if no thread can go on (a deadlock), if a limit is reached, if the process ends in
+    /// whatever way (an abort, a signal, a stack overflow, `exit`), or if it computes for 5 s, or is blocked for 60 s,
+    /// without coming to a point. The panic of another thread counts if `body` panics because of it, as a
     /// [`scope`](crate::scope) does. The seed that has failed runs once more, alone, and the failure says whether it fails so.
     ///
     /// # Errors
     /// The failure: of a run, or of the check itself, if processes cannot be made.
     ///
     /// # Panics
-    /// If it is called in a simulated process, or if `GREENTHREAD_SIM_SEED` or `GREENTHREAD_SIM_SEEDS` has a value that is not
-    /// accepted.
+    /// If it is called in a simulated process, or if `GREENTHREAD_SIM_SEED` or `GREENTHREAD_SIM_SEEDS` has a value that
+    /// is not accepted.
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -542,9 +545,9 @@ impl Builder {
     /// Runs `body` under each seed, and then once more with other addresses and another environment, and compares what
     /// threads did at their points.
     ///
-    /// The difference is the address of something, real time, or whatever else the schedule does not see, that has decided what `body`
-    /// does. The failure names the place of the first point that differs, within the first 16 million points of a
-    /// run.
+    /// The difference is the address of something, real time, or whatever else the schedule does not see, that has
+    /// decided what `body` does. The failure names the place of the first point that differs, within the first 16
+    /// million points of a run.
     ///
     /// # Errors
     /// As [`run`](Builder::run); also if the runs of a seed differ.
@@ -662,8 +665,8 @@ pub fn is_simulated() -> bool {
 
 /// A number by chance: under a seed it follows from the seed, the thread, and how often the thread has asked.
 ///
-/// So another schedule does not change the numbers of a thread. `getrandom` tells numbers of the same sequence. In any other process
-/// the number comes from fastrand.
+/// So another schedule does not change the numbers of a thread. `getrandom` tells numbers of the same sequence. In any
+/// other process the number comes from fastrand.
 ///
 /// ```
 /// use greenthread::sim;

@@ -273,8 +273,8 @@ pub struct Summary {
 pub struct Failure(Verdict);
 
 impl Failure {
-    /// The seed, as `GREENTHREAD_SIM_SEED` names it: `random:12`, `round-robin:12`, or `pct2.283:12`, which is PCT of depth 2
-    /// for runs of 283 points. It is empty if the check itself has failed.
+    /// The seed, as `GREENTHREAD_SIM_SEED` names it: `random:12`, `round-robin:12`, or `pct2.283:12`, which is PCT of
+    /// depth 2 for runs of 283 points. It is empty if the check itself has failed.
     ///
     /// ```
     /// use greenthread::sim::{Builder, Strategy};
