@@ -182,7 +182,7 @@ pub enum Isolation {
 /// use greenthread::sim::Builder;
 /// use std::time::Duration;
 ///
-/// let builder = Builder::new().seeds(200).max_time(Duration::from_secs(60)).all_threads_end(true);
+/// let builder = Builder::new().seeds(200).max_time(Duration::from_secs(60)).cpus(2);
 /// builder.check(|| greenthread::spawn(|| ()).join().unwrap());
 /// ```
 #[derive(Clone, Debug)]
