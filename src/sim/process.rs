@@ -351,7 +351,7 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
     let slots = builder.processes.min(count.div_ceil(size) as usize);
     let sheets = (0..slots).map(|_| Sheet::share());
     let mut free = sheets.collect::<io::Result<Vec<_>>>()?;
-    let (mut left, mut running) = (vec![seeds], Vec::new());
+    let (mut left, mut running, mut failed) = (vec![seeds], Vec::new(), None);
     let mut verdict = Verdict {
         steps: server.steps,
         ..Verdict::default()
@@ -364,17 +364,23 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
             running.push(server.fork(sheet, seeds, Kind::Seeds)?);
         }
         if running.is_empty() {
+            if let Some(failed) = failed {
+                return server.report(&failed).map(Verdict::from);
+            }
             verdict.hashes.sort_unstable();
             let has_none = builder.require_atomics && verdict.tally.atomics == 0;
             return Ok(if has_none { without_atomics() } else { verdict });
         }
         let batch = next_ended(&mut running)?;
         if batch.failure().is_some() {
-            running.iter().for_each(|batch| batch.kill(libc::SIGKILL));
-            while !running.is_empty() {
-                next_ended(&mut running)?;
-            }
-            return server.report(&batch).map(Verdict::from);
+            // The lowest seed that fails is told of, whichever process is the first to end.
+            let seed = batch.sheet.seed;
+            left.retain(|seeds| seeds.start < seed);
+            running.retain_mut(|other| other.seeds.start < seed || other.drop_process());
+            failed = failed
+                .filter(|other: &Batch| other.sheet.seed < seed)
+                .or(Some(batch));
+            continue;
         }
         verdict.add(batch.seeds.start, batch.sheet);
         let next = batch.seeds.start + batch.sheet.done;
@@ -436,6 +442,14 @@ impl Batch {
             }
             End::Not => Some((FailureKind::Exit, libc::WEXITSTATUS(self.status))),
         }
+    }
+
+    /// Ends the process for good. False: it is not to be waited for.
+    fn drop_process(&mut self) -> bool {
+        self.kill(libc::SIGKILL);
+        // SAFETY: a valid place; the child is this process's.
+        unsafe { libc::waitpid(self.process, &mut self.status, 0) };
+        false
     }
 
     fn kill(&self, signal: i32) {
