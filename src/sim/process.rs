@@ -349,19 +349,16 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
     let size = if server.is_warm { MOST_SEEDS as u64 } else { 1 };
     let count = seeds.end - seeds.start;
     let slots = builder.processes.min(count.div_ceil(size) as usize);
-    let sheets = (0..slots).map(|_| Sheet::share());
-    let mut free = sheets.collect::<io::Result<Vec<_>>>()?;
     let (mut left, mut running, mut failed) = (vec![seeds], Vec::new(), None);
+    let mut free: Vec<&'static mut Sheet> = Vec::new();
     let mut verdict = Verdict {
         steps: server.steps,
         ..Verdict::default()
     };
     loop {
-        while !left.is_empty()
-            && let Some(sheet) = free.pop()
-        {
-            let seeds = first_of(&mut left, size);
-            running.push(server.fork(sheet, seeds, Kind::Seeds)?);
+        while running.len() < slots && !left.is_empty() {
+            let sheet = free.pop().map_or_else(Sheet::share, Ok)?;
+            running.push(server.fork(sheet, first_of(&mut left, size), Kind::Seeds)?);
         }
         if running.is_empty() {
             if let Some(failed) = failed {
