@@ -190,6 +190,8 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 };
                 let inside = frame.as_ref().map(Frame::enter);
                 let result = catch_unwind(AssertUnwindSafe(call));
+                #[cfg(sim)]
+                let _operation = current::operation(Step::Call);
                 drop(inside);
                 // SAFETY: the ending is the thread's until it has ended, and after `finish` if that says so.
                 unsafe {
