@@ -24,9 +24,9 @@ use super::public::Thread;
 #[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::{Backend, Running, options::RuntimeOptions, panic_hook::text_of};
-#[cfg(sim)]
-pub(crate) use super::sched::current::at_point;
 pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
+#[cfg(sim)]
+pub(crate) use super::sched::current::{at_point, own_mark};
 use super::sched::{current, enter, spawner, switch::Action};
 pub(crate) use super::sched::{
     current::is_forked_child,
@@ -60,7 +60,9 @@ impl Thread {
     #[inline]
     pub(crate) fn yield_now() {
         #[cfg(sim)]
-        let _operation = current::operation(super::sys::simulated::Step::Yield);
+        let _operation = current::operation(super::sys::simulated::Step::Call);
+        #[cfg(sim)]
+        super::sys::simulated::gives_way();
         match enter() {
             Some(entered) => entered.suspend(Action::Yield),
             None => std::thread::yield_now(),

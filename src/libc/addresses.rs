@@ -307,7 +307,7 @@ impl Addresses {
             let is_meant = |node: &Node| waits(node, from, events, until);
             while done[0] < most
                 && !chain.is_long()
-                && let Some(claimed) = locked.list.pop_where(is_meant)
+                && let Some(claimed) = locked.list.pop_any(is_meant)
             {
                 chain.push(claimed);
                 done[0] += 1;

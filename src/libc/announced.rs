@@ -49,6 +49,8 @@ macro_rules! announced {
     ($announce:ident: $(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
         hooked! {
             $(fn $name($($argument: $Type),*) -> $Result where real() {
+                #[cfg(sim)]
+                crate::sim::goes(crate::sim::Outside::Kernel);
                 $announce(real)
             })*
         }

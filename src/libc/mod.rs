@@ -24,7 +24,7 @@
 //! | `addresses` | (none) threads that wait at addresses, for the futexes and locks of code that is not ours |
 //! | `inside` | (none) a signal handler that has interrupted its thread in there leaves it a note |
 //!
-//! Step they promise:
+//! What they promise:
 //! 1. A result is one that libc's function could have given, `errno` included.
 //! 2. A descriptor's flags are never changed. A call is first tried in a form that does not block.
 //! 3. Where a thread must not leave its kernel thread (in a signal handler, in a child that shares its memory) it makes
@@ -359,10 +359,10 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// Step a system call returns, or `errno`.
+/// What a system call returns, or `errno`.
 type Answer = Result<usize, c_int>;
 
-/// Step a function returns that is one system call.
+/// What a function returns that is one system call.
 fn answered(result: Answer) -> c_long {
     match result {
         Ok(result) => result as c_long,
@@ -403,7 +403,7 @@ fn in_kernel<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
     facade::blocking(|| uninterrupted(call))
 }
 
-/// Step fortified C asks of its buffers: otherwise the program ends.
+/// What fortified C asks of its buffers: otherwise the program ends.
 fn must_hold(is_right: bool) {
     unsafe extern "C" {
         fn __chk_fail() -> !;
@@ -442,7 +442,7 @@ fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
     }
 }
 
-/// Step `clock` shows, in nanoseconds.
+/// What `clock` shows, in nanoseconds.
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = clock::timespec(0);
     // SAFETY: a place of ours. The call fails for a clock that does not exist: then 0 is returned.

@@ -1,4 +1,4 @@
-//! Step a simulated process (`sim`) must not learn from the system, and what it must not do there.
+//! What a simulated process (`sim`) must not learn from the system, and what it must not do there.
 //!
 //! | functions | in a simulated process |
 //! |---|---|
@@ -22,23 +22,22 @@ use crate::sys::{call as kernel_call, kernel_thread};
 const PROCESS: pid_t = (1 << 22) + 1;
 const PARENT: pid_t = 1 << 22;
 
-/// Fills `length` bytes at `buffer` by chance. False: this is no simulated process.
+/// Fills `length` bytes at `buffer` by chance. False: the caller is no thread of a simulated process.
 fn filled(buffer: *mut c_void, length: usize) -> bool {
-    let is_simulated = sim::is_simulated();
-    if is_simulated {
-        for start in (0..length).step_by(8) {
-            let bytes = sim::random().to_ne_bytes();
-            let count = bytes.len().min(length - start);
-            // SAFETY: the caller's buffer has so many bytes more.
-            unsafe {
-                buffer
-                    .cast::<u8>()
-                    .add(start)
-                    .copy_from(bytes.as_ptr(), count)
-            };
-        }
+    for start in (0..length).step_by(8) {
+        let Some(number) = sim::own_random() else {
+            return false;
+        };
+        let (bytes, count) = (number.to_ne_bytes(), (length - start).min(8));
+        // SAFETY: the caller's buffer has so many bytes more.
+        unsafe {
+            buffer
+                .cast::<u8>()
+                .add(start)
+                .copy_from(bytes.as_ptr(), count)
+        };
     }
-    is_simulated
+    sim::is_simulated()
 }
 
 /// The same in any process.
@@ -114,6 +113,27 @@ exported! {
     fn clock() -> libc::clock_t {
         let used = read(libc::CLOCK_PROCESS_CPUTIME_ID);
         used.tv_sec * 1_000_000 + used.tv_nsec / 1000
+    }
+}
+
+/// The answer to system call `number` in a simulated process, if one of the functions below gives it. (The crate getrandom asks so.)
+pub(super) fn by_number(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<c_long> {
+    if !sim::is_simulated() {
+        return None;
+    }
+    // SAFETY: the caller's arguments, of this system call.
+    unsafe {
+        Some(match number {
+            libc::SYS_getrandom => getrandom(a as *mut c_void, b, c as c_uint) as c_long,
+            libc::SYS_getpid => getpid().into(),
+            libc::SYS_getppid => getppid().into(),
+            libc::SYS_gettid => gettid().into(),
+            libc::SYS_clock_gettime => {
+                libc::clock_gettime(a as libc::clockid_t, b as *mut libc::timespec).into()
+            }
+            libc::SYS_timerfd_create => timerfd_create(a as c_int, b as c_int).into(),
+            _ => return None,
+        })
     }
 }
 
@@ -203,6 +223,11 @@ interposed! {
     }
 
     fn fork() -> pid_t where real() {
+        sim::goes(Outside::Process);
+        real()
+    }
+
+    fn popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE where real() {
         sim::goes(Outside::Process);
         real()
     }

@@ -403,6 +403,8 @@ when_loaded!(clock::GETTIME.store(clock_gettime::REAL.find(), Relaxed));
 exported! {
     fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
         let is_of_thread = clock == libc::CLOCK_THREAD_CPUTIME_ID || clock < 0;
+        #[cfg(sim)]
+        let is_of_thread = is_of_thread && !crate::sim::is_simulated();
         // SAFETY: the caller's place.
         unsafe {
             match is_of_thread {
@@ -433,6 +435,8 @@ extern "C" fn vfork() -> libc::pid_t {
 
 interposed! {
     fn _Fork() -> libc::pid_t where real() {
+        #[cfg(sim)]
+        crate::sim::goes(crate::sim::Outside::Process);
         let pid = real();
         if pid == 0 {
             is_forked_child();

@@ -14,11 +14,12 @@ use super::schedule;
 use crate::arch::points;
 use crate::sys::simulated::{self, Step};
 
-/// Before an operation that changes a word from `before` to `after`.
+/// Before an operation that changes the word from `before` to `after`; a load changes nothing.
 #[inline(always)]
-fn at_change<T: PartialEq>(before: T, after: T) {
+fn at_change<T: Copy + PartialEq + Into<u64>>(word: *const T, before: T, after: T) {
+    let number = word.addr() ^ before.into().wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize;
     schedule::at(if before == after {
-        Step::Load
+        Step::Load(number)
     } else {
         Step::Change
     });
@@ -35,9 +36,9 @@ unsafe fn compare_exchange<T: Copy + PartialEq>(
     new: T,
     locked: unsafe fn(*mut T, T, T) -> T,
 ) -> T {
-    // SAFETY: the caller's promise. In a simulated process there is one kernel thread.
+    // SAFETY: the caller's promise. Where there is one kernel thread, a plain store will do.
     unsafe {
-        if !simulated::is_on() {
+        if !simulated::is_alone() {
             return locked(word, expected, new);
         }
         let found = word.read_volatile();
@@ -55,9 +56,12 @@ macro_rules! operations {
     )*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $load(word: *const $T, _: c_int) -> $T {
-            schedule::at(Step::Load);
             // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
-            unsafe { points::$T::load(word) }
+            unsafe {
+                let value = points::$T::load(word);
+                at_change(word, value, value);
+                points::$T::load(word)
+            }
         }
 
         #[unsafe(no_mangle)]
@@ -65,7 +69,7 @@ macro_rules! operations {
             schedule::at(Step::Store);
             // SAFETY: as above. In a simulated process there is one kernel thread.
             unsafe {
-                match simulated::is_on() {
+                match simulated::is_alone() {
                     true => word.write_volatile(value),
                     false => points::$T::store(word, value),
                 }
@@ -79,7 +83,7 @@ macro_rules! operations {
             // SAFETY: as above.
             unsafe {
                 let before = points::$T::load(word);
-                at_change(before, if before == expected { new } else { before });
+                at_change(word, before, if before == expected { new } else { before });
                 compare_exchange(word, expected, new, points::$T::compare_exchange)
             }
         }
@@ -99,7 +103,7 @@ macro_rules! operations {
             // SAFETY: as above.
             unsafe {
                 let mut before = points::$T::load(word);
-                at_change(before, change(before, value));
+                at_change(word, before, change(before, value));
                 loop {
                     before = points::$T::load(word);
                     let new = change(before, value);

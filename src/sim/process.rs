@@ -12,10 +12,14 @@
 //! comes to the one check, in which the process ends.
 //!
 //! The server has one thread that does anything, which is the test's; it prepares what a runtime needs of a process, and starts
-//! none. So its forks may start one. A batch ends early if a run leaves threads or descriptors behind. With [`Isolation::Auto`]
-//! the first seed is run twice, and if its two runs differ, statics matter, and each seed has a process of its own.
+//! none. So its forks may start one. A batch ends early if a run leaves threads or descriptors behind.
 //!
-//! A seed that fails is run once more, alone and traced. If it does not fail then, the seeds before it in its batch are run, too.
+//! A process is *fresh*, and runs one seed; or *warm*: it has run [`WARM_UP`] before, which makes what is made once, and runs
+//! seed after seed. With [`Isolation::Auto`] the server's first process runs that three times. If the third run is like the
+//! second, and none fails, processes are warm; or else statics matter, and they are fresh.
+//!
+//! A seed that fails is run once more, alone and traced, in a process of the same kind. If it does not fail then, the seeds before
+//! it in its batch are run, too.
 
 use core::cell::{Cell, RefCell};
 use core::ffi::c_void;
@@ -38,11 +42,15 @@ use crate::engine::facade::{Backend, RuntimeOptions, text_of};
 use crate::sys;
 use crate::sys::variable;
 
-/// Which check of the test a process does, how, and the files for the verdict and for events.
+/// What a server does, the file for its verdict, and those with the verdicts of earlier checks; and which check it is for.
 const VARIABLE: &str = "GREENTHREAD_SIM";
+const CHECK: &str = "GREENTHREAD_SIM_CHECK";
 /// A simulated process that uses so much CPU time, or that is blocked for so long, without coming to a point is ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BLOCKED: Duration = Duration::from_secs(60);
+
+/// The run that warms a process up: no thread is interrupted but by a wait.
+const WARM_UP: Strategy = Strategy::Pct { depth: 1 };
 
 pub(super) type Body = Arc<dyn Fn() + Send + Sync>;
 
@@ -72,7 +80,8 @@ thread_local! {
 
 /// Does a check: in the test's own process, or, in the server, for good.
 pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
-    given(builder, &body).unwrap_or_else(|| kept(told(ask(Task::Check, Addresses::Same, &[]))))
+    given(builder, &body)
+        .unwrap_or_else(|| kept(told(ask(builder, Task::Check, Addresses::Same, &[]))))
 }
 
 /// Does a check twice, and compares the hashes of all runs. The second time the environment is another one, and so are the
@@ -88,8 +97,8 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
     } else {
         Addresses::Any
     };
-    let first = ask(Task::Check, Addresses::Same, &[])?;
-    let second = ask(Task::Check, again, slice::from_ref(&padding))?;
+    let first = ask(builder, Task::Check, Addresses::Same, &[])?;
+    let second = ask(builder, Task::Check, again, slice::from_ref(&padding))?;
     if first.failure.is_some() || second.failure.is_some() {
         return Ok(if first.failure.is_some() {
             first
@@ -109,11 +118,12 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
     let seed = ("GREENTHREAD_SIM_SEED", name.clone());
     let events = ("GREENTHREAD_SIM_EVENTS", events.path.clone());
     ask(
+        builder,
         Task::Write,
         Addresses::Same,
         &[seed.clone(), events.clone()],
     )?;
-    let different = ask(Task::Compare, again, &[seed, events, padding])?;
+    let different = ask(builder, Task::Compare, again, &[seed, events, padding])?;
     let text = format!("sim: two runs of seed {name} differed, and the next two did not\n");
     let elusive = || Failure::without_run(FailureKind::Different, &name, text).into();
     Ok(if different.failure.is_some() {
@@ -154,6 +164,14 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
                 .unwrap_or_default(),
         );
     }
+    let is_meant = variable::read(CHECK).is_some_and(|check| check == *builder.place());
+    if !is_meant {
+        let other = format!(
+            "sim: a process was run for another check than that at {}",
+            builder.place()
+        );
+        return Some(Failure::impossible(&io::Error::other(other)).into());
+    }
     let task = match task {
         "write" => Task::Write,
         "compare" => Task::Compare,
@@ -188,13 +206,21 @@ impl Scratch {
 }
 
 /// Runs the test again, in a process that does the check that the test has come to.
-fn ask(task: Task, addresses: Addresses, variables: &[(&str, String)]) -> io::Result<Verdict> {
+fn ask(
+    builder: &Builder,
+    task: Task,
+    addresses: Addresses,
+    variables: &[(&str, String)],
+) -> io::Result<Verdict> {
     let mut scratch = Scratch::new()?;
     let mut command = Command::new(env::current_exe()?);
-    let test = thread::current().name().map(String::from);
-    match test.filter(|name| name != "main") {
+    match thread::current().name() {
+        None => {
+            let unnamed = "sim: a check on a thread without a name: accepted are the test's thread and the main thread";
+            return Err(io::Error::other(unnamed));
+        }
         // As libtest names its threads.
-        Some(test) => {
+        Some(test) if test != "main" => {
             let how = [
                 "--exact",
                 "--nocapture",
@@ -203,7 +229,7 @@ fn ask(task: Task, addresses: Addresses, variables: &[(&str, String)]) -> io::Re
             ];
             command.arg(test).args(how);
         }
-        None => {
+        Some(_) => {
             command.args(env::args_os().skip(1));
         }
     }
@@ -217,7 +243,7 @@ fn ask(task: Task, addresses: Addresses, variables: &[(&str, String)]) -> io::Re
         done.iter()
             .for_each(|done| asked += &format!(" {}", done.path))
     });
-    command.env(VARIABLE, asked);
+    command.env(VARIABLE, asked).env(CHECK, builder.place());
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     if addresses == Addresses::Same {
         let fix = || {
@@ -263,8 +289,9 @@ struct Server<'a> {
     builder: &'a Builder,
     body: &'a Body,
     events: Events,
-    /// The points of the first seed's run.
+    /// The points of the first run.
     steps: u64,
+    is_warm: bool,
 }
 
 impl Task {
@@ -291,8 +318,14 @@ impl Task {
 fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
     // SAFETY: a plain call. The process ends with the one that has started it.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if !Backend::all().is_empty() {
+        return Err(io::Error::other(
+            "sim: a runtime was started before the check",
+        ));
+    }
     RuntimeOptions::prepare()?;
     let mut server = Server {
+        is_warm: false,
         builder,
         body,
         events: task.events()?,
@@ -302,57 +335,49 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
     if seeds.is_empty() {
         return Ok(Verdict::default());
     }
-    let mut size = 1;
-    // A seed that a report names is run alone, in the first process: it is the first, and fails there, or it does not.
-    let kind = if task == Task::Check {
-        Kind::Twice
-    } else {
-        Kind::Once
-    };
-    let first = server.run(Sheet::share()?, seeds.start..seeds.start + 1, kind)?;
-    let mut is_alike = first.sheet.hashes[0] == first.sheet.hashes[1];
-    if first.failure().is_some() {
-        // The second run of the seed may fail because the first one has been there.
-        let passed = first.sheet.done - u64::from(first.sheet.end == End::Failed);
-        if passed == 0 || builder.isolation == Isolation::Batch {
-            return server.report(&first).map(Verdict::from);
+    if builder.isolation != Isolation::EachSeed || builder.steps == 0 {
+        let probe = server.run(Sheet::share()?, 0..0, Kind::Probe)?;
+        let [_, two, three, ..] = probe.sheet.hashes;
+        server.is_warm = match builder.isolation {
+            Isolation::Auto => probe.sheet.done == 3 && two == three,
+            isolation => isolation == Isolation::Batch,
+        };
+        if builder.steps == 0 {
+            server.steps = probe.sheet.tally.points;
         }
-        is_alike = false;
     }
-    if builder.steps == 0 {
-        server.steps = first.sheet.tally.points;
-    }
-    if builder.isolation == Isolation::Batch || builder.isolation == Isolation::Auto && is_alike {
-        size = MOST_SEEDS as u64;
-    }
+    let size = if server.is_warm { MOST_SEEDS as u64 } else { 1 };
     let count = seeds.end - seeds.start;
     let slots = builder.processes.min(count.div_ceil(size) as usize);
-    let sheets = (0..slots).map(|_| Sheet::share());
-    let mut free = sheets.collect::<io::Result<Vec<_>>>()?;
-    let (mut left, mut running) = (vec![seeds], Vec::new());
+    let (mut left, mut running, mut failed) = (vec![seeds], Vec::new(), None);
+    let mut free: Vec<&'static mut Sheet> = Vec::new();
     let mut verdict = Verdict {
         steps: server.steps,
         ..Verdict::default()
     };
     loop {
-        while !left.is_empty()
-            && let Some(sheet) = free.pop()
-        {
-            let seeds = first_of(&mut left, size);
-            running.push(server.fork(sheet, seeds, Kind::Once)?);
+        while running.len() < slots && !left.is_empty() {
+            let sheet = free.pop().map_or_else(Sheet::share, Ok)?;
+            running.push(server.fork(sheet, first_of(&mut left, size), Kind::Seeds)?);
         }
         if running.is_empty() {
+            if let Some(failed) = failed {
+                return server.report(&failed).map(Verdict::from);
+            }
             verdict.hashes.sort_unstable();
             let has_none = builder.require_atomics && verdict.tally.atomics == 0;
             return Ok(if has_none { without_atomics() } else { verdict });
         }
         let batch = next_ended(&mut running)?;
         if batch.failure().is_some() {
-            running.iter().for_each(|batch| batch.kill(libc::SIGKILL));
-            while !running.is_empty() {
-                next_ended(&mut running)?;
-            }
-            return server.report(&batch).map(Verdict::from);
+            // The lowest seed that fails is told of, whichever process is the first to end.
+            let seed = batch.sheet.seed;
+            left.retain(|seeds| seeds.start < seed);
+            running.retain_mut(|other| other.seeds.start < seed || other.drop_process());
+            failed = failed
+                .filter(|other: &Batch| other.sheet.seed < seed)
+                .or(Some(batch));
+            continue;
         }
         verdict.add(batch.seeds.start, batch.sheet);
         let next = batch.seeds.start + batch.sheet.done;
@@ -407,13 +432,21 @@ impl Batch {
     /// Why the process's last run has failed, if it has, and with which number.
     fn failure(&self) -> Option<(FailureKind, i32)> {
         match self.sheet.end {
-            _ if libc::WIFSIGNALED(self.status) => {
+            End::Passed | End::Leftovers => None,
+            End::Failed => Some((self.sheet.kind, 0)),
+            End::Not if libc::WIFSIGNALED(self.status) => {
                 Some((FailureKind::Signal, libc::WTERMSIG(self.status)))
             }
-            End::Passed | End::Leftovers => None,
             End::Not => Some((FailureKind::Exit, libc::WEXITSTATUS(self.status))),
-            End::Failed => Some((self.sheet.kind, 0)),
         }
+    }
+
+    /// Ends the process for good. False: it is not to be waited for.
+    fn drop_process(&mut self) -> bool {
+        self.kill(libc::SIGKILL);
+        // SAFETY: a valid place; the child is this process's.
+        unsafe { libc::waitpid(self.process, &mut self.status, 0) };
+        false
     }
 
     fn kill(&self, signal: i32) {
@@ -440,11 +473,13 @@ impl Batch {
     }
 }
 
-/// How often a process runs each seed, and what it tells of it.
+/// What a process is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Once,
-    Twice,
+    /// It runs the warm-up three times.
+    Probe,
+    Seeds,
+    /// It tells of the switches.
     Traced,
 }
 
@@ -513,15 +548,22 @@ impl Server<'_> {
         }
         record::begin(sheet, kind == Kind::Traced, self.events);
         schedule::begin(self.builder.rules);
-        let times = if kind == Kind::Twice { 2 } else { 1 };
+        let warm_ups = match kind {
+            Kind::Probe => 3,
+            _ => usize::from(self.is_warm),
+        };
         let name = thread::current().name().unwrap_or("main").to_owned();
         let (body, steps) = (self.body.clone(), self.steps);
         let (strategy, all_end) = (self.builder.strategy, self.builder.all_threads_end);
         let main = move || {
+            for _ in 0..warm_ups {
+                run(0, WARM_UP, steps, &name, &body, false);
+            }
+            if kind != Kind::Probe {
+                record::begin_batch();
+            }
             for seed in seeds {
-                for _ in 0..times {
-                    run(seed, strategy.of(seed), steps, &name, &body, all_end);
-                }
+                run(seed, strategy.of(seed), steps, &name, &body, all_end);
             }
             record::end(End::Passed)
         };
@@ -546,6 +588,7 @@ fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: &Body, all_e
         record::fail(FailureKind::Panic);
     }
     record::end_seed();
+    record::begin_rest();
     while schedule::drain() {
         crate::thread::yield_now();
     }

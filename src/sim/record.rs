@@ -1,4 +1,4 @@
-//! Step a simulated process tells the one that has forked it, in memory that both have: how far it is, what a seed's run
+//! What a simulated process tells the one that has forked it, in memory that both have: how far it is, what a seed's run
 //! amounts to, how it has ended, and which switches its schedule has chosen.
 //!
 //! The process may end at any moment, by a signal, or because it is killed. So everything is written before it is needed, and
@@ -72,8 +72,9 @@ pub(super) struct Sheet {
     /// Those of the runs.
     pub(super) hashes: [u64; MOST_SEEDS],
     pub(super) choices: usize,
-    /// A run did what no seed repeats.
-    pub(super) is_outside: bool,
+    /// The run does what no seed repeats; some run has done so.
+    is_outside: bool,
+    pub(super) was_outside: bool,
     text_length: usize,
     pub(super) list: [Choice; MOST_CHOICES],
     names: [(u64, [u8; NAME]); MOST_NAMES],
@@ -123,13 +124,13 @@ impl Sheet {
 
     /// It serves another process.
     pub(super) fn clear(&mut self) {
-        (self.end, self.done, self.is_outside) = (End::Not, 0, false);
+        (self.end, self.done, self.was_outside) = (End::Not, 0, false);
         (self.tally, self.sum) = (Tally::default(), Tally::default());
         (self.choices, self.text_length) = (0, 0);
     }
 
     pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.text[..self.text_length]).into_owned()
+        String::from_utf8_lossy(&self.text[..self.text_length.min(TEXT)]).into_owned()
     }
 
     /// How a dump calls thread `number`.
@@ -177,7 +178,7 @@ pub(super) fn begin(sheet: &'static mut Sheet, is_traced: bool, events: Events) 
 }
 
 pub(super) fn goes_outside() {
-    with(|sheet| sheet.is_outside = true);
+    with(|sheet| (sheet.is_outside, sheet.was_outside) = (true, true));
 }
 
 pub(super) fn is_outside() -> bool {
@@ -187,7 +188,21 @@ pub(super) fn is_outside() -> bool {
 }
 
 pub(super) fn begin_seed(seed: u64) {
-    with(|sheet| sheet.seed = seed);
+    OWN.is_open.set(false);
+    with(|sheet| {
+        (sheet.seed, sheet.end, sheet.is_outside) = (seed, End::Not, false);
+        (sheet.choices, sheet.text_length) = (0, 0);
+    });
+}
+
+/// The first thread of a run has ended: if the others end the process now, that is no failure of the run.
+pub(super) fn begin_rest() {
+    with(|sheet| sheet.end = End::Leftovers);
+}
+
+/// The process has warmed up: the seeds begin.
+pub(super) fn begin_batch() {
+    with(Sheet::clear);
 }
 
 pub(super) fn end_seed() {
@@ -266,16 +281,7 @@ pub(super) fn event(number: u64, hash: u64) -> bool {
             true
         },
         // SAFETY: as above.
-        Events::Compared(list) => unsafe {
-            let agrees = list.add(number as usize).read() == hash;
-            if !agrees {
-                with(|sheet| {
-                    (sheet.list[0].frames, sheet.list[0].point) = (frames(), number);
-                    sheet.choices = 1;
-                });
-            }
-            agrees
-        },
+        Events::Compared(list) => unsafe { list.add(number as usize).read() == hash },
     }
 }
 
@@ -308,8 +314,13 @@ fn frames() -> [usize; MOST_FRAMES] {
 }
 
 /// The process does not get on, and ends: where it is, is noted.
-pub(super) fn stand_still() -> ! {
-    let (number, tally) = (schedule::running(), schedule::tally());
+pub(super) fn stand_still() {
+    let mut is_ending = false;
+    with(|sheet| is_ending = sheet.end == End::Failed);
+    if is_ending {
+        return;
+    }
+    let (number, tally) = (schedule::own().unwrap_or(0), schedule::tally());
     OWN.is_traced.set(true);
     choice(number, 0, tally.points, schedule::elapsed());
     fail(FailureKind::Stuck)
@@ -323,11 +334,13 @@ pub(super) fn say(text: fmt::Arguments<'_>) {
 /// The process ends: its run has failed. What its threads do, a dump tells, if that is of interest.
 pub(super) fn fail(kind: FailureKind) -> ! {
     end_seed();
+    simulated::end();
+    // Before what may take long.
+    with(|sheet| (sheet.end, sheet.kind) = (End::Failed, kind));
     use FailureKind::{Deadlock, Points, Time};
     if matches!(kind, Deadlock | Points | Time) {
         say(format_args!("{}", crate::observe::dump()));
     }
-    with(|sheet| sheet.kind = kind);
     end(End::Failed)
 }
 

@@ -25,7 +25,7 @@ impl Verdict {
     /// A process has passed that has begun with seed `first`.
     pub(super) fn add(&mut self, first: u64, sheet: &Sheet) {
         self.seeds += sheet.done;
-        self.is_outside |= sheet.is_outside;
+        self.is_outside |= sheet.was_outside;
         let hashes = &sheet.hashes[..sheet.done as usize];
         self.hashes.extend((first..).zip(hashes.iter().copied()));
         self.tally.points += sheet.sum.points;
@@ -139,16 +139,36 @@ impl From<Verdict> for Result<Summary, Failure> {
     }
 }
 
-/// What a check that has found nothing amounts to.
+/// What a check that has found nothing amounts to. Its numbers are the sums over all runs.
+///
+/// ```
+/// use greenthread::sim::Builder;
+///
+/// let check = || Builder::new().seeds(50).run(|| greenthread::spawn(|| ()).join().unwrap());
+/// let (one, other) = (check().unwrap(), check().unwrap());
+/// assert_eq!(one.seeds, 50);
+/// assert!(one.points >= 100); // `spawn` and `join` are two
+/// assert!(one.is_repeatable);
+/// assert_eq!(one.hash, other.hash);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Summary {
+    /// How many seeds have run.
     pub seeds: u64,
+    /// The schedule points.
     pub points: u64,
-    /// Those at atomic operations.
+    /// The points at atomic operations. It is 0 if the program was built without the flags that the
+    /// [module](crate::sim) shows.
     pub atomics: u64,
+    /// How often a thread was chosen to run, the first of a run included.
     pub switches: u64,
+    /// A hash of which thread came to which kind of point, one after the other: the same for the same runs. It
+    /// contains no address.
     pub hash: u64,
+    /// Whether no run did what the schedule does not see. It is `false` after a step that
+    /// [`Builder::allow_kernel_threads`](crate::sim::Builder::allow_kernel_threads) or
+    /// [`Builder::allow_outside`](crate::sim::Builder::allow_outside) has allowed.
     pub is_repeatable: bool,
 }
 
@@ -182,6 +202,18 @@ const WITHOUT_POINTS: &str = match cfg!(greenthread_points) {
 };
 
 /// How a run has failed.
+///
+/// ```
+/// use greenthread::sim::{Builder, FailureKind};
+/// use std::sync::Mutex;
+///
+/// let twice = || {
+///     let lock = Mutex::new(());
+///     let _first = lock.lock();
+///     let _second = lock.lock();
+/// };
+/// assert_eq!(Builder::new().run(twice).unwrap_err().kind(), FailureKind::Deadlock);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -222,7 +254,20 @@ impl FailureKind {
     }
 }
 
-/// A seed under which the body fails.
+/// A seed under which the closure of a check fails, or the reason why there cannot be such a check.
+///
+/// As text it is what a user reads: what has happened, the seed, whether the seed fails alone, the points, the switches
+/// that the schedule has chosen, and what the run has written to standard error. `docs/sim.md` explains each line.
+///
+/// ```
+/// use greenthread::sim::Builder;
+///
+/// let failure = Builder::new().run(|| panic!("at once")).unwrap_err();
+/// let text = failure.to_string();
+/// assert!(text.contains("sim: panicked: at once\n"));
+/// assert!(text.contains("repeat it with GREENTHREAD_SIM_SEED=random:0\n"));
+/// assert!(text.contains("fails alone: yes\n"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Failure {
     kind: FailureKind,
@@ -232,23 +277,60 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// How the run has failed.
+    ///
+    /// ```
+    /// use greenthread::sim::{Builder, FailureKind};
+    ///
+    /// let failure = Builder::new().run(|| std::process::exit(7)).unwrap_err();
+    /// assert_eq!(failure.kind(), FailureKind::Exit);
+    /// ```
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// The seed, as `GREENTHREAD_SIM_SEED` names it.
+    /// The seed, as `GREENTHREAD_SIM_SEED` names it: `random:12`, `round-robin:12`, or `pct2.283:12`, which is PCT of
+    /// depth 2 for runs of 283 points. It is empty if the check itself has failed.
+    ///
+    /// ```
+    /// use greenthread::sim::{Builder, Strategy};
+    ///
+    /// let builder = Builder::new().first_seed(12).strategy(Strategy::RoundRobin);
+    /// assert_eq!(builder.run(|| panic!("at once")).unwrap_err().seed(), "round-robin:12");
+    /// ```
     pub fn seed(&self) -> &str {
         &self.seed
     }
 
+    /// How many points the run has come to.
+    ///
+    /// ```
+    /// use greenthread::sim::Builder;
+    ///
+    /// let builder = Builder::new().max_points(100);
+    /// let failure = builder.run(|| (0..100).for_each(|_| greenthread::yield_now())).unwrap_err();
+    /// assert_eq!(failure.points(), 101);
+    /// ```
     pub fn points(&self) -> u64 {
         self.tally.points
     }
 
+    /// How often a thread was chosen to run, the first of the run included.
+    ///
+    /// ```
+    /// let failure = greenthread::sim::Builder::new().run(|| panic!("at once")).unwrap_err();
+    /// assert_eq!(failure.switches(), 1);
+    /// ```
     pub fn switches(&self) -> u64 {
         self.tally.switches
     }
 
+    /// A hash of which thread came to which kind of point: the same whenever the seed is repeated.
+    ///
+    /// ```
+    /// let fails = || greenthread::sim::Builder::new().run(|| panic!("at once")).unwrap_err();
+    /// assert_eq!(fails().hash(), fails().hash());
+    /// ```
     pub fn hash(&self) -> u64 {
         self.tally.hash
     }
@@ -343,11 +425,12 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
         let stack = symbols.stack(&stack, true, &modules);
         let place = place_in(&stack)
             .unwrap_or_else(|| String::from("the beginning or the end of the thread"));
-        let [from, to] = [from, to].map(|number| sheet.name(number));
-        let _ = writeln!(
-            text,
-            "    point {point}, {time} ns: {from} -> {to}, at {place}"
-        );
+        let to = match from == to {
+            true => String::new(),
+            false => format!(" -> {}", sheet.name(to)),
+        };
+        let from = sheet.name(from);
+        let _ = writeln!(text, "    point {point}, {time} ns: {from}{to}, at {place}");
     }
 }
 

@@ -7,28 +7,29 @@
 //! | a strategy | at a point | when a thread has left its stack |
 //! |---|---|---|
 //! | random walk | gives way at one point of 2^k, to any ready thread; k is drawn for each seed | any ready thread |
-//! | PCT of depth d | gives way to a ready thread with a higher priority; at d - 1 points by chance its own becomes the lowest of those | the ready thread with the highest priority |
+//! | PCT of depth d | gives way to a ready thread with a higher priority; at d - 1 points by chance its own falls below those of all new threads | the ready thread with the highest priority |
 //! | round robin | gives way | the thread that has been ready for longest |
 //!
 //! PCT is Burckhardt, Kothari, Musuvathi and Nagarakatte's "A randomized scheduler with probabilistic guarantees of finding bugs"
-//! (ASPLOS 2010). Its bound, 1/(n k^(d-1)) for n threads and k steps, holds for points, and for the k of the first seed's run.
+//! (ASPLOS 2010). Its bound, 1/(n k^(d-1)) for n threads and k steps, holds for points, and for the k of the first run.
 //!
 //! # Giving way
-//! A thread that waits by looking would never end under PCT. So [`SPINS`] loads in a row, or changes that change nothing, such as a
-//! compare-and-swap that fails, by a thread that stores nothing meanwhile, count as a `yield_now`: the thread gives way, and
-//! under PCT its priority becomes the lowest.
+//! A thread that waits by looking would never end under PCT. So [`SPINS`] loads in a row that show nothing new, of up to [`SEEN`]
+//! words, count as a `yield_now`: the thread gives way, and under PCT its priority becomes the lowest. A change that changes
+//! nothing, such as a compare-and-swap that fails, is a load here. A thread that stores something begins to count anew.
 //!
 //! # Time
-//! Each point and each reading of a clock adds 50 to 150 ns, so clocks are monotonic, and a thread that computes can miss
+//! Each point adds 50 to 150 ns, and a clock is read after a point: so clocks are monotonic, and a thread that computes can miss
 //! a deadline. If no thread is ready, the clock jumps to the next deadline. A thread that polls a clock, or gives way in vain,
 //! while no other thread is ready brings the next deadline nearer: after [`ALONE`] such steps each is twice as long as the one
 //! before. Now and then a thread is *stalled*: it is put aside for a time between 1 µs and 16 s, each order of magnitude as
 //! likely, as a system puts threads aside that has others to run.
 //!
 //! # Invariants
-//! 1. Step is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number that lives
-//!    longer than a seed's run.
-//! 2. Only the process's one worker comes here, with preemption off, or before there are threads: [`State`] has one user at a time.
+//! 1. What is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number
+//!    that lives longer than a seed's run. (An address tells whether a load shows something new, and no more.)
+//! 2. Only the process's one worker comes here, with preemption off, or before there are threads: [`State`] has one user at a
+//!    time. Another kernel thread, where there may be one, reads the time, and makes threads ready by way of [`INBOX`].
 //! 3. Nothing here allocates: a thread may be in the middle of an allocator that is compiled with points.
 
 use core::cell::UnsafeCell;
@@ -37,7 +38,7 @@ use std::backtrace::Backtrace;
 use super::record;
 use super::{FailureKind, Outside, Strategy};
 use crate::atomic::Ordering::Relaxed;
-use crate::engine::facade::at_point;
+use crate::engine::facade::{at_point, own_mark};
 use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
 use crate::sys::clock::{self, NEVER};
 use crate::sys::kernel_thread;
@@ -47,20 +48,25 @@ use crate::sys::simulated::{self, Step, draw};
 const MOST_READY: usize = 1 << 18;
 /// The most threads of one seed.
 const MOST_THREADS: usize = 1 << 20;
-/// How many looks in a row are taken for a wait: a spin lock's holder runs soon, and code that reads a few words is not meant.
+/// How many looks in a row that show nothing new are taken for a wait: a spin lock's holder runs soon.
 const SPINS: u32 = 100;
-/// How often a thread reads a clock alone before time runs faster: a program that measures something short is not misled.
+/// A thread that waits may look at so many words in turn.
+const SEEN: usize = 4;
+/// How often a thread polls alone before time runs faster: a program that measures something short is not misled.
 const ALONE: u32 = 1000;
+/// After so many points the run loop asks the kernel for events: who waits for a pipe goes on beside others that compute.
+const LOOK_OUTSIDE: u64 = 256;
 /// The deepest PCT.
-pub(super) const MOST_DEPTH: usize = 16;
+pub(super) const MOST_DEPTH: u32 = 16;
 /// When a simulated process's monotonic clock begins: no program takes it for a time that is not set.
 const BEGIN: u64 = 1_000_000_000_000;
+/// The mean of what a point takes. It is in nanoseconds, as all times are here.
+const PACE: u64 = 100;
 
 /// What holds for all seeds of a check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) max_points: u64,
-    /// In nanoseconds. So is the next.
     pub(super) max_time: u64,
     /// Since 1970, at the beginning.
     pub(super) start: u64,
@@ -72,13 +78,14 @@ pub(super) struct Rules {
 }
 
 /// Where one thread stands; its number is its place.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Standing {
     /// Under PCT the highest runs.
     priority: u64,
-    /// How many loads in a row it has made.
+    /// What the thread has loaded last, and how often in a row that was nothing new.
+    seen: [usize; SEEN],
     looks: u32,
-    /// The numbers by chance that the thread has asked for (`getrandom`).
+    /// How many numbers by chance the thread has asked for (`getrandom`).
     drawn: u32,
 }
 
@@ -100,33 +107,32 @@ struct State {
     /// The thread that runs seed after seed, if it is ready.
     root: Option<Ready>,
     threads: Vec<Standing>,
-    running: usize,
     /// The place in `ready` of the thread that a point has chosen.
     chosen: Option<usize>,
     /// The running thread gives way at a point, until then if it is stalled.
     gives_way_until: Option<u64>,
     /// How many points the other threads have left, once the first thread of a run has ended.
     rest: Option<u64>,
-    /// A deadline has passed: the run loop looks at its timers.
+    /// The run loop is to look at its timers, and for events.
     is_due: bool,
     ending: Option<FailureKind>,
     now: u64,
     /// When the first stalled thread goes on.
     wakes_at: u64,
-    /// How many steps in a row were made while no other thread was ready.
+    /// How many steps in a row a thread has polled while no other was ready.
     alone: u32,
     readied: u64,
     /// One of so many points, less one, is a random walk's turn.
     rarity: u64,
-    /// The lowest priority so far, and PCT's falls: at which point, and to which priority; the next one is the last.
-    lowest: u64,
+    /// PCT's falls: at which point, and to which priority; the next one is the last. And the lowest priority so far.
     falls: Vec<(u64, u64)>,
+    lowest: u64,
     /// The highest priority of a thread that is ready; 0 if there is none.
     top: u64,
     tally: Tally,
 }
 
-/// What a seed's run amounts to.
+/// What runs amount to.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) points: u64,
@@ -153,6 +159,9 @@ fn with<T>(f: impl FnOnce(&mut State) -> T) -> Option<T> {
 
 /// The number of the thread that runs seed after seed, and has no points.
 const ROOT: usize = 0;
+/// Priorities of threads that have given way are below this, those that have fallen begin here, and those of new threads are
+/// far above.
+const LOWEST: u64 = 1 << 62;
 
 /// The process is simulated from now on.
 pub(super) fn begin(rules: Rules) {
@@ -163,7 +172,6 @@ pub(super) fn begin(rules: Rules) {
         stalled: Vec::with_capacity(MOST_READY),
         root: None,
         threads: Vec::with_capacity(MOST_THREADS),
-        running: ROOT,
         chosen: None,
         gives_way_until: None,
         rest: None,
@@ -174,8 +182,8 @@ pub(super) fn begin(rules: Rules) {
         alone: 0,
         readied: 0,
         rarity: 0,
-        lowest: 0,
-        falls: Vec::with_capacity(MOST_DEPTH),
+        falls: Vec::with_capacity(MOST_DEPTH as usize),
+        lowest: LOWEST,
         top: 0,
         tally: Tally::default(),
     };
@@ -183,8 +191,9 @@ pub(super) fn begin(rules: Rules) {
     unsafe { *PLACE.0.get() = Some(state) };
     simulated::begin(Some(simulated::Hooks {
         point: at,
-        nothing_is_ready,
+        gives_way: let_others_run,
         is_spurious,
+        nothing_is_ready,
         time,
     }));
 }
@@ -196,32 +205,69 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         state.strategy = strategy;
         state.threads.truncate(ROOT + 1);
         (state.now, state.wakes_at, state.alone, state.readied) = (BEGIN, NEVER, 0, 0);
-        state.rest = None;
-        state.tally = Tally::default();
+        (state.rest, state.tally) = (None, Tally::default());
         state.rarity = (1 << (1 + simulated::choose(6))) - 1;
         state.lowest = LOWEST;
         state.falls.clear();
         if let Strategy::Pct { depth } = strategy {
             // Which of two falls is the deeper one is left to chance, too.
             let at = || 1 + simulated::choose(steps.max(1) as usize) as u64;
-            let falls = (0..u64::from(depth) - 1).map(|level| (at(), LOWEST + level));
+            let falls = (1..depth).map(|level| (at(), LOWEST + u64::from(level)));
             state.falls.extend(falls);
             state.falls.sort_unstable_by(|one, other| other.cmp(one));
         }
     });
 }
 
-/// Priorities of threads that have given way are below this, those that have fallen begin here, and those of new threads are
-/// far above.
-const LOWEST: u64 = 1 << 62;
-
-/// The number of the running thread.
-pub(super) fn running() -> usize {
-    with(|state| state.running).unwrap_or(ROOT)
+/// The first thread of a run has ended: those that are ready may go on for a while, so that threads which are about to end do.
+/// No chance decides any more, and nothing is noted. Returns whether one of them may get on.
+pub(super) fn drain() -> bool {
+    /// A thread that ends comes to some dozens of points.
+    const REST: u64 = 1000;
+    let may_get_on = |state: &mut State| {
+        let rest = *state.rest.get_or_insert(REST);
+        state.now = state.now.max(
+            state
+                .stalled
+                .iter()
+                .map(|waiting| waiting.until)
+                .max()
+                .unwrap_or(0),
+        );
+        rest != 0 && !(state.ready.is_empty() && state.stalled.is_empty())
+    };
+    with(may_get_on) == Some(true)
 }
 
-pub(super) fn rules() -> Option<Rules> {
-    with(|state| state.rules)
+/// What the seed's run has amounted to so far.
+pub(super) fn tally() -> Tally {
+    with(|state| state.tally).unwrap_or_default()
+}
+
+/// The virtual time since the seed's begin.
+pub(super) fn elapsed() -> u64 {
+    with(|state| state.now - BEGIN).unwrap_or(0)
+}
+
+/// The number of the calling thread in its run.
+pub(super) fn own() -> Option<usize> {
+    own_mark().map(|mark| mark as usize)
+}
+
+/// A number by chance for the calling thread alone: the same in each schedule, as long as the thread asks as often. `None`: it
+/// is no thread of a run.
+pub(super) fn own_number() -> Option<u64> {
+    let number = own()?;
+    with(|state| {
+        let standing = &mut state.threads[number];
+        standing.drawn += 1;
+        simulated::mix(simulated::seeded() ^ (number as u64) << 32 ^ u64::from(standing.drawn))
+    })
+}
+
+/// How many CPUs there are.
+pub(super) fn cpus() -> usize {
+    with(|state| state.rules.cpus).unwrap_or(1)
 }
 
 /// The calling thread is about to go outside. Ends the run if that is not allowed.
@@ -233,49 +279,22 @@ pub(super) fn goes(outside: Outside) {
         Outside::KernelThread => (rules.allows_threads, "starts a kernel thread"),
         Outside::Process => (rules.allows_outside, "starts a process"),
         Outside::Socket => (rules.allows_outside, "makes a socket to the outside"),
+        Outside::Kernel => (
+            rules.allows_outside,
+            "makes a call that waits in the kernel",
+        ),
         Outside::Timer => (rules.allows_outside, "makes a timer of the system's"),
     };
     if !is_allowed {
         simulated::begin(None);
-        record::say(format_args!("{what}\n{}", Backtrace::force_capture()));
+        let text = format!("{what}\n{}", Backtrace::force_capture());
+        record::say(format_args!("{text}"));
         record::fail(FailureKind::Outside);
     }
+    if outside == Outside::KernelThread {
+        simulated::has_others();
+    }
     record::goes_outside();
-}
-
-/// The first thread of a run has ended: those that are ready may go on for a while, so that threads which are about to end do.
-/// No chance decides any more, and nothing is noted. Returns whether one of them may get on.
-pub(super) fn drain() -> bool {
-    /// A thread that ends comes to some dozens of points.
-    const REST: u64 = 1000;
-    let may_go_on = |state: &mut State| {
-        // Those that are stalled may be about to end, too.
-        state.wakes_at = NEVER;
-        state.ready.append(&mut state.stalled);
-        *state.rest.get_or_insert(REST) != 0 && !state.ready.is_empty()
-    };
-    with(may_go_on) == Some(true)
-}
-
-/// What the seed's run has amounted to so far.
-pub(super) fn tally() -> Tally {
-    with(|state| state.tally).unwrap_or_default()
-}
-
-/// The virtual time since the seed's begin, in nanoseconds.
-pub(super) fn elapsed() -> u64 {
-    with(|state| state.now - BEGIN).unwrap_or(0)
-}
-
-/// A number by chance for the calling thread alone: the same in each schedule, as long as the thread asks as often.
-pub(super) fn own_number() -> u64 {
-    with(|state| {
-        let number = state.running;
-        let standing = &mut state.threads[number];
-        standing.drawn += 1;
-        simulated::mix(simulated::seeded() ^ (number as u64) << 32 ^ u64::from(standing.drawn))
-    })
-    .unwrap_or(0)
 }
 
 // ==== points ====
@@ -293,31 +312,37 @@ pub(super) fn at(what: Step) {
 // Not inlined: inside the runtime there are many atomic operations, at which nothing is decided.
 #[inline(never)]
 fn gives_way(mark: u64, what: Step) -> bool {
-    with(|state| state.decide(mark as usize, what)) == Some(true)
+    simulated::is_on() && with(|state| state.decide(mark as usize, what)) == Some(true)
 }
 
 /// A clock is read: what it shows. Any kernel thread may ask, once there are several.
 fn time(clock: libc::clockid_t) -> u64 {
     at(Step::Look);
-    with(|state| match clock {
+    let told = |state: &mut State| match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
             state.rules.start + (state.now - BEGIN)
         }
         libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => state.tally.points * PACE,
         _ => state.now,
-    })
-    .unwrap_or(BEGIN)
+    };
+    with(told).unwrap_or(BEGIN)
 }
 
-/// Whether the running thread's wait ends at once.
+/// The calling thread is about to leave its stack, for others.
+fn let_others_run() {
+    if let Some(number) = own().filter(|&number| number != ROOT) {
+        with(|state| {
+            state.give_way(number);
+            state.hurry_if_alone();
+        });
+    }
+}
+
+/// Whether the calling thread's wait ends at once.
 fn is_spurious() -> bool {
-    let is_spurious =
-        |state: &mut State| state.running != ROOT && is_one_in(state.rules.spurious, draw() as u32);
-    with(is_spurious) == Some(true)
+    let is_spurious = |state: &mut State| is_one_in(state.rules.spurious, draw() as u32);
+    own().is_some_and(|number| number != ROOT) && with(is_spurious) == Some(true)
 }
-
-/// The mean of what a point takes, in nanoseconds.
-const PACE: u64 = 100;
 
 /// What a point takes.
 fn step(luck: u64) -> u64 {
@@ -343,45 +368,40 @@ impl State {
             *rest = rest.saturating_sub(1);
             return *rest == 0;
         }
-        let (luck, deadline) = (draw(), simulated::deadline());
+        let luck = draw();
         self.now += step(luck);
         self.tally.points += 1;
         self.tally.atomics += u64::from(what.is_atomic());
-        self.note(number, what.kind());
-        let gives_way = self.waits_by_looking(number, what);
-        if gives_way {
-            self.give_way(number);
-        }
-        if self.ready.is_empty() {
-            if gives_way || what == Step::Look {
-                self.hurry(deadline.min(self.wakes_at));
-            }
-        } else {
-            self.alone = 0;
-        }
-        self.ending = self.ending.or(self.is_over());
-        self.is_due = deadline <= self.now;
-        let is_stalled = is_one_in(self.rules.stalls, (luck >> 8) as u32);
-        let leaves = self.ending.is_some() || self.is_due || self.wakes_at <= self.now;
-        // A thread that yields leaves its stack by itself.
-        let stays = what == Step::Yield && !leaves;
-        if !stays && (leaves || is_stalled || self.prefers_another(number, gives_way, luck >> 40)) {
-            let length = is_stalled.then(|| 1000_u64 << simulated::choose(24));
-            let length = length.map(|least| least + draw() % least);
-            self.gives_way_until = Some(self.now + length.unwrap_or(0));
-            let time = self.now - BEGIN;
-            record::choice(number, what.kind(), self.tally.points, time);
-            return true;
-        }
-        false
-    }
-
-    /// Notes an event: thread and kind.
-    fn note(&mut self, number: usize, kind: u64) {
-        self.tally.hash = fold(self.tally.hash, (number as u64) << 8 | kind);
-        if !record::event(self.tally.points - 1, self.tally.hash) {
+        self.tally.hash = fold(self.tally.hash, (number as u64) << 8 | what.kind());
+        let points = self.tally.points;
+        if !record::event(points - 1, self.tally.hash) {
             self.ending = Some(FailureKind::Different);
         }
+        while let Some(&(at, priority)) = self.falls.last()
+            && at <= points
+        {
+            self.falls.pop();
+            self.threads[number].priority = priority;
+        }
+        let waits = self.waits_by_looking(number, what);
+        if waits {
+            self.give_way(number);
+        }
+        if waits || what == Step::Look || !self.ready.is_empty() {
+            self.hurry_if_alone();
+        }
+        self.ending = self.ending.or(self.is_over());
+        self.is_due = simulated::deadline() <= self.now || points.is_multiple_of(LOOK_OUTSIDE);
+        let leaves = self.ending.is_some() || self.is_due || self.wakes_at <= self.now;
+        let is_stalled = is_one_in(self.rules.stalls, (luck >> 8) as u32);
+        if !(leaves || is_stalled || self.prefers_another(number, waits, luck >> 40)) {
+            return false;
+        }
+        let least = is_stalled.then(|| 1000_u64 << simulated::choose(24));
+        let length = least.map_or(0, |least| least + draw() % least);
+        self.gives_way_until = Some(self.now + length);
+        record::choice(number, what.kind(), points, self.now - BEGIN);
+        true
     }
 
     fn is_over(&self) -> Option<FailureKind> {
@@ -392,12 +412,15 @@ impl State {
         }
     }
 
-    /// Whether the thread has done nothing but looking for so long that it seems to wait, or gives way by itself.
+    /// Whether the thread has seen nothing new for so long that it seems to wait.
     fn waits_by_looking(&mut self, number: usize, what: Step) -> bool {
         let standing = &mut self.threads[number];
         match what {
-            Step::Yield => return true,
-            Step::Load => standing.looks += 1,
+            Step::Load(word) if standing.seen.contains(&word) => standing.looks += 1,
+            Step::Load(word) => {
+                standing.seen.rotate_right(1);
+                (standing.seen[0], standing.looks) = (word, 0);
+            }
             Step::Store | Step::Change => standing.looks = 0,
             Step::Fence | Step::Call | Step::Look => {}
         }
@@ -414,31 +437,29 @@ impl State {
         self.threads[number].priority = self.lowest;
     }
 
-    /// The only thread that is ready polls: time passes faster and faster, up to the next thing that happens.
-    fn hurry(&mut self, next: u64) {
-        self.alone += 1;
-        if self.alone > ALONE && next != NEVER {
+    /// A thread polls. If it is the only one that is ready, time passes faster and faster, up to the next thing that happens.
+    fn hurry_if_alone(&mut self) {
+        self.alone = if self.ready.is_empty() {
+            self.alone + 1
+        } else {
+            0
+        };
+        if self.alone > ALONE {
+            let end = BEGIN.saturating_add(self.rules.max_time);
+            let next = simulated::deadline().min(self.wakes_at).min(end);
             let jump = PACE << (self.alone - ALONE).min(40);
             self.now = self.now.max(next.min(self.now + jump));
         }
     }
 
     /// Whether the strategy lets another thread that is ready run here.
-    fn prefers_another(&mut self, number: usize, gives_way: bool, luck: u64) -> bool {
+    fn prefers_another(&mut self, number: usize, waits: bool, luck: u64) -> bool {
         let others = self.ready.len();
         match self.strategy {
-            Strategy::Pct { .. } => {
-                while let Some(&(at, priority)) = self.falls.last()
-                    && at <= self.tally.points
-                {
-                    self.falls.pop();
-                    self.threads[number].priority = priority;
-                }
-                self.top > self.priority(number)
-            }
+            Strategy::Pct { .. } => self.top > self.threads[number].priority,
             _ if others == 0 => false,
             Strategy::RoundRobin => true,
-            _ if gives_way => true,
+            _ if waits => true,
             _ => {
                 // The thread itself is one of those among which chance decides.
                 let place = (luck & self.rarity == 0).then(|| simulated::choose(others + 1));
@@ -448,22 +469,10 @@ impl State {
         }
     }
 
-    fn priority(&self, number: usize) -> u64 {
-        self.threads[number].priority
-    }
-
     /// The place of the ready thread with the highest priority.
     fn highest(&self) -> Option<usize> {
-        (0..self.ready.len()).max_by_key(|&place| self.priority(self.ready[place].number))
-    }
-
-    /// A thread is ready no more.
-    fn note_top(&mut self) {
-        let place = match self.strategy {
-            Strategy::Pct { .. } => self.highest(),
-            _ => None,
-        };
-        self.top = place.map_or(0, |place| self.priority(self.ready[place].number));
+        let priority = |place: &usize| self.threads[self.ready[*place].number].priority;
+        (0..self.ready.len()).max_by_key(priority)
     }
 }
 
@@ -505,15 +514,15 @@ impl Policy for Schedule {
 impl State {
     fn ready(&mut self, thread: Ready) {
         if thread.mark().load(Relaxed) == NEW {
-            thread.mark().store(self.threads.len() as u64, Relaxed);
-            if self.threads.len() == MOST_THREADS {
+            let number = self.threads.len();
+            if number == MOST_THREADS {
                 crate::sys::die("a simulated process has too many threads");
             }
-            record::name(self.threads.len(), thread.who());
+            thread.mark().store(number as u64, Relaxed);
+            record::name(number, thread.who());
             self.threads.push(Standing {
                 priority: (LOWEST << 1) + (draw() >> 2),
-                looks: 0,
-                drawn: 0,
+                ..Standing::default()
             });
         }
         let number = thread.mark().load(Relaxed) as usize;
@@ -545,7 +554,7 @@ impl State {
         list.push(waiting);
     }
 
-    /// The thread that runs next. `None`: there is none, or a deadline has passed.
+    /// The thread that runs next. `None`: there is none, or the run loop is to look around first.
     fn next(&mut self) -> Option<Ready> {
         while let Some(thread) = INBOX.lock().pop() {
             self.ready(thread);
@@ -553,15 +562,13 @@ impl State {
         if self.ending.is_some() || core::mem::take(&mut self.is_due) {
             return None;
         }
+        if self.wakes_at <= self.now {
+            self.wake_stalled();
+        }
         // The thread that runs seed after seed goes first, but for the rest of a run.
         let goes_last = self.rest.is_some_and(|rest| rest != 0) && !self.ready.is_empty();
         if !goes_last && let Some(root) = self.root.take() {
-            self.running = ROOT;
             return Some(root);
-        }
-        if self.wakes_at <= self.now {
-            self.wake_stalled();
-            self.note_top();
         }
         let count = self.ready.len();
         let chosen = self.chosen.take().filter(|&place| place < count);
@@ -572,8 +579,10 @@ impl State {
             _ => (count != 0).then(|| simulated::choose(count)),
         };
         let next = self.ready.swap_remove(place?);
-        self.note_top();
-        self.running = next.number;
+        if let Strategy::Pct { .. } = self.strategy {
+            let priority = |place: usize| self.threads[self.ready[place].number].priority;
+            self.top = self.highest().map_or(0, priority);
+        }
         self.tally.switches += 1;
         record::successor(next.number);
         Some(next.thread)
@@ -586,6 +595,7 @@ impl State {
         while let Some(waiting) = self.stalled.get(place) {
             if waiting.until <= now {
                 let woken = self.stalled.swap_remove(place);
+                self.top = self.top.max(self.threads[woken.number].priority);
                 self.ready.push(woken);
             } else {
                 self.wakes_at = self.wakes_at.min(waiting.until);
@@ -597,27 +607,29 @@ impl State {
 
 /// No thread is ready, or the run is to end. The earliest deadline of those that wait is this one.
 fn nothing_is_ready(earliest: u64) {
-    /// How long a run that has gone outside waits for the outside, in nanoseconds, before it looks again.
+    /// How long a run that has gone outside waits for the outside before it looks again.
     const A_MOMENT: u64 = 100_000;
     let ending = with(|state| {
+        if !state.ready.is_empty() {
+            // The run loop has looked around.
+            return state.ending;
+        }
         let next = earliest.min(state.wakes_at);
         if state.ending.is_none() && state.stalled.is_empty() && record::is_outside() {
             kernel_thread::rest(A_MOMENT);
             state.now += A_MOMENT;
-            return None;
-        }
-        if state.ending.is_none() && next != NEVER {
+        } else if next != NEVER {
             state.now = state.now.max(next);
-            clock::note(state.now);
-            state.ending = state.is_over();
+        } else {
+            return state.ending.or(Some(FailureKind::Deadlock));
         }
-        state
-            .ending
-            .or((next == NEVER).then_some(FailureKind::Deadlock))
+        clock::note(state.now);
+        state.ending.or(state.is_over())
     });
     if let Some(kind) = ending.flatten() {
         // The dump is made by a kernel thread.
         with(|state| state.rules.allows_threads = true);
+        simulated::has_others();
         record::fail(kind);
     }
 }

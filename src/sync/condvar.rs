@@ -380,12 +380,6 @@ impl Condvar {
         deadline: Option<u64>,
     ) -> (MutexGuard<'a, T>, bool) {
         let guard = ManuallyDrop::new(guard);
-        #[cfg(sim)]
-        if crate::sys::simulated::is_spurious() {
-            guard.lock.raw.unlock();
-            guard.lock.raw.lock(None);
-            return (ManuallyDrop::into_inner(guard), false);
-        }
         let locked = self.queue.lock();
         let unlock = || guard.lock.raw.unlock();
         let reason = WaitReason::new(&CONDVAR, self);

@@ -110,7 +110,7 @@ pub(super) struct Shared {
     pub(super) is_finished: AtomicBool,
     /// By which cancellers find the thread: its place in its scope's list, if it is in one.
     pub(super) node: Node,
-    /// Step only the code that knows the packet's type can do. It gets the address of these data.
+    /// What only the code that knows the packet's type can do. It gets the address of these data.
     pub(super) act: unsafe fn(*const Shared, Act),
 }
 

@@ -190,6 +190,8 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 };
                 let inside = frame.as_ref().map(Frame::enter);
                 let result = catch_unwind(AssertUnwindSafe(call));
+                #[cfg(sim)]
+                let _operation = current::operation(Step::Call);
                 drop(inside);
                 // SAFETY: the ending is the thread's until it has ended, and after `finish` if that says so.
                 unsafe {
@@ -680,9 +682,6 @@ unsafe fn body(green: &'static Green) {
     #[cfg(sim)]
     drop(operation);
     let thread = job.run();
-    // For good: the thread that has the record next begins anew.
-    #[cfg(sim)]
-    core::mem::forget(current::operation(Step::Call));
     frames::end();
     leave(green, thread);
 }
@@ -693,6 +692,9 @@ unsafe fn body(green: &'static Green) {
 fn leave(green: &'static Green, thread: Thread) {
     // SAFETY: the block is the thread's own, at the end of its life.
     unsafe { tls::exit() };
+    // For good: the thread that has the record next begins anew.
+    #[cfg(sim)]
+    core::mem::forget(current::operation(Step::Call));
     if current::is_forked_child() && current::green().is_none() {
         // This is the thread that has forked, and its closure has returned in the child, where there is no other
         // thread. The process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that

@@ -15,6 +15,8 @@ use crate::engine::policy::{Ideas, Policy};
 #[cfg(sim)]
 use crate::engine::sched::{cluster::Kind, spawner};
 use crate::engine::sched::{current, size};
+#[cfg(sim)]
+use crate::engine::sys::simulated;
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
 use crate::engine::{atomic::Ordering, stack};
@@ -29,6 +31,12 @@ impl RuntimeOptions {
     pub(crate) fn start(self) -> io::Result<Backend> {
         if current::is_forked_child() {
             return self.start_in_child();
+        }
+        #[cfg(sim)]
+        if simulated::is_on() {
+            return Err(no_green(
+                "a simulated process has the one runtime that runs it",
+            ));
         }
         let choice = self.choice()?;
         let named = self.processors()?;

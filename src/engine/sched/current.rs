@@ -333,6 +333,10 @@ pub(crate) fn begin(owner: Option<&'static Green>) {
 /// Whether the caller runs with preemption off, or is a kernel thread of the runtime that owns a processor. For tests:
 /// such code must not allocate.
 pub fn is_preemption_off() -> bool {
+    #[cfg(sim)]
+    if simulated::is_over() {
+        return false;
+    }
     match green() {
         Some(green) => green.off.load(Relaxed) != 0,
         None => Worker::all()
@@ -559,6 +563,13 @@ pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
         }
         *off = 0;
     }
+}
+
+/// The schedule's mark of the current thread, if this is a green one.
+#[cfg(sim)]
+pub(crate) fn own_mark() -> Option<u64> {
+    // SAFETY: the current thread's own word. This is no schedule point.
+    green().map(|green| unsafe { *green.observed[0].as_ptr() })
 }
 
 /// An operation of the crate's, or a hooked call, has begun: in a simulated process this is a schedule point, and inside, as

@@ -664,6 +664,12 @@ pub(crate) fn cancelled() -> Option<Cancelled> {
 
 /// Whether the calling thread is in a frame.
 pub(crate) fn is_in_frame() -> bool {
+    // A simulated process has no other kernel thread that could go on: so the calls that a frame is to end, which else
+    // block, park their threads there, too.
+    #[cfg(sim)]
+    if crate::engine::sys::simulated::is_on() {
+        return current::green().is_some();
+    }
     here().is_some_and(|thread| thread.asks() || !thread.innermost().is_null())
 }
 

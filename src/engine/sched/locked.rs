@@ -16,6 +16,8 @@ use crate::engine::sched::tuning::IDLE_BEFORE_RETIREMENT;
 use crate::engine::sched::{
     Green, Owned, RunLoop, ThreadFlags, Worker, current, idle::Rested, switch::Action,
 };
+#[cfg(sim)]
+use crate::engine::sys::simulated;
 use crate::engine::sys::{clock, kernel_thread, perturb, signal};
 
 /// A thread that has been locked so often stays locked: its count can be no higher, or the thread was locked for good.
@@ -88,6 +90,11 @@ fn add(green: &Green, worker: &'static Worker) {
     }
     green.locks.set(green.locks.get().saturating_add(1));
     green.locked_to.set(Some(worker));
+    // There is one kernel thread in a simulated process.
+    #[cfg(sim)]
+    if simulated::is_on() {
+        return;
+    }
     green.flags.add(ThreadFlags::LOCKED);
 }
 
@@ -108,6 +115,8 @@ pub(super) fn keeps_mask(worker: &'static Worker, green: &Green) -> bool {
         return true;
     }
     let has_signal = signal::pending() & !worker.base_mask.get() != 0;
+    #[cfg(sim)]
+    let has_signal = has_signal && !simulated::is_on();
     if has_signal {
         green.locked_to.set(Some(worker));
         green.flags.add(ThreadFlags::LOCKED);

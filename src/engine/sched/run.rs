@@ -80,6 +80,8 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         let processor = &mut processor;
         processor.counts.switches.add(1);
         let is_time = processor.counts.switches.get() >= processor.own().looks.next;
+        #[cfg(sim)]
+        let is_time = is_time && !simulated::is_on();
         if is_time || processor.attention.load(Relaxed) {
             if processor.is_surplus() {
                 if let Some(green) = successor {
@@ -222,6 +224,11 @@ fn look_for_work(
     processor.note_cpu();
     events::fire_own_timers(processor);
     events::flush(processor);
+    #[cfg(sim)]
+    if simulated::is_on() {
+        worker.use_native_tls();
+        events::look(processor);
+    }
     // Another worker may have handed over a thread that is locked to this one.
     let handed = worker.handed.take().map(|green| Ready::new(green).into());
     if handed.is_none() && processor.is_surplus() {

@@ -245,7 +245,7 @@ pub(super) unsafe fn bare(
 fn report_shortage(cluster: &Cluster, number: i32) {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
     const WHAT_NOW: &str = "while other threads are ready: those that wait on a futex (std's locks, and other \
-         libraries'), a file's lock or a child take turns from now on, and all is slower. Step waits in greenthread's own \
+         libraries'), a file's lock or a child take turns from now on, and all is slower. What waits in greenthread's own \
          locks, channels and sockets needs no kernel thread. Builder::max_kernel_threads raises the limit; the system's \
          are ulimit -u and the cgroup's pids.max";
     if !monitor::is_short(cluster) {

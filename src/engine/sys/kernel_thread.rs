@@ -1,7 +1,7 @@
 //! Kernel threads: how one is started, its id, its name, its clocks, how it gives way or rests, barriers between kernel
 //! threads, and whether one is blocked ([`is_blocked`]).
 //!
-//! # Step `/proc` says
+//! # What `/proc` says
 //! Two files tell whether a kernel thread is blocked, and in which system call ([`call_of`]).
 //!
 //! | `/proc/self/task/<id>/…` | says | can be opened |

@@ -359,7 +359,7 @@ mod unseen {
     }
 }
 
-/// Step ThreadSanitizer must be told, where it is not: nothing. `sanitizer.rs` says what each function is for.
+/// What ThreadSanitizer must be told, where it is not: nothing. `sanitizer.rs` says what each function is for.
 #[cfg(not(tsan))]
 mod no_tsan {
     use core::ffi::CStr;

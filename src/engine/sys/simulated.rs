@@ -19,28 +19,30 @@ use super::clock::NEVER;
 pub(crate) use super::perturb::mix;
 use crate::engine::atomic::AtomicU64;
 
-/// Step the schedule does; `src/sim` sets it.
+/// What the schedule does; `src/sim` sets it.
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
     /// The calling thread comes to a point.
     pub(crate) point: fn(Step),
     /// No thread is ready, and the earliest deadline is this one. Moves the clock, or ends the process.
     pub(crate) nothing_is_ready: fn(u64),
+    /// The calling thread lets others run.
+    pub(crate) gives_way: fn(),
     /// The calling thread is about to wait.
     pub(crate) is_spurious: fn() -> bool,
     /// A clock is read.
     pub(crate) time: fn(libc::clockid_t) -> u64,
 }
 
-/// Step a thread is about to do at a point.
+/// What a thread is about to do at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(
     not(greenthread_points),
     allow(dead_code, reason = "atomic operations have no points")
 )]
 pub(crate) enum Step {
-    /// To load a word, or to change it to what it is.
-    Load,
+    /// To load a word, or to change it to what it is; with a number that the word's address and its value make.
+    Load(usize),
     Store,
     /// To load a word and to change it.
     Change,
@@ -49,33 +51,36 @@ pub(crate) enum Step {
     Call,
     /// To read a clock.
     Look,
-    /// To let others run.
-    Yield,
 }
 
 impl Step {
     pub(crate) fn is_atomic(self) -> bool {
-        matches!(self, Step::Load | Step::Store | Step::Change | Step::Fence)
+        matches!(
+            self,
+            Step::Load(_) | Step::Store | Step::Change | Step::Fence
+        )
     }
 
     pub(crate) fn kind(self) -> u64 {
         match self {
-            Step::Load => 0,
+            Step::Load(_) => 0,
             Step::Store => 1,
             Step::Change => 2,
             Step::Fence => 3,
             Step::Call => 4,
             Step::Look => 5,
-            Step::Yield => 6,
         }
     }
 }
 
 struct World {
     hooks: Cell<Option<Hooks>>,
+    is_over: Cell<bool>,
     seed: Cell<u64>,
     chance: Cell<u64>,
     deadline: Cell<Option<&'static AtomicU64>>,
+    /// There are other kernel threads.
+    has_others: Cell<bool>,
 }
 
 // SAFETY: invariant 1.
@@ -83,9 +88,11 @@ unsafe impl Sync for World {}
 
 static WORLD: World = World {
     hooks: Cell::new(None),
+    is_over: Cell::new(false),
     seed: Cell::new(0),
     chance: Cell::new(0),
     deadline: Cell::new(None),
+    has_others: Cell::new(false),
 };
 
 /// From now on the process is simulated; `None`: no longer, and it is about to end.
@@ -93,15 +100,40 @@ pub(crate) fn begin(hooks: Option<Hooks>) {
     WORLD.hooks.set(hooks);
 }
 
+/// There will be other kernel threads.
+pub(crate) fn has_others() {
+    WORLD.has_others.set(true);
+}
+
+/// Whether this is the only kernel thread of a simulated process.
+#[cfg(greenthread_points)]
+#[inline(always)]
+pub(crate) fn is_alone() -> bool {
+    is_on() && !WORLD.has_others.get()
+}
+
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
     WORLD.hooks.get().is_some()
 }
 
-/// Step `clock` shows, in nanoseconds; `None` in a process that is not simulated.
+/// The run has ended.
+pub(crate) fn end() {
+    WORLD.is_over.set(true);
+}
+
+/// Whether the run has ended: who says how allocates wherever he is.
+pub(crate) fn is_over() -> bool {
+    WORLD.is_over.get()
+}
+
+/// What `clock` shows, in nanoseconds; `None` in a process that is not simulated.
 #[inline]
 pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
-    WORLD.hooks.get().map(|hooks| (hooks.time)(clock))
+    // The others are clocks of threads, or do not exist.
+    let is_known = (0..=libc::CLOCK_TAI).contains(&clock);
+    let hooks = WORLD.hooks.get().filter(|_| is_known);
+    hooks.map(|hooks| (hooks.time)(clock))
 }
 
 /// The calling thread comes to a point.
@@ -109,6 +141,13 @@ pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
 pub(crate) fn point(what: Step) {
     if let Some(hooks) = WORLD.hooks.get() {
         (hooks.point)(what);
+    }
+}
+
+/// The calling thread is about to let others run.
+pub(crate) fn gives_way() {
+    if let Some(hooks) = WORLD.hooks.get() {
+        (hooks.gives_way)();
     }
 }
 

@@ -308,10 +308,6 @@ impl List {
     /// Claims the first node that can be claimed, and takes it out.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
-        #[cfg(sim)]
-        if simulated::is_on() {
-            return self.pop_where(|_| true);
-        }
         self.pop_if(|_| true)
     }
 
@@ -321,18 +317,24 @@ impl List {
         self.pop_found(|list| list.first().filter(|node| fits(node)))
     }
 
-    /// Claims the first node that fits and can be claimed, and takes it out; in a simulated process, any such node.
+    /// Claims the first node that fits and can be claimed, and takes it out.
     #[inline]
     pub(crate) fn pop_where(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        self.pop_found(|list| list.iter().find(|node| fits(node)))
+    }
+
+    /// [`List::pop_where`] for waiters that are promised no order; in a simulated process chance chooses among them.
+    #[inline]
+    pub(crate) fn pop_any(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
         #[cfg(sim)]
         if simulated::is_on() {
-            let fitting = |list: &List| list.iter().filter(|node| fits(node)).count();
+            let place = simulated::choose(self.iter().filter(|node| fits(node)).count());
             return self.pop_found(|list| {
-                let place = simulated::choose(fitting(list));
-                list.iter().filter(|node| fits(node)).nth(place)
+                let last = list.iter().filter(|node| fits(node)).take(place + 1);
+                last.last()
             });
         }
-        self.pop_found(|list| list.iter().find(|node| fits(node)))
+        self.pop_where(fits)
     }
 
     /// Claims the node that `find` returns, and takes it out; asks again as long as another thread has the claim.
@@ -665,8 +667,7 @@ impl Locked<'_> {
 
     /// Takes the first node; its wait ends with `outcome` when it is woken.
     pub(crate) fn pop(&mut self, outcome: usize) -> Option<Claimed> {
-        let popped = self.list.pop();
-        popped.inspect(|claimed| claimed.node().outcome.set(outcome))
+        self.pop_if(outcome, |_| true)
     }
 
     /// [`Locked::pop`], but only as long as the tags at the front fit. After `None` the first node,
