@@ -226,7 +226,7 @@ fn time_outs_of_c() {
             };
             assert_eq!(libc::poll(&mut entry, 1, 50), 0);
             is_about(begun.elapsed(), 5 * SOON);
-            ends.map(|end| libc::close(end));
+            ends.into_iter().for_each(|end| _ = libc::close(end));
             let (mut lock, mut condvar) = (
                 libc::PTHREAD_MUTEX_INITIALIZER,
                 libc::PTHREAD_COND_INITIALIZER,
