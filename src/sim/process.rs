@@ -552,19 +552,23 @@ impl Server<'_> {
             Kind::Probe => 3,
             _ => usize::from(self.is_warm),
         };
-        let name = thread::current().name().unwrap_or("main").to_owned();
-        let (body, steps) = (self.body.clone(), self.steps);
-        let (strategy, all_end) = (self.builder.strategy, self.builder.all_threads_end);
+        let mut runs = Runs {
+            name: thread::current().name().unwrap_or("main").to_owned(),
+            body: self.body.clone(),
+            steps: self.steps,
+            all_threads_end: false,
+            free: i32::MAX,
+        };
+        let (strategy, all_threads_end) = (self.builder.strategy, self.builder.all_threads_end);
         let main = move || {
-            for _ in 0..warm_ups {
-                run(0, WARM_UP, steps, &name, &body, false);
-            }
+            (0..warm_ups).for_each(|_| runs.run(0, WARM_UP));
             if kind != Kind::Probe {
                 record::begin_batch();
             }
-            for seed in seeds {
-                run(seed, strategy.of(seed), steps, &name, &body, all_end);
-            }
+            runs.all_threads_end = all_threads_end;
+            runs.free = sys::duplicate(libc::STDERR_FILENO, 0).unwrap_or(i32::MAX);
+            sys::close(runs.free);
+            seeds.for_each(|seed| runs.run(seed, strategy.of(seed)));
             record::end(End::Passed)
         };
         let error = RuntimeOptions::simulate(Box::new(Schedule), main);
@@ -573,34 +577,48 @@ impl Server<'_> {
     }
 }
 
-/// Runs one seed, on the thread that runs seed after seed. Ends the process if the run has failed, or has left something behind.
-fn run(seed: u64, strategy: Strategy, steps: u64, name: &str, body: &Body, all_end: bool) {
-    let lowest = || sys::duplicate(2, 0).inspect(|&descriptor| sys::close(descriptor));
-    let (before, body) = (lowest(), body.clone());
-    record::begin_seed(seed);
-    schedule::begin_seed(seed, strategy, steps);
-    let first = crate::thread::Builder::new().name(name.into());
-    let first = first
-        .spawn(move || body())
-        .expect("the first thread of a run");
-    if let Err(payload) = first.join() {
-        record::say(format_args!("{}", text_of(&*payload)));
-        record::fail(FailureKind::Panic);
-    }
-    record::end_seed();
-    record::begin_rest();
-    while schedule::drain() {
-        crate::thread::yield_now();
-    }
-    let cluster = Backend::global().ok().and_then(Backend::green);
-    if cluster.is_none_or(|cluster| cluster.live() != 1) {
-        match all_end {
-            true => record::fail(FailureKind::Threads),
-            false => record::end(End::Leftovers),
+/// What the runs of a process have in common.
+struct Runs {
+    /// The test's, for the first thread of each run.
+    name: String,
+    body: Body,
+    steps: u64,
+    all_threads_end: bool,
+    /// The lowest number that is no descriptor's: a descriptor that a run leaves behind has it.
+    free: i32,
+}
+
+impl Runs {
+    /// Runs one seed, on the thread that runs seed after seed. Ends the process if the run has failed, or has left something
+    /// behind.
+    fn run(&self, seed: u64, strategy: Strategy) {
+        let body = self.body.clone();
+        record::begin_seed(seed);
+        schedule::begin_seed(seed, strategy, self.steps);
+        let first = crate::thread::Builder::new().name(self.name.clone());
+        let first = first
+            .spawn(move || body())
+            .expect("the first thread of a run");
+        if let Err(payload) = first.join() {
+            record::say(format_args!("{}", text_of(&*payload)));
+            record::fail(FailureKind::Panic);
         }
-    }
-    if before != lowest() {
-        record::end(End::Leftovers);
+        record::end_seed();
+        record::begin_rest();
+        while schedule::drain() {
+            crate::thread::yield_now();
+        }
+        let cluster = Backend::global().ok().and_then(Backend::green);
+        if cluster.is_none_or(|cluster| cluster.live() != 1) {
+            match self.all_threads_end {
+                true => record::fail(FailureKind::Threads),
+                false => record::end(End::Leftovers),
+            }
+        }
+        // SAFETY: a plain call.
+        if unsafe { libc::fcntl(self.free, libc::F_GETFD) } != -1 {
+            record::end(End::Leftovers);
+        }
     }
 }
 
