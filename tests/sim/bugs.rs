@@ -1,11 +1,11 @@
 //! The faults of [`PROGRAMS`](crate::programs::PROGRAMS) are found: within 1,000 seeds, and not by luck.
 //!
-//! [`is_no_luck`] goes through disjoint blocks of 1,000 seeds and prints a table, with `--nocapture`. It takes from the environment:
+//! [`is_no_luck`] goes through disjoint blocks of 1,000 seeds and prints a table, with `--nocapture`. It reads variables:
 //!
 //! | | |
 //! |---|---|
 //! | `GT_SIM_BLOCKS` | how many blocks, 10 unless told otherwise; 100 in `.ci/full` |
-//! | `GT_SIM_RUNS` | how many ordinary runs, on two processors and on std's threads, none unless told otherwise; 1,000 in `.ci/full` |
+//! | `GT_SIM_RUNS` | how many ordinary runs, on two processors and on std's threads: none unless told so; 1,000 in `.ci/full` |
 
 use std::io::{BufRead, BufReader, Write};
 use std::panic::catch_unwind;
@@ -62,7 +62,8 @@ fn is_no_luck() {
     // A process that a check has made comes no further than to its check: the ordinary runs are last.
     let runs = number("GT_SIM_RUNS", 0);
     println!(
-        "| fault | of {blocks} blocks of {BLOCK} seeds, so many find it | seeds needed, median | of {runs} runs on 2 processors fail | \
+        "| fault | of {blocks} blocks of {BLOCK} seeds find it | seeds needed, median | \
+        of {runs} runs on 2 processors fail | \
         on std's threads |"
     );
     println!("|---|--:|--:|--:|--:|");

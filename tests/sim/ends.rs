@@ -327,8 +327,8 @@ fn each_seed_alone() {
     assert_eq!(ended.unwrap().seeds, 20);
 }
 
-/// What is set up once in a process, such as a logger, makes the second run of the first seed another one, or makes it fail: then
-/// each seed has a process of its own.
+/// What is set up once in a process, such as a logger, makes later runs in the process other ones, or makes them fail: then each
+/// seed has a process of its own.
 #[test]
 fn statics_are_seen() {
     static IS_SET_UP: Mutex<bool> = Mutex::new(false);

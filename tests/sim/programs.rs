@@ -1,5 +1,5 @@
-//! Ten small programs, each with a classic fault, on the primitives of std and of other crates. One source runs under `sim`, on a
-//! runtime, and on std's threads ([`Threads`]).
+//! Ten small programs, each with a classic fault, on the primitives of std and of other crates. One source runs under `sim`,
+//! on a runtime, and on std's threads ([`Threads`]).
 //!
 //! Each fault shows as a panic, or as threads that wait for ever.
 
