@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `getrandom`, `getentropy`, `arc4random` and its kin | tell numbers that follow from the seed, a stream of its own for each thread |
 //! | `time`, `gettimeofday`, `timespec_get`, `clock` | ask `clock_gettime`, which tells virtual time |
-//! | `getpid`, `getppid`, `gettid`, `sched_getcpu`, `getcpu`, `sysconf` of CPUs, `gethostname` | tell constants. `sched_getaffinity` fails, so that who asks it for the number of CPUs asks `sysconf` |
+//! | `getpid`, `getppid`, `gettid`, `sched_getcpu`, `getcpu`, `sysconf` of CPUs, `gethostname`, `uname` | tell constants. `sched_getaffinity` fails, so that who asks it for the number of CPUs asks `sysconf` |
 //! | `pthread_create`, `posix_spawn` and its kin, Internet sockets, timers of the system's | end the run with a failure, unless they are allowed |
 //!
 //! In any other process each of them is libc's, or does as that.
@@ -21,6 +21,9 @@ use crate::sys::{call as kernel_call, kernel_thread};
 /// process is meant by mistake.
 const PROCESS: pid_t = (1 << 22) + 1;
 const PARENT: pid_t = 1 << 22;
+
+/// The name of the machine.
+const HOST: &[u8] = b"simulated\0";
 
 /// Fills `length` bytes at `buffer` by chance. False: the caller is no thread of a simulated process.
 fn filled(buffer: *mut c_void, length: usize) -> bool {
@@ -201,16 +204,24 @@ interposed! {
     }
 
     fn gethostname(name: *mut c_char, length: usize) -> c_int where real() {
-        const NAME: &[u8] = b"simulated\0";
         match sim::is_simulated() {
             false => real(),
-            true if length < NAME.len() => fail(libc::ENAMETOOLONG),
+            true if length < HOST.len() => fail(libc::ENAMETOOLONG),
             true => {
                 // SAFETY: the caller's buffer has room for it.
-                unsafe { name.cast::<u8>().copy_from(NAME.as_ptr(), NAME.len()) };
+                unsafe { name.cast::<u8>().copy_from(HOST.as_ptr(), HOST.len()) };
                 0
             }
         }
+    }
+
+    fn uname(told: *mut libc::utsname) -> c_int where real() {
+        let answer = real();
+        if answer == 0 && sim::is_simulated() {
+            // SAFETY: the caller's place, which libc has filled in; the name has room for it.
+            unsafe { (&raw mut (*told).nodename).cast::<u8>().copy_from(HOST.as_ptr(), HOST.len()) };
+        }
+        answer
     }
 
     // ==== the outside ====

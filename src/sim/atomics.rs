@@ -58,9 +58,9 @@ macro_rules! operations {
         unsafe extern "C" fn $load(word: *const $T, _: c_int) -> $T {
             // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
             unsafe {
-                let value = points::$T::load(word);
+                let (value, is_early) = (points::$T::load(word), simulated::is_early());
                 at_change(word, value, value);
-                points::$T::load(word)
+                if is_early { value } else { points::$T::load(word) }
             }
         }
 

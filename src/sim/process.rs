@@ -546,7 +546,7 @@ impl Server<'_> {
                 libc::close(nothing);
             }
         }
-        record::begin(sheet, kind == Kind::Traced, self.events);
+        record::begin(sheet, kind == Kind::Traced);
         schedule::begin(self.builder.rules);
         let warm_ups = match kind {
             Kind::Probe => 3,
@@ -560,10 +560,11 @@ impl Server<'_> {
             free: i32::MAX,
         };
         let (strategy, all_threads_end) = (self.builder.strategy, self.builder.all_threads_end);
+        let events = self.events;
         let main = move || {
             (0..warm_ups).for_each(|_| runs.run(0, WARM_UP));
             if kind != Kind::Probe {
-                record::begin_batch();
+                record::begin_batch(events);
             }
             runs.all_threads_end = all_threads_end;
             runs.free = sys::duplicate(libc::STDERR_FILENO, 0).unwrap_or(i32::MAX);

@@ -171,10 +171,9 @@ fn with(f: impl FnOnce(&mut Sheet)) {
 }
 
 /// This process writes to `sheet` from now on; also its choices if it is `traced`.
-pub(super) fn begin(sheet: &'static mut Sheet, is_traced: bool, events: Events) {
+pub(super) fn begin(sheet: &'static mut Sheet, is_traced: bool) {
     OWN.sheet.set(sheet);
     OWN.is_traced.set(is_traced);
-    OWN.events.set(events);
 }
 
 pub(super) fn goes_outside() {
@@ -201,7 +200,8 @@ pub(super) fn begin_rest() {
 }
 
 /// The process has warmed up: the seeds begin.
-pub(super) fn begin_batch() {
+pub(super) fn begin_batch(events: Events) {
+    OWN.events.set(events);
     with(Sheet::clear);
 }
 

@@ -20,8 +20,8 @@
 //!
 //! # Time
 //! Each point adds 50 to 150 ns, and a clock is read after a point: so clocks are monotonic, and a thread that computes can miss
-//! a deadline. If no thread is ready, the clock jumps to the next deadline. A thread that polls a clock, or gives way in vain,
-//! while no other thread is ready brings the next deadline nearer: after each [`ALONE`] such steps they are twice as long as
+//! a deadline. If no thread is ready, the clock jumps to the next deadline. If the threads that are ready only poll clocks,
+//! or give way in vain, the next deadline comes nearer: after each [`ALONE`] such steps of a thread they are twice as long as
 //! before. Now and then a thread is *stalled*: it is put aside for a time between 1 µs and 16 s, each order of magnitude as
 //! likely, as a system puts threads aside that has others to run.
 //!
@@ -52,8 +52,8 @@ const MOST_THREADS: usize = 1 << 20;
 const SPINS: u32 = 100;
 /// A thread that waits may look at so many words in turn.
 const SEEN: usize = 4;
-/// How often a thread polls alone before time runs faster: a program that measures something short is not misled.
-const ALONE: u32 = 1000;
+/// How often a thread polls in vain before time runs faster: a program that measures something short is not misled.
+const ALONE: u64 = 1000;
 /// After so many points the run loop asks the kernel for events: who waits for a pipe goes on beside others that compute.
 const LOOK_OUTSIDE: u64 = 256;
 /// The deepest PCT.
@@ -119,8 +119,8 @@ struct State {
     now: u64,
     /// When the first stalled thread goes on.
     wakes_at: u64,
-    /// How many steps in a row a thread has polled while no other was ready.
-    alone: u32,
+    /// How many steps in a row threads have polled, or given way, while nobody has changed anything.
+    idle: u64,
     readied: u64,
     /// One of so many points, less one, is a random walk's turn.
     rarity: u64,
@@ -179,7 +179,7 @@ pub(super) fn begin(rules: Rules) {
         ending: None,
         now: BEGIN,
         wakes_at: NEVER,
-        alone: 0,
+        idle: 0,
         readied: 0,
         rarity: 0,
         falls: Vec::with_capacity(MOST_DEPTH as usize),
@@ -204,7 +204,7 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
     with(|state| {
         state.strategy = strategy;
         state.threads.truncate(ROOT + 1);
-        (state.now, state.wakes_at, state.alone, state.readied) = (BEGIN, NEVER, 0, 0);
+        (state.now, state.wakes_at, state.idle, state.readied) = (BEGIN, NEVER, 0, 0);
         (state.rest, state.tally) = (None, Tally::default());
         state.rarity = (1 << (1 + simulated::choose(6))) - 1;
         state.lowest = LOWEST;
@@ -322,7 +322,9 @@ fn time(clock: libc::clockid_t) -> u64 {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
             state.rules.start + (state.now - BEGIN)
         }
-        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => state.tally.points * PACE,
+        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID | ..0 => {
+            state.tally.points * PACE
+        }
         _ => state.now,
     };
     with(told).unwrap_or(BEGIN)
@@ -333,7 +335,7 @@ fn let_others_run() {
     if let Some(number) = own().filter(|&number| number != ROOT) {
         with(|state| {
             state.give_way(number);
-            state.hurry_if_alone();
+            state.hurry_if_idle();
         });
     }
 }
@@ -387,8 +389,8 @@ impl State {
         if waits {
             self.give_way(number);
         }
-        if waits || what == Step::Look || !self.ready.is_empty() {
-            self.hurry_if_alone();
+        if waits || what == Step::Look {
+            self.hurry_if_idle();
         }
         self.ending = self.ending.or(self.is_over());
         self.is_due = simulated::deadline() <= self.now || points.is_multiple_of(LOOK_OUTSIDE);
@@ -421,8 +423,9 @@ impl State {
                 standing.seen.rotate_right(1);
                 (standing.seen[0], standing.looks) = (word, 0);
             }
-            Step::Store | Step::Change => standing.looks = 0,
-            Step::Fence | Step::Call | Step::Look => {}
+            Step::Look => standing.looks += 1,
+            Step::Store | Step::Change => (standing.looks, self.idle) = (0, 0),
+            Step::Fence | Step::Call => {}
         }
         let waits = standing.looks >= SPINS;
         if waits {
@@ -437,18 +440,16 @@ impl State {
         self.threads[number].priority = self.lowest;
     }
 
-    /// A thread polls. If it is the only one that is ready, time passes faster and faster, up to the next thing that happens.
-    fn hurry_if_alone(&mut self) {
-        self.alone = if self.ready.is_empty() {
-            self.alone + 1
-        } else {
-            0
-        };
-        if self.alone > ALONE {
+    /// A thread polls, or gives way. If the threads that are ready do nothing else, time passes faster and faster, up to the next
+    /// thing that happens.
+    fn hurry_if_idle(&mut self) {
+        self.idle += 1;
+        let rounds = self.idle / ALONE / (self.ready.len() as u64 + 1);
+        if rounds != 0 {
             let end = BEGIN.saturating_add(self.rules.max_time);
             let next = simulated::deadline().min(self.wakes_at).min(end);
-            // Twice as fast each so many steps: code that only measures is not brought to the end.
-            let jump = PACE << (self.alone / ALONE).min(40);
+            // Twice as fast each time: code that only measures is not brought to the end.
+            let jump = PACE << rounds.min(40);
             self.now = self.now.max(next.min(self.now + jump));
         }
     }
@@ -492,6 +493,9 @@ impl Policy for Schedule {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         if how == Readied::Spawned {
             thread.mark_as_new(NEW);
+        }
+        if how != Readied::Yielded {
+            with(|state| state.idle = 0);
         }
         match seat {
             Some(_) => _ = with(|state| state.ready(thread)),

@@ -165,6 +165,7 @@ pub(crate) mod futex {
 
 /// Clocks, in nanoseconds.
 pub(crate) mod clock {
+    use std::sync::OnceLock;
     use std::time::{Duration, Instant};
 
     #[cfg(answers)]
@@ -285,9 +286,25 @@ pub(crate) mod clock {
         now().saturating_add(nanos)
     }
 
-    /// `deadline` on the monotonic clock.
+    /// `deadline` on the monotonic clock: the same for the same deadline, whenever this is asked.
     pub(crate) fn at(deadline: Instant) -> u64 {
-        after(deadline.saturating_duration_since(Instant::now()))
+        /// A point in time as std and as the kernel has it. Between two readings of a clock the thread may be preempted.
+        static SAME: OnceLock<(Instant, u64)> = OnceLock::new();
+        let (instant, nanos) = *SAME.get_or_init(|| {
+            let tries = [(); 8].map(|()| (now(), Instant::now(), now()));
+            let best = tries
+                .into_iter()
+                .min_by_key(|(before, _, after)| after - before);
+            best.map_or((Instant::now(), now()), |(before, instant, _)| {
+                (instant, before)
+            })
+        });
+        let before = instant.saturating_duration_since(deadline).as_nanos();
+        let after = deadline.saturating_duration_since(instant).as_nanos();
+        let deadline = u128::from(nanos)
+            .saturating_add(after)
+            .saturating_sub(before);
+        u64::try_from(deadline).unwrap_or(NEVER)
     }
 
     /// CPU time used by the kernel thread behind `clock` (see [`super::kernel_thread::cpu_clock`]); 0 if there is no such

@@ -130,9 +130,8 @@ pub(crate) fn is_over() -> bool {
 /// What `clock` shows, in nanoseconds; `None` in a process that is not simulated.
 #[inline]
 pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
-    // The others are clocks of threads, or do not exist.
-    let is_known = (0..=libc::CLOCK_TAI).contains(&clock);
-    let hooks = WORLD.hooks.get().filter(|_| is_known);
+    // A number below 0 is a clock of CPU time. The others do not exist.
+    let hooks = WORLD.hooks.get().filter(|_| clock <= libc::CLOCK_TAI);
     hooks.map(|hooks| (hooks.time)(clock))
 }
 
@@ -188,6 +187,14 @@ pub(crate) fn draw() -> u64 {
     let state = WORLD.chance.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
     WORLD.chance.set(state);
     mix(state)
+}
+
+/// Whether a load is made before its schedule point, or after it: code that is compiled without points may come next, such as
+/// std's `Condvar::wait`.
+#[cfg(greenthread_points)]
+#[inline]
+pub(crate) fn is_early() -> bool {
+    mix(WORLD.chance.get()) & 1 == 0
 }
 
 /// A number below `count`, by chance; 0 in a process that is not simulated.
