@@ -107,6 +107,9 @@ pub(super) enum Events {
     Compared(*const u64),
 }
 
+// SAFETY: the list is memory that both processes have, and that stays.
+unsafe impl Send for Events {}
+
 impl Sheet {
     /// Makes one in memory that forked children share.
     pub(super) fn share() -> std::io::Result<&'static mut Sheet> {
