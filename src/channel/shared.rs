@@ -65,8 +65,8 @@ use std::time::{Duration, Instant};
 use super::buffer::{Block, Buffer};
 use super::cell::{Chooser, Kind, Peer, Queue, Side, wait_in_queue};
 use crate::engine::facade::{self, PreemptionOff};
-use crate::sys::clock;
 use crate::sys::shared::{Guard, Lock};
+use crate::sys::{clock, perturb};
 use crate::wait::queue::{Chain, Claimed};
 use crate::wait::raise;
 
@@ -409,6 +409,7 @@ impl<T> Shared<T> {
 
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, T> {
+        perturb::point("channel: locking");
         self.state.lock_with(facade::preemption_off())
     }
 

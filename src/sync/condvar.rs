@@ -21,7 +21,7 @@ use core::time::Duration;
 use super::mutex::MutexGuard;
 use super::poison::{self, LockResult, PoisonError};
 use crate::atomic::{Ordering::Relaxed, const_fn};
-use crate::sys::clock;
+use crate::sys::{clock, perturb};
 use crate::wait::queue::{Position, WaitQueue, Waited};
 use crate::wait::{WaitKind, WaitReason, raise};
 
@@ -316,6 +316,7 @@ impl Condvar {
     /// ```
     #[inline]
     pub fn notify_one(&self) {
+        perturb::point("condvar: notifying");
         if self.queue.state(Relaxed).has_waiters() {
             self.wake_one();
         }
@@ -342,6 +343,7 @@ impl Condvar {
     /// ```
     #[inline]
     pub fn notify_all(&self) {
+        perturb::point("condvar: notifying");
         if self.queue.state(Relaxed).has_waiters() {
             self.wake_all();
         }

@@ -36,6 +36,7 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 use crate::atomic::{AtomicUsize, const_fn};
 use crate::engine::facade::mark;
+use crate::sys::perturb;
 use crate::wait::queue::{Position, State, WaitQueue, Waited};
 use crate::wait::{Locator, WaitKind, WaitReason, raise, shielded};
 
@@ -211,6 +212,7 @@ impl Once {
     /// ```
     #[inline]
     pub fn is_completed(&self) -> bool {
+        perturb::point("once: looking");
         // Acquire: pairs with the Release in `Running::drop`.
         self.queue.state(Acquire).has(COMPLETE)
     }

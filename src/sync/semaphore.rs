@@ -162,6 +162,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 0);
     /// ```
     pub fn add_permits(&self, n: usize) {
+        perturb::point("semaphore: adding");
         // Release: pairs with the Acquire in `try_take` and `pass_on`.
         let before = self.state.fetch_update(Release, Relaxed, |state| {
             let (permits, most) = (state / PERMIT, Semaphore::MAX_PERMITS);
@@ -542,6 +543,7 @@ impl Semaphore {
     /// Takes `n` permits if there are enough and no thread waits.
     #[inline]
     fn try_take(&self, n: usize) -> bool {
+        perturb::point("semaphore: taking");
         let less = |state| suffices(state, n).then(|| state - n * PERMIT);
         // Acquire: pairs with the Release in `add_permits`.
         self.state.fetch_update(Acquire, Relaxed, less).is_ok()

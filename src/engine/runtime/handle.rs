@@ -684,6 +684,7 @@ impl<T> JoinHandle<T> {
     /// parked.join().unwrap();
     /// ```
     pub fn is_finished(&self) -> bool {
+        perturb::point("join: looking");
         // Acquire: the end of the closure; partner: in `Packet::act`.
         self.thread.shared().is_finished.load(Ordering::Acquire)
     }
