@@ -116,6 +116,10 @@ pub use self::report::{Failure, FailureKind, Summary};
 use self::schedule::Rules;
 use crate::sys::{simulated, variable};
 
+/// The variable that names a seed, and one by which runs are compared.
+const SEED: &str = "GREENTHREAD_SIM_SEED";
+const POINTS: &str = "GREENTHREAD_SIM_POINTS";
+
 /// How the schedule of a run is chosen: which thread runs after each point.
 ///
 /// ```
@@ -199,6 +203,8 @@ pub struct Builder {
     all_threads_end: bool,
     require_atomics: bool,
     same_addresses: bool,
+    /// Runs end at this point, to be compared with others.
+    until: u64,
     /// Where the check is.
     place: Option<&'static Location<'static>>,
 }
@@ -256,6 +262,7 @@ impl Builder {
             all_threads_end: false,
             require_atomics: false,
             same_addresses: false,
+            until: u64::MAX,
             place: None,
         }
     }
@@ -612,7 +619,10 @@ impl Builder {
             })?;
             self.seeds.end = self.seeds.start.saturating_add(count);
         }
-        if let Some(text) = text("GREENTHREAD_SIM_SEED") {
+        if let Some(points) = text(POINTS) {
+            self.until = points.parse().unwrap_or(u64::MAX);
+        }
+        if let Some(text) = text(SEED) {
             let (strategy, steps, seed) = Strategy::parse(&text).ok_or_else(|| {
                 format!(
                     "GREENTHREAD_SIM_SEED={text:?}: accepted is random:SEED, round-robin:SEED or pctDEPTH.POINTS:SEED"

@@ -24,8 +24,6 @@
 use core::cell::{Cell, RefCell};
 use core::ffi::c_void;
 use core::ops::Range;
-use core::ptr::null_mut;
-use core::slice;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -34,15 +32,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use super::record::{self, End, Events, MOST_EVENTS, MOST_SEEDS, Sheet};
+use super::record::{self, End, MOST_SEEDS, Sheet};
 use super::report::{Failure, FailureKind, Verdict};
 use super::schedule::{self, Schedule};
-use super::{Builder, Isolation, Strategy};
+use super::{Builder, Isolation, POINTS, SEED, Strategy};
 use crate::engine::facade::{Backend, RuntimeOptions, text_of};
 use crate::sys;
 use crate::sys::variable;
 
-/// What a server does, the file for its verdict, and those with the verdicts of earlier checks; and which check it is for.
+/// The file for a server's verdict, and those with the verdicts of earlier checks; and which check it is for.
 const VARIABLE: &str = "GREENTHREAD_SIM";
 const CHECK: &str = "GREENTHREAD_SIM_CHECK";
 /// A simulated process that uses so much CPU time, or that is blocked for so long, without coming to a point is ended.
@@ -61,15 +59,8 @@ enum Addresses {
     Any,
 }
 
-/// What a server does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Task {
-    Check,
-    /// Runs one seed, and writes the events of its run to a file.
-    Write,
-    /// Runs one seed, and compares.
-    Compare,
-}
+/// A variable of the environment.
+type Variable = (&'static str, String);
 
 thread_local! {
     /// The verdicts of the checks that the calling thread has done.
@@ -80,8 +71,7 @@ thread_local! {
 
 /// Does a check: in the test's own process, or, in the server, for good.
 pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
-    given(builder, &body)
-        .unwrap_or_else(|| kept(told(ask(builder, Task::Check, Addresses::Same, &[]))))
+    given(builder, &body).unwrap_or_else(|| kept(told(ask(builder, Addresses::Same, &[]))))
 }
 
 /// Does a check twice, and compares the hashes of all runs. The second time the environment is another one, and so are the
@@ -91,14 +81,13 @@ pub(super) fn repeats(builder: &Builder, body: Body) -> Verdict {
 }
 
 fn compare(builder: &Builder) -> io::Result<Verdict> {
-    let padding = ("GREENTHREAD_SIM_PADDING", "x".repeat(3000));
-    let again = if builder.same_addresses {
-        Addresses::Same
-    } else {
-        Addresses::Any
+    let padding = [("GREENTHREAD_SIM_PADDING", "x".repeat(3000))];
+    let again = match builder.same_addresses {
+        true => Addresses::Same,
+        false => Addresses::Any,
     };
-    let first = ask(builder, Task::Check, Addresses::Same, &[])?;
-    let second = ask(builder, Task::Check, again, slice::from_ref(&padding))?;
+    let first = ask(builder, Addresses::Same, &[])?;
+    let second = ask(builder, again, &padding)?;
     if first.failure.is_some() || second.failure.is_some() {
         return Ok(if first.failure.is_some() {
             first
@@ -110,27 +99,32 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
     let Some((&(seed, _), _)) = both.find(|(one, other)| one != other) else {
         return Ok(first);
     };
-    let events = Scratch::new()?;
-    events
-        .file
-        .set_len((MOST_EVENTS * size_of::<u64>()) as u64)?;
     let name = builder.strategy.name(first.steps, seed);
-    let seed = ("GREENTHREAD_SIM_SEED", name.clone());
-    let events = ("GREENTHREAD_SIM_EVENTS", events.path.clone());
-    ask(
-        builder,
-        Task::Write,
-        Addresses::Same,
-        &[seed.clone(), events.clone()],
-    )?;
-    let different = ask(builder, Task::Compare, again, &[seed, events, padding])?;
-    let text = format!("sim: two runs of seed {name} differed, and the next two did not\n");
-    let elusive = || Failure::without_run(FailureKind::Different, &name, text).into();
-    Ok(if different.failure.is_some() {
-        different
-    } else {
-        elusive()
-    })
+    let until = |points: u64, addresses, more: &[Variable]| {
+        let own = [(SEED, name.clone()), (POINTS, points.to_string())];
+        let verdict = ask(builder, addresses, &[&own[..], more].concat())?;
+        verdict
+            .failure
+            .ok_or_else(|| io::Error::other("they differ no more"))
+    };
+    // The first point at which they differ is looked for by runs that end early.
+    let (mut alike, mut step) = (0, 1 << 24);
+    let mut found = Failure::without_run(
+        FailureKind::Different,
+        &name,
+        "sim: two runs differed\n".into(),
+    );
+    while step != 0 {
+        let one = until(alike + step, Addresses::Same, &[]);
+        let other = until(alike + step, again, &padding);
+        match (one, other) {
+            (Ok(one), Ok(other)) if one.hash() == other.hash() => alike += step,
+            (_, Ok(other)) => found = other,
+            _ => {}
+        }
+        step /= 2;
+    }
+    Ok(found.into())
 }
 
 /// Keeps the verdict for servers of later checks of the test.
@@ -155,8 +149,7 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     assert!(!super::is_simulated(), "sim: a check inside a check");
     let asked = variable::read(VARIABLE)?.into_string().unwrap_or_default();
     let mut words = asked.split(' ');
-    let mut next = || words.next().unwrap_or_default();
-    let (task, file) = (next(), next());
+    let file = words.next().unwrap_or_default();
     if let Some(done) = words.nth(GIVEN.replace(GIVEN.get() + 1)) {
         let told = fs::read(done).ok();
         return Some(
@@ -172,12 +165,7 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
         );
         return Some(Failure::impossible(&io::Error::other(other)).into());
     }
-    let task = match task {
-        "write" => Task::Write,
-        "compare" => Task::Compare,
-        _ => Task::Check,
-    };
-    let verdict = told(serve(builder, body, task));
+    let verdict = told(serve(builder, body));
     let told = fs::write(file, verdict.encode());
     // SAFETY: the process ends at once: it was made for this.
     unsafe { libc::_exit(told.is_err().into()) }
@@ -206,12 +194,7 @@ impl Scratch {
 }
 
 /// Runs the test again, in a process that does the check that the test has come to.
-fn ask(
-    builder: &Builder,
-    task: Task,
-    addresses: Addresses,
-    variables: &[(&str, String)],
-) -> io::Result<Verdict> {
+fn ask(builder: &Builder, addresses: Addresses, variables: &[Variable]) -> io::Result<Verdict> {
     let mut scratch = Scratch::new()?;
     let mut command = Command::new(env::current_exe()?);
     match thread::current().name() {
@@ -233,12 +216,7 @@ fn ask(
             command.args(env::args_os().skip(1));
         }
     }
-    let mut asked = match task {
-        Task::Check => String::from("check "),
-        Task::Write => String::from("write "),
-        Task::Compare => String::from("compare "),
-    };
-    asked += &scratch.path;
+    let mut asked = scratch.path.clone();
     DONE.with_borrow(|done| {
         done.iter()
             .for_each(|done| asked += &format!(" {}", done.path))
@@ -288,34 +266,13 @@ struct Batch {
 struct Server<'a> {
     builder: &'a Builder,
     body: &'a Body,
-    events: Events,
     /// The points of the first run.
     steps: u64,
     is_warm: bool,
 }
 
-impl Task {
-    /// What becomes of the events.
-    fn events(self) -> io::Result<Events> {
-        if self == Task::Check {
-            return Ok(Events::Ignored);
-        }
-        let path = variable::read("GREENTHREAD_SIM_EVENTS").unwrap_or_default();
-        let file = fs::File::options().read(true).write(true).open(path)?;
-        let size = MOST_EVENTS * size_of::<u64>();
-        let (access, file) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-        // SAFETY: a fresh mapping, which stays.
-        let list = unsafe { libc::mmap(null_mut(), size, access, libc::MAP_SHARED, file, 0) };
-        match self {
-            _ if list == libc::MAP_FAILED => Err(io::Error::last_os_error()),
-            Task::Write => Ok(Events::Written(list.cast())),
-            _ => Ok(Events::Compared(list.cast())),
-        }
-    }
-}
-
 /// Does the check, in this process's children.
-fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
+fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     // SAFETY: a plain call. The process ends with the one that has started it.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     if !Backend::all().is_empty() {
@@ -328,7 +285,6 @@ fn serve(builder: &Builder, body: &Body, task: Task) -> io::Result<Verdict> {
         is_warm: false,
         builder,
         body,
-        events: task.events()?,
         steps: builder.steps,
     };
     let seeds = builder.seeds.clone();
@@ -560,11 +516,12 @@ impl Server<'_> {
             free: i32::MAX,
         };
         let (strategy, all_threads_end) = (self.builder.strategy, self.builder.all_threads_end);
-        let events = self.events;
+        let until = self.builder.until;
         let main = move || {
             (0..warm_ups).for_each(|_| runs.run(0, WARM_UP));
             if kind != Kind::Probe {
-                record::begin_batch(events);
+                record::begin_batch();
+                schedule::begin_batch(until);
             }
             runs.all_threads_end = all_threads_end;
             runs.free = sys::duplicate(libc::STDERR_FILENO, 0).unwrap_or(i32::MAX);

@@ -31,8 +31,6 @@ pub(super) enum End {
     Failed,
 }
 
-/// The most events of a run that are compared.
-pub(super) const MOST_EVENTS: usize = 1 << 24;
 /// The most seeds that one process runs: a fork's cost is spread, and a failing run has few runs before it.
 pub(super) const MOST_SEEDS: usize = 1000;
 pub(super) const MOST_CHOICES: usize = 4096;
@@ -86,7 +84,6 @@ struct Own {
     is_traced: Cell<bool>,
     /// The last choice has no successor yet.
     is_open: Cell<bool>,
-    events: Cell<Events>,
 }
 
 // SAFETY: invariant 1.
@@ -96,19 +93,7 @@ static OWN: Own = Own {
     sheet: Cell::new(ptr::null_mut()),
     is_traced: Cell::new(false),
     is_open: Cell::new(false),
-    events: Cell::new(Events::Ignored),
 };
-
-/// What becomes of the events of a run: nothing; each is written down; each is compared with those of another run.
-#[derive(Clone, Copy)]
-pub(super) enum Events {
-    Ignored,
-    Written(*mut u64),
-    Compared(*const u64),
-}
-
-// SAFETY: the list is memory that both processes have, and that stays.
-unsafe impl Send for Events {}
 
 impl Sheet {
     /// Makes one in memory that forked children share.
@@ -203,8 +188,7 @@ pub(super) fn begin_rest() {
 }
 
 /// The process has warmed up: the seeds begin.
-pub(super) fn begin_batch(events: Events) {
-    OWN.events.set(events);
+pub(super) fn begin_batch() {
     with(Sheet::clear);
 }
 
@@ -271,21 +255,10 @@ pub(super) fn name(number: usize, who: Option<(u64, &str)>) {
     });
 }
 
-/// Event `number` has come, and the hash of all so far is this one. False: the other run's is another.
+/// The run has come to so many points, and this is the hash of all.
 #[inline]
-pub(super) fn event(number: u64, hash: u64) -> bool {
-    with(|sheet| (sheet.tally.points, sheet.tally.hash) = (number + 1, hash));
-    match OWN.events.get() {
-        Events::Ignored => true,
-        _ if number >= MOST_EVENTS as u64 => true,
-        // SAFETY: the place is one of the list's. So it is below.
-        Events::Written(list) => unsafe {
-            list.add(number as usize).write(hash);
-            true
-        },
-        // SAFETY: as above.
-        Events::Compared(list) => unsafe { list.add(number as usize).read() == hash },
-    }
+pub(super) fn point(points: u64, hash: u64) {
+    with(|sheet| (sheet.tally.points, sheet.tally.hash) = (points, hash));
 }
 
 /// The return addresses on the calling thread's stack, the innermost first.

@@ -116,6 +116,8 @@ struct State {
     /// The run loop is to look at its timers, and for events.
     is_due: bool,
     ending: Option<FailureKind>,
+    /// A run that is to be compared ends at this point.
+    until: u64,
     now: u64,
     /// When the first stalled thread goes on.
     wakes_at: u64,
@@ -177,6 +179,7 @@ pub(super) fn begin(rules: Rules) {
         rest: None,
         is_due: false,
         ending: None,
+        until: u64::MAX,
         now: BEGIN,
         wakes_at: NEVER,
         idle: 0,
@@ -217,6 +220,11 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
             state.falls.sort_unstable_by(|one, other| other.cmp(one));
         }
     });
+}
+
+/// The process has warmed up. Its runs end at this point, to be compared with others.
+pub(super) fn begin_batch(until: u64) {
+    with(|state| state.until = until);
 }
 
 /// The first thread of a run has ended: those that are ready may go on for a while, so that threads which are about to end do.
@@ -376,9 +384,7 @@ impl State {
         self.tally.atomics += u64::from(what.is_atomic());
         self.tally.hash = fold(self.tally.hash, (number as u64) << 8 | what.kind());
         let points = self.tally.points;
-        if !record::event(points - 1, self.tally.hash) {
-            self.ending = Some(FailureKind::Different);
-        }
+        record::point(points, self.tally.hash);
         while let Some(&(at, priority)) = self.falls.last()
             && at <= points
         {
@@ -408,6 +414,7 @@ impl State {
 
     fn is_over(&self) -> Option<FailureKind> {
         match () {
+            () if self.tally.points >= self.until => Some(FailureKind::Different),
             () if self.tally.points > self.rules.max_points => Some(FailureKind::Points),
             () if self.now - BEGIN > self.rules.max_time => Some(FailureKind::Time),
             () => None,
