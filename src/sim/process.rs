@@ -119,8 +119,8 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
         let other = until(alike + step, again, &padding);
         match (one, other) {
             (Ok(one), Ok(other)) if one.hash() == other.hash() => alike += step,
-            (_, Ok(other)) => found = other,
-            _ => {}
+            // One of them may end before.
+            (one, other) => found = other.or(one).unwrap_or(found),
         }
         step /= 2;
     }

@@ -22,7 +22,7 @@
 //! Each point adds 50 to 150 ns, and a clock is read after a point: so clocks are monotonic, and a thread that computes can miss
 //! a deadline. If no thread is ready, the clock jumps to the next deadline. If the threads that are ready only poll clocks,
 //! or give way in vain, the next deadline comes nearer: after each [`ALONE`] such steps of a thread they are twice as long as
-//! before. Now and then a thread is *stalled*: it is put aside for a time between 1 µs and 16 s, each order of magnitude as
+//! before. Now and then, in each seed more or less often, a thread is *stalled*: it is put aside for a time between 1 µs and 16 s, each order of magnitude as
 //! likely, as a system puts threads aside that has others to run.
 //!
 //! # Invariants
@@ -124,8 +124,9 @@ struct State {
     /// How many steps in a row threads have polled, or given way, while nobody has changed anything.
     idle: u64,
     readied: u64,
-    /// One of so many points, less one, is a random walk's turn.
+    /// One of so many points, less one, is a random walk's turn; at one of so many a thread is stalled.
     rarity: u64,
+    stalls: u32,
     /// PCT's falls: at which point, and to which priority; the next one is the last. And the lowest priority so far.
     falls: Vec<(u64, u64)>,
     lowest: u64,
@@ -185,6 +186,7 @@ pub(super) fn begin(rules: Rules) {
         idle: 0,
         readied: 0,
         rarity: 0,
+        stalls: 0,
         falls: Vec::with_capacity(MOST_DEPTH as usize),
         lowest: LOWEST,
         top: 0,
@@ -210,6 +212,7 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         (state.now, state.wakes_at, state.idle, state.readied) = (BEGIN, NEVER, 0, 0);
         (state.rest, state.tally) = (None, Tally::default());
         state.rarity = (1 << (1 + simulated::choose(6))) - 1;
+        state.stalls = state.rules.stalls.div_ceil(1 << simulated::choose(6));
         state.lowest = LOWEST;
         state.falls.clear();
         if let Strategy::Pct { depth } = strategy {
@@ -401,7 +404,7 @@ impl State {
         self.ending = self.ending.or(self.is_over());
         self.is_due = simulated::deadline() <= self.now || points.is_multiple_of(LOOK_OUTSIDE);
         let leaves = self.ending.is_some() || self.is_due || self.wakes_at <= self.now;
-        let is_stalled = is_one_in(self.rules.stalls, (luck >> 8) as u32);
+        let is_stalled = is_one_in(self.stalls, (luck >> 8) as u32);
         if !(leaves || is_stalled || self.prefers_another(number, waits, luck >> 40)) {
             return false;
         }
