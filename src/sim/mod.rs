@@ -77,7 +77,7 @@
 //! changes the number of seeds of all checks.
 //!
 //! # Under control
-//! The seed decides who runs, which waiter a lock, a condition or a futex wakes, when a wait ends without reason (a
+//! The seed decides who runs, which waiter a futex wakes (so std's locks and conditions), when a wait ends without reason (a
 //! *spurious* wake-up), which ready operation a `select!` takes, the numbers of `getrandom`, and so the order of a
 //! `HashMap`. Time is virtual: it advances a little at each point, and jumps to the next deadline when all threads
 //! wait. Process ids, thread ids and the number of CPUs are constants. Kernel threads, child processes, Internet
@@ -88,8 +88,7 @@
 //! - One kernel thread runs all threads, so memory is sequentially consistent: what weaker orderings allow is not found.
 //! - Plain memory accesses have no points. A data race in `unsafe` code shows only where points surround it.
 //! - A check tries schedules by chance. If it finds nothing, that proves nothing.
-//! - Files are real. So are `/proc`, `/dev/urandom`, the environment, the CPU clock of a thread, and system calls by
-//!   number, futexes excepted.
+//! - Files are real. So are `/proc`, `/dev/urandom`, the environment, and system calls by assembly.
 //!
 //! # Processes
 //! A check runs the test's program again, with the name of the test, and that process forks others, in which the seeds
@@ -172,12 +171,12 @@ pub enum Strategy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// The first seed runs twice in one process. If both runs are the same, it is as with `Batch`, and otherwise as with
-    /// `EachSeed`. This is the default.
+    /// A first process runs the closure three times. If no run fails, and the third is like the second, it is as with
+    /// `Batch`, and otherwise as with `EachSeed`. This is the default.
     Auto,
-    /// Each seed has a process of its own.
+    /// Each seed has a fresh process.
     EachSeed,
-    /// A process runs up to 1,000 seeds. A process ends early after a run that has left threads or descriptors behind.
+    /// A process runs up to 1,000 seeds, after a run that makes what is made once in a process. A process ends early after a run that has left threads or descriptors behind.
     Batch,
 }
 
@@ -381,7 +380,8 @@ impl Builder {
         self
     }
 
-    /// One point in so many, by chance, is a stall; 0: none is. Default: 1,000. The thread is put aside for 1 µs to 17 s of
+    /// One point in so many, by chance, is a stall, and in some seeds up to 32 times as many; 0: none is. Default: 1,000. The
+    /// thread is put aside for 1 µs to 17 s of
     /// virtual time, each order of magnitude with the same probability, as an operating system does it to threads if it has
     /// others to run. That finds time-outs which are only long enough mostly.
     ///
