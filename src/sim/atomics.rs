@@ -14,15 +14,19 @@ use super::schedule;
 use crate::arch::points;
 use crate::sys::simulated::{self, Step};
 
-/// Before an operation that changes the word from `before` to `after`; a load changes nothing.
+/// Which word it is, and its value.
+#[inline(always)]
+fn number<T: Into<u64>>(word: *const T, value: T) -> usize {
+    word.addr() ^ value.into().wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize
+}
+
+/// Before an operation that changes the word from `before` to `after`.
 #[inline(always)]
 fn at_change<T: Copy + PartialEq + Into<u64>>(word: *const T, before: T, after: T) {
-    let number = word.addr() ^ before.into().wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize;
-    schedule::at(if before == after {
-        Step::Load(number)
-    } else {
-        Step::Change
-    });
+    match before == after {
+        true => schedule::at(Step::Load(number(word, before))),
+        false => schedule::at(Step::Change),
+    }
 }
 
 /// Changes the word to `new` if it is as `expected`, and returns what it was.
@@ -58,9 +62,13 @@ macro_rules! operations {
         unsafe extern "C" fn $load(word: *const $T, _: c_int) -> $T {
             // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
             unsafe {
-                let (value, is_early) = (points::$T::load(word), simulated::is_early());
-                at_change(word, value, value);
-                if is_early { value } else { points::$T::load(word) }
+                let value = points::$T::load(word);
+                if simulated::is_early() {
+                    schedule::at(Step::Loaded(number(word, value)));
+                    return value;
+                }
+                schedule::at(Step::Load(number(word, value)));
+                points::$T::load(word)
             }
         }
 

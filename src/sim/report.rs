@@ -6,6 +6,7 @@ use std::io;
 use super::record::{Choice, Sheet};
 use super::schedule::Tally;
 use crate::observe::{Kind, Modules, Symbol, Symbols};
+use crate::sys::simulated::Step;
 
 /// What a check has found.
 #[derive(Clone, Default, Debug)]
@@ -414,6 +415,7 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
             time,
             from,
             to,
+            kind,
             ..
         } = *choice;
         let stack: Vec<_> = choice
@@ -430,7 +432,15 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
             false => format!(" -> {}", sheet.name(to)),
         };
         let from = sheet.name(from);
-        let _ = writeln!(text, "    point {point}, {time} ns: {from}{to}, at {place}");
+        let where_at = if kind == Step::LOADED {
+            "behind the load at"
+        } else {
+            "at"
+        };
+        let _ = writeln!(
+            text,
+            "    point {point}, {time} ns: {from}{to}, {where_at} {place}"
+        );
     }
 }
 

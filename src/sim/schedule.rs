@@ -428,8 +428,10 @@ impl State {
     fn waits_by_looking(&mut self, number: usize, what: Step) -> bool {
         let standing = &mut self.threads[number];
         match what {
-            Step::Load(word) if standing.seen.contains(&word) => standing.looks += 1,
-            Step::Load(word) => {
+            Step::Load(word) | Step::Loaded(word) if standing.seen.contains(&word) => {
+                standing.looks += 1
+            }
+            Step::Load(word) | Step::Loaded(word) => {
                 standing.seen.rotate_right(1);
                 (standing.seen[0], standing.looks) = (word, 0);
             }

@@ -43,6 +43,8 @@ pub(crate) struct Hooks {
 pub(crate) enum Step {
     /// To load a word, or to change it to what it is; with a number that the word's address and its value make.
     Load(usize),
+    /// To go on behind a load that is done, with such a number.
+    Loaded(usize),
     Store,
     /// To load a word and to change it.
     Change,
@@ -54,16 +56,16 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    pub(crate) const LOADED: u64 = 6;
+
     pub(crate) fn is_atomic(self) -> bool {
-        matches!(
-            self,
-            Step::Load(_) | Step::Store | Step::Change | Step::Fence
-        )
+        !matches!(self, Step::Call | Step::Look)
     }
 
     pub(crate) fn kind(self) -> u64 {
         match self {
             Step::Load(_) => 0,
+            Step::Loaded(_) => Self::LOADED,
             Step::Store => 1,
             Step::Change => 2,
             Step::Fence => 3,
