@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use greenthread::cancel;
 use greenthread::time::{self, Duration, Instant};
 
+use crate::common::directory::Directory;
 use crate::common::{green, watchdog};
+use crate::table::{full, full_tcp};
 
 const SOON: Duration = Duration::from_millis(5);
 
@@ -157,23 +159,11 @@ fn sleeps_end_early() {
 #[test]
 fn connections_that_are_not_made() {
     on_green("libraries::connections_that_are_not_made", || {
-        // A queue that is full: nobody accepts.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // SAFETY: a descriptor of ours.
-        unsafe { libc::listen(listener.as_raw_fd(), 0) };
-        let address = listener.local_addr().unwrap();
-        let mut made = Vec::new();
-        while let Ok(stream) = TcpStream::connect_timeout(&address, 10 * SOON) {
-            made.push(stream);
-        }
-        fails(|| TcpStream::connect(address));
-        let directory = crate::common::directory::Directory::new();
-        let path = directory.path("socket");
-        let listener = UnixListener::bind(&path).unwrap();
-        // SAFETY: as above.
-        unsafe { libc::listen(listener.as_raw_fd(), 0) };
-        let _first = UnixStream::connect(&path).unwrap();
-        fails(|| UnixStream::connect(&path));
+        let (listener, made) = full_tcp();
+        fails(|| TcpStream::connect(listener.local_addr().unwrap()));
+        let directory = Directory::new();
+        let (_unix, _first) = full(&directory);
+        fails(|| UnixStream::connect(directory.path("full")));
         drop(made);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap());

@@ -94,8 +94,21 @@ fn pair() -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
-/// A listener whose queue is full, as a Unix socket's may be, and its first connection.
-fn full(directory: &Directory) -> (UnixListener, UnixStream) {
+/// A listener whose queue is full, and the connections that nobody accepts.
+pub fn full_tcp() -> (TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: a descriptor of ours.
+    unsafe { libc::listen(listener.as_raw_fd(), 0) };
+    let address = listener.local_addr().unwrap();
+    let mut made = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, 20 * SOON) {
+        made.push(stream);
+    }
+    (listener, made)
+}
+
+/// The same of a Unix socket, whose queue one connection fills.
+pub fn full(directory: &Directory) -> (UnixListener, UnixStream) {
     let listener = UnixListener::bind(directory.path("full")).unwrap();
     // SAFETY: a descriptor of ours.
     unsafe { libc::listen(listener.as_raw_fd(), 0) };
@@ -754,10 +767,8 @@ fn crate_is_nonblocking(socket: &impl AsRawFd) -> bool {
     unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
 }
 
-/// The program's handlers restart calls, and a connect in a frame is restarted, too.
-#[test]
-fn a_connect_is_not_interrupted() {
-    alone!(GT_PATIENCE = "30");
+/// Runs `body` while every kernel thread of the process gets one signal after another, whose handler restarts calls.
+fn amid_signals(body: impl FnOnce()) {
     extern "C" fn handler(_: i32) {}
     // SAFETY: a handler that does nothing.
     unsafe {
@@ -778,78 +789,62 @@ fn a_connect_is_not_interrupted() {
             std::thread::sleep(Duration::from_micros(500));
         }
     });
-    on_green("table::a_connect_is_not_interrupted", || {
-        let directory = Directory::new();
-        let (_listener, _first) = full(&directory);
-        for _ in 0..20 {
-            let (socket, address) = unix_socket(&directory.path("full"));
-            let error = time::timeout(10 * SOON, || connect(&socket, &address))
-                .unwrap()
-                .unwrap_err();
-            assert_eq!(socket.write_timeout().unwrap(), None);
-            assert_eq!(error.raw_os_error(), Some(libc::ETIMEDOUT), "{error}");
-        }
-    });
+    body();
     stop.store(true, SeqCst);
     storm.join().unwrap();
+}
+
+/// The program's handlers restart calls, and a connect in a frame is restarted, too.
+#[test]
+fn a_connect_is_not_interrupted() {
+    alone!(GT_PATIENCE = "30");
+    amid_signals(|| {
+        on_green("table::a_connect_is_not_interrupted", || {
+            let directory = Directory::new();
+            let (_listener, _first) = full(&directory);
+            for _ in 0..20 {
+                let (socket, address) = unix_socket(&directory.path("full"));
+                let error = time::timeout(10 * SOON, || connect(&socket, &address))
+                    .unwrap()
+                    .unwrap_err();
+                assert_eq!(socket.write_timeout().unwrap(), None);
+                assert_eq!(error.raw_os_error(), Some(libc::ETIMEDOUT), "{error}");
+            }
+        });
+    });
 }
 
 /// The same over TCP, where the kernel goes on with the connection.
 #[test]
 fn a_tcp_connect_is_not_interrupted() {
     alone!(GT_PATIENCE = "30");
-    extern "C" fn handler(_: i32) {}
-    // SAFETY: a handler that does nothing.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        (action.sa_sigaction, action.sa_flags) = (handler as *const () as usize, libc::SA_RESTART);
-        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    let stops = stop.clone();
-    let storm = std::thread::spawn(move || {
-        let process = std::process::id() as i32;
-        while !stops.load(SeqCst) {
-            for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
-                let task: i32 = task.file_name().to_str().unwrap().parse().unwrap();
-                // SAFETY: numbers.
-                unsafe { libc::syscall(libc::SYS_tgkill, process, task, libc::SIGUSR1) };
+    amid_signals(|| {
+        on_green("table::a_tcp_connect_is_not_interrupted", || {
+            let (listener, _made) = full_tcp();
+            let address = listener.local_addr().unwrap();
+            let libc_address = libc::sockaddr_in {
+                sin_family: libc::AF_INET as _,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
+                },
+                sin_zero: [0; 8],
+            };
+            for _ in 0..20 {
+                // SAFETY: a valid address, and its length.
+                let result = time::timeout(10 * SOON, || unsafe {
+                    let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+                    let length = size_of_val(&libc_address) as u32;
+                    let result =
+                        answer(libc::connect(fd, (&raw const libc_address).cast(), length));
+                    libc::close(fd);
+                    result
+                });
+                let error = result.unwrap().unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::ETIMEDOUT), "{error}");
             }
-            std::thread::sleep(Duration::from_micros(500));
-        }
+        });
     });
-    on_green("table::a_tcp_connect_is_not_interrupted", || {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // SAFETY: a descriptor of ours.
-        unsafe { libc::listen(listener.as_raw_fd(), 0) };
-        let address = listener.local_addr().unwrap();
-        let mut made = Vec::new();
-        while let Ok(stream) = TcpStream::connect_timeout(&address, 20 * SOON) {
-            made.push(stream);
-        }
-        let libc_address = libc::sockaddr_in {
-            sin_family: libc::AF_INET as _,
-            sin_port: address.port().to_be(),
-            sin_addr: libc::in_addr {
-                s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
-            },
-            sin_zero: [0; 8],
-        };
-        for _ in 0..20 {
-            // SAFETY: a valid address, and its length.
-            let result = time::timeout(10 * SOON, || unsafe {
-                let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
-                let length = size_of_val(&libc_address) as u32;
-                let result = answer(libc::connect(fd, (&raw const libc_address).cast(), length));
-                libc::close(fd);
-                result
-            });
-            let error = result.unwrap().unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::ETIMEDOUT), "{error}");
-        }
-    });
-    stop.store(true, SeqCst);
-    storm.join().unwrap();
 }
 
 #[test]
