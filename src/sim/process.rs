@@ -8,8 +8,8 @@
 //!
 //! The program is run again, so that a seed's run finds statics as they are before the test, and so that a run may end in
 //! whatever way: by an abort, by a signal, by the end of its time. It is told in [`VARIABLE`] which check of the test it is to do, and
-//! where the verdict goes. The verdicts of earlier checks are in files, and are given out there as they were here: so the test
-//! comes to the one check, in which the process ends.
+//! where the verdict goes. The verdicts of earlier checks are in that file, and are given out there as they were here: so the
+//! test comes to the one check, in which the process ends.
 //!
 //! The server has one thread that does anything, which is the test's; it prepares what a runtime needs of a process, and starts
 //! none. So its forks may start one. A batch ends early if a run leaves threads or descriptors behind.
@@ -22,9 +22,8 @@
 //! it in its batch are run, too.
 
 use core::cell::{Cell, RefCell};
-use core::ffi::c_void;
 use core::ops::Range;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -32,15 +31,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use super::record::{self, End, MOST_SEEDS, Sheet};
-use super::report::{Failure, FailureKind, Verdict};
+use super::record::{End, MOST_SEEDS, Sheet};
+use super::report::{self, Failure, FailureKind, Verdict};
 use super::schedule::{self, Schedule};
 use super::{Builder, Isolation, POINTS, SEED, Strategy};
 use crate::engine::facade::{Backend, RuntimeOptions, text_of};
 use crate::sys;
 use crate::sys::variable;
 
-/// The file for a server's verdict, and those with the verdicts of earlier checks; and which check it is for.
+/// The file with the verdicts of earlier checks, for a server's own; and which check it is for.
 const VARIABLE: &str = "GREENTHREAD_SIM";
 const CHECK: &str = "GREENTHREAD_SIM_CHECK";
 /// A simulated process that uses so much CPU time, or that is blocked for so long, without coming to a point is ended.
@@ -64,20 +63,20 @@ type Variable = (&'static str, String);
 
 thread_local! {
     /// The verdicts of the checks that the calling thread has done.
-    static DONE: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
+    static DONE: RefCell<String> = const { RefCell::new(String::new()) };
     /// How many of them the thread has been given, in a server.
     static GIVEN: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Does a check: in the test's own process, or, in the server, for good.
 pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
-    given(builder, &body).unwrap_or_else(|| kept(told(ask(builder, Addresses::Same, &[]))))
+    given(builder, &body).unwrap_or_else(|| kept(ask(builder, Addresses::Same, &[])))
 }
 
 /// Does a check twice, and compares the hashes of all runs. The second time the environment is another one, and so are the
 /// addresses, unless they are to be the same.
 pub(super) fn repeats(builder: &Builder, body: Body) -> Verdict {
-    given(builder, &body).unwrap_or_else(|| kept(told(compare(builder))))
+    given(builder, &body).unwrap_or_else(|| kept(compare(builder)))
 }
 
 fn compare(builder: &Builder) -> io::Result<Verdict> {
@@ -87,13 +86,12 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
         false => Addresses::Any,
     };
     let first = ask(builder, Addresses::Same, &[])?;
+    if first.failure.is_some() {
+        return Ok(first);
+    }
     let second = ask(builder, again, &padding)?;
-    if first.failure.is_some() || second.failure.is_some() {
-        return Ok(if first.failure.is_some() {
-            first
-        } else {
-            second
-        });
+    if second.failure.is_some() {
+        return Ok(second);
     }
     let mut both = first.hashes.iter().zip(&second.hashes);
     let Some((&(seed, _), _)) = both.find(|(one, other)| one != other) else {
@@ -109,11 +107,8 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
     };
     // The first point at which they differ is looked for by runs that end early.
     let (mut alike, mut step) = (0, 1 << 24);
-    let mut found = Failure::without_run(
-        FailureKind::Different,
-        &name,
-        "sim: two runs differed\n".into(),
-    );
+    let text = String::from("sim: two runs differed\n");
+    let mut found = Failure::without_run(FailureKind::Different, &name, text);
     while step != 0 {
         let one = until(alike + step, Addresses::Same, &[]);
         let other = until(alike + step, again, &padding);
@@ -128,74 +123,53 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
 }
 
 /// Keeps the verdict for servers of later checks of the test.
-fn kept(verdict: Verdict) -> Verdict {
-    let file = Scratch::new().and_then(|scratch| {
-        fs::write(&scratch.path, verdict.encode())?;
-        Ok(scratch)
-    });
-    match file {
-        Ok(file) => DONE.with_borrow_mut(|done| done.push(file)),
-        Err(error) => return Failure::impossible(&error).into(),
-    }
+fn kept(verdict: io::Result<Verdict>) -> Verdict {
+    let verdict = told(verdict);
+    DONE.with_borrow_mut(|done| *done += &verdict.encode());
     verdict
 }
 
 fn told(verdict: io::Result<Verdict>) -> Verdict {
-    verdict.unwrap_or_else(|error| Failure::impossible(&error).into())
+    verdict.unwrap_or_else(|error| Failure::impossible(error.to_string()).into())
 }
 
 /// In a server: the verdict of a check that the test has made before the one that the server is for, in which it does not return.
 fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     assert!(!super::is_simulated(), "sim: a check inside a check");
-    let asked = variable::read(VARIABLE)?.into_string().unwrap_or_default();
-    let mut words = asked.split(' ');
-    let file = words.next().unwrap_or_default();
-    if let Some(done) = words.nth(GIVEN.replace(GIVEN.get() + 1)) {
-        let told = fs::read(done).ok();
-        return Some(
-            told.and_then(|told| Verdict::decode(&told, ""))
-                .unwrap_or_default(),
-        );
+    let file = variable::read(VARIABLE)?;
+    let done = fs::read_to_string(&file).unwrap_or_default();
+    let verdict = done
+        .split_inclusive(report::END)
+        .nth(GIVEN.replace(GIVEN.get() + 1));
+    if let Some(verdict) = verdict {
+        return Some(Verdict::decode(verdict, "").unwrap_or_default());
     }
-    let is_meant = variable::read(CHECK).is_some_and(|check| check == *builder.place());
-    if !is_meant {
-        let other = format!(
-            "sim: a process was run for another check than that at {}",
-            builder.place()
-        );
-        return Some(Failure::impossible(&io::Error::other(other)).into());
+    let place = builder.place();
+    if variable::read(CHECK).is_none_or(|check| check != *place) {
+        let other = format!("sim: a process was run for another check than that at {place}");
+        return Some(Failure::impossible(other).into());
     }
     let verdict = told(serve(builder, body));
-    let told = fs::write(file, verdict.encode());
+    let told = fs::write(file, done + &verdict.encode());
     // SAFETY: the process ends at once: it was made for this.
     unsafe { libc::_exit(told.is_err().into()) }
 }
 
 // ==== the test's own process ====
 
-/// A file without a name that other processes open by its path.
-struct Scratch {
-    file: fs::File,
-    path: String,
-}
-
-impl Scratch {
-    fn new() -> io::Result<Scratch> {
-        // SAFETY: a plain call, with a string.
-        let file = unsafe { libc::memfd_create(c"greenthread-sim".as_ptr(), libc::MFD_CLOEXEC) };
-        if file < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made.
-        let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(file) });
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        Ok(Scratch { file, path })
-    }
-}
-
 /// Runs the test again, in a process that does the check that the test has come to.
 fn ask(builder: &Builder, addresses: Addresses, variables: &[Variable]) -> io::Result<Verdict> {
-    let mut scratch = Scratch::new()?;
+    // A file without a name, which the server opens by its path.
+    // SAFETY: a plain call, with a string.
+    let file = unsafe { libc::memfd_create(c"greenthread-sim".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made.
+    let _closed_in_the_end = unsafe { OwnedFd::from_raw_fd(file) };
+    let file = format!("/proc/{}/fd/{file}", std::process::id());
+    let done = DONE.with_borrow(String::clone);
+    fs::write(&file, &done)?;
     let mut command = Command::new(env::current_exe()?);
     match thread::current().name() {
         None => {
@@ -216,12 +190,7 @@ fn ask(builder: &Builder, addresses: Addresses, variables: &[Variable]) -> io::R
             command.args(env::args_os().skip(1));
         }
     }
-    let mut asked = scratch.path.clone();
-    DONE.with_borrow(|done| {
-        done.iter()
-            .for_each(|done| asked += &format!(" {}", done.path))
-    });
-    command.env(VARIABLE, asked).env(CHECK, builder.place());
+    command.env(VARIABLE, &file).env(CHECK, builder.place());
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     if addresses == Addresses::Same {
         let fix = || {
@@ -235,11 +204,9 @@ fn ask(builder: &Builder, addresses: Addresses, variables: &[Variable]) -> io::R
         unsafe { command.pre_exec(fix) };
     }
     let output = command.stdin(Stdio::null()).output()?;
-    let mut told = Vec::new();
-    scratch.file.read_to_end(&mut told)?;
-    let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
-    Verdict::decode(&told, &said[1]).ok_or_else(|| {
-        let [out, error] = &said;
+    let told = fs::read_to_string(file)?;
+    let [out, error] = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
+    Verdict::decode(&told[done.len()..], &error).ok_or_else(|| {
         let status = output.status;
         io::Error::other(format!(
             "{command:?} did not come to its check: {status}\n{out}{error}"
@@ -255,7 +222,7 @@ struct Batch {
     /// Becomes readable when the process ends.
     end: OwnedFd,
     seeds: Range<u64>,
-    sheet: &'static mut Sheet,
+    sheet: &'static Sheet,
     /// When it was last seen to get on: its points, its CPU time, and the time.
     seen: (u64, Duration, Instant),
     /// As `waitpid` tells.
@@ -293,20 +260,20 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     }
     if builder.isolation != Isolation::EachSeed || builder.steps == 0 {
         let probe = server.run(Sheet::share()?, 0..0, Kind::Probe)?;
-        let [_, two, three, ..] = probe.sheet.hashes;
+        let hash = |place: usize| probe.sheet.tallies[place].get().hash;
         server.is_warm = match builder.isolation {
-            Isolation::Auto => probe.sheet.done == 3 && two == three,
+            Isolation::Auto => probe.sheet.done.get() == 3 && hash(1) == hash(2),
             isolation => isolation == Isolation::Batch,
         };
         if builder.steps == 0 {
-            server.steps = probe.sheet.tally.points;
+            server.steps = probe.sheet.tally.get().points;
         }
     }
     let size = if server.is_warm { MOST_SEEDS as u64 } else { 1 };
     let count = seeds.end - seeds.start;
     let slots = builder.processes.min(count.div_ceil(size) as usize);
     let (mut left, mut running, mut failed) = (vec![seeds], Vec::new(), None);
-    let mut free: Vec<&'static mut Sheet> = Vec::new();
+    let mut free: Vec<&'static Sheet> = Vec::new();
     let mut verdict = Verdict {
         steps: server.steps,
         ..Verdict::default()
@@ -327,16 +294,16 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
         let batch = next_ended(&mut running)?;
         if batch.failure().is_some() {
             // The lowest seed that fails is told of, whichever process is the first to end.
-            let seed = batch.sheet.seed;
+            let seed = batch.sheet.seed.get();
             left.retain(|seeds| seeds.start < seed);
             running.retain_mut(|other| other.seeds.start < seed || other.drop_process());
             failed = failed
-                .filter(|other: &Batch| other.sheet.seed < seed)
+                .filter(|other: &Batch| other.sheet.seed.get() < seed)
                 .or(Some(batch));
             continue;
         }
         verdict.add(batch.seeds.start, batch.sheet);
-        let next = batch.seeds.start + batch.sheet.done;
+        let next = batch.seeds.start + batch.sheet.done.get() as u64;
         if next < batch.seeds.end {
             left.push(next..batch.seeds.end);
         }
@@ -387,9 +354,9 @@ fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
 impl Batch {
     /// Why the process's last run has failed, if it has, and with which number.
     fn failure(&self) -> Option<(FailureKind, i32)> {
-        match self.sheet.end {
+        match self.sheet.end.get() {
             End::Passed | End::Leftovers => None,
-            End::Failed => Some((self.sheet.kind, 0)),
+            End::Failed => Some((self.sheet.kind.get(), 0)),
             End::Not if libc::WIFSIGNALED(self.status) => {
                 Some((FailureKind::Signal, libc::WTERMSIG(self.status)))
             }
@@ -412,9 +379,7 @@ impl Batch {
 
     /// Ends the process if it does not get on. It is asked first, so that it can say where it is.
     fn look_after(&mut self) {
-        // SAFETY: the child writes it; the number may be old.
-        let seen = unsafe { (&raw const self.sheet.tally.points).read_volatile() };
-        let points = seen ^ self.sheet.seed << 40;
+        let points = self.sheet.tally.get().points ^ self.sheet.seed.get() << 40;
         let now = Instant::now();
         let clock = sys::kernel_thread::process_clock(self.process);
         let used = Duration::from_nanos(sys::clock::cpu_time(clock));
@@ -441,9 +406,8 @@ enum Kind {
 
 impl Server<'_> {
     /// Forks a process that runs these seeds.
-    fn fork(&self, sheet: &'static mut Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
-        sheet.clear();
-        let same: *mut Sheet = sheet;
+    fn fork(&self, sheet: &'static Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
+        sheet.begin();
         // SAFETY: the child has this thread alone; the others of this process hold no lock that it takes: they wait.
         let process = unsafe { libc::fork() };
         if process == 0 {
@@ -459,21 +423,20 @@ impl Server<'_> {
             // SAFETY: the descriptor was just made.
             end: unsafe { OwnedFd::from_raw_fd(end as i32) },
             seeds,
-            // SAFETY: the child has its own reference to the memory that both have.
-            sheet: unsafe { &mut *same },
+            sheet,
             seen: (0, Duration::ZERO, Instant::now()),
             status: 0,
         })
     }
 
     /// Runs a process that runs these seeds, to its end.
-    fn run(&self, sheet: &'static mut Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
+    fn run(&self, sheet: &'static Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
         next_ended(&mut vec![self.fork(sheet, seeds, kind)?])
     }
 
     /// Runs the seed at which `batch` has failed again, traced, and tells of it.
     fn report(&self, batch: &Batch) -> io::Result<Failure> {
-        let (seed, first) = (batch.sheet.seed, batch.seeds.start);
+        let (seed, first) = (batch.sheet.seed.get(), batch.seeds.start);
         let again = |first| self.run(Sheet::share()?, first..seed + 1, Kind::Traced);
         let (mut shown, mut needs) = (again(seed)?, None);
         if shown.failure().is_none() {
@@ -490,9 +453,9 @@ impl Server<'_> {
     // ==== a simulated process ====
 
     /// The life of a simulated process.
-    fn live(&self, sheet: &'static mut Sheet, seeds: Range<u64>, kind: Kind) -> ! {
+    fn live(&self, sheet: &'static Sheet, seeds: Range<u64>, kind: Kind) -> ! {
         // By `libc::signal` it would be a handler of the program's, for which each switch has to do more.
-        let _ = sys::signal::handle(libc::SIGQUIT, tell_where);
+        let _ = sys::signal::handle(libc::SIGQUIT, schedule::stand_still);
         // SAFETY: plain calls.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -502,8 +465,8 @@ impl Server<'_> {
                 libc::close(nothing);
             }
         }
-        record::begin(sheet, kind == Kind::Traced);
-        schedule::begin(self.builder.rules);
+        sheet.is_traced.set(kind == Kind::Traced);
+        schedule::begin(self.builder.rules, sheet);
         let warm_ups = match kind {
             Kind::Probe => 3,
             _ => usize::from(self.is_warm),
@@ -511,6 +474,7 @@ impl Server<'_> {
         let mut runs = Runs {
             name: thread::current().name().unwrap_or("main").to_owned(),
             body: self.body.clone(),
+            sheet,
             steps: self.steps,
             all_threads_end: false,
             free: i32::MAX,
@@ -520,18 +484,17 @@ impl Server<'_> {
         let main = move || {
             (0..warm_ups).for_each(|_| runs.run(0, WARM_UP));
             if kind != Kind::Probe {
-                record::begin_batch();
                 schedule::begin_batch(until);
             }
             runs.all_threads_end = all_threads_end;
             runs.free = sys::duplicate(libc::STDERR_FILENO, 0).unwrap_or(i32::MAX);
             sys::close(runs.free);
             seeds.for_each(|seed| runs.run(seed, strategy.of(seed)));
-            record::end(End::Passed)
+            sheet.end(End::Passed)
         };
         let error = RuntimeOptions::simulate(Box::new(Schedule), main);
-        record::say(format_args!("no simulated process can be had: {error}"));
-        record::fail(FailureKind::Impossible)
+        sheet.say(format_args!("no simulated process can be had: {error}"));
+        sheet.fail(FailureKind::Impossible)
     }
 }
 
@@ -540,6 +503,7 @@ struct Runs {
     /// The test's, for the first thread of each run.
     name: String,
     body: Body,
+    sheet: &'static Sheet,
     steps: u64,
     all_threads_end: bool,
     /// The lowest number that is no descriptor's: a descriptor that a run leaves behind has it.
@@ -551,36 +515,31 @@ impl Runs {
     /// behind.
     fn run(&self, seed: u64, strategy: Strategy) {
         let body = self.body.clone();
-        record::begin_seed(seed);
         schedule::begin_seed(seed, strategy, self.steps);
         let first = crate::thread::Builder::new().name(self.name.clone());
         let first = first
             .spawn(move || body())
             .expect("the first thread of a run");
         if let Err(payload) = first.join() {
-            record::say(format_args!("{}", text_of(&*payload)));
-            record::fail(FailureKind::Panic);
+            self.sheet.say(format_args!("{}", text_of(&*payload)));
+            self.sheet.fail(FailureKind::Panic);
         }
-        record::end_seed();
-        record::begin_rest();
+        self.sheet.end_seed();
+        // If the others end the process from now on, that is no failure of the run.
+        self.sheet.end.set(End::Leftovers);
         while schedule::drain() {
             crate::thread::yield_now();
         }
         let cluster = Backend::global().ok().and_then(Backend::green);
         if cluster.is_none_or(|cluster| cluster.live() != 1) {
             match self.all_threads_end {
-                true => record::fail(FailureKind::Threads),
-                false => record::end(End::Leftovers),
+                true => self.sheet.fail(FailureKind::Threads),
+                false => self.sheet.end(End::Leftovers),
             }
         }
         // SAFETY: a plain call.
         if unsafe { libc::fcntl(self.free, libc::F_GETFD) } != -1 {
-            record::end(End::Leftovers);
+            self.sheet.end(End::Leftovers);
         }
     }
-}
-
-/// The handler for the server's question where the process is.
-unsafe extern "C" fn tell_where(_: i32, _: *mut libc::siginfo_t, _: *mut c_void) {
-    record::stand_still();
 }

@@ -5,7 +5,7 @@
 //! the reader reads it when the process has gone; while it runs, the count of points tells only whether it gets on.
 //!
 //! # Invariants
-//! 1. One kernel thread writes. Nothing here allocates but [`end`], after which no thread runs.
+//! 1. One kernel thread writes. Nothing here allocates but [`Sheet::fail`], after which no thread runs.
 //! 2. A choice is one thread's, at the point where it gives way; the thread that follows is written into it.
 
 use core::cell::Cell;
@@ -14,15 +14,13 @@ use core::fmt::{self, Write};
 use core::ptr;
 
 use super::FailureKind;
-use super::schedule::{self, Tally};
 use crate::sys::simulated;
 
 /// How a process ends, by its own doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum End {
     /// It has not.
-    #[default]
     Not,
     /// All its seeds' runs are over.
     Passed,
@@ -33,15 +31,27 @@ pub(super) enum End {
 
 /// The most seeds that one process runs: a fork's cost is spread, and a failing run has few runs before it.
 pub(super) const MOST_SEEDS: usize = 1000;
-pub(super) const MOST_CHOICES: usize = 4096;
+const MOST_CHOICES: usize = 4096;
 const MOST_FRAMES: usize = 24;
 const TEXT: usize = 256 << 10;
 const NAME: usize = 32;
 const MOST_NAMES: usize = 256;
 
+/// What a run amounts to, or several.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Tally {
+    pub(super) points: u64,
+    /// Those at atomic operations.
+    pub(super) atomics: u64,
+    pub(super) switches: u64,
+    /// Of who did what at each point.
+    pub(super) hash: u64,
+    /// It did what no seed repeats.
+    pub(super) is_outside: bool,
+}
+
 /// A switch that the schedule has chosen.
 #[derive(Clone, Copy)]
-#[repr(C)]
 pub(super) struct Choice {
     /// The number of the point.
     pub(super) point: u64,
@@ -50,54 +60,40 @@ pub(super) struct Choice {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) kind: u64,
+    /// Return addresses, the innermost first, and zeroes.
     pub(super) frames: [usize; MOST_FRAMES],
 }
 
 /// The memory that both processes have.
-#[repr(C)]
 pub(super) struct Sheet {
-    pub(super) end: End,
+    pub(super) end: Cell<End>,
     /// Why it has failed.
-    pub(super) kind: FailureKind,
+    pub(super) kind: Cell<FailureKind>,
     /// The seed that runs, or the last one that ran.
-    pub(super) seed: u64,
+    pub(super) seed: Cell<u64>,
     /// How many seeds' runs are over.
-    pub(super) done: u64,
+    pub(super) done: Cell<usize>,
     /// Of the seed that runs, or of the last one.
-    pub(super) tally: Tally,
-    /// Those of all runs that are over; the sum of their hashes, each mixed with its seed.
-    pub(super) sum: Tally,
-    /// Those of the runs.
-    pub(super) hashes: [u64; MOST_SEEDS],
-    pub(super) choices: usize,
-    /// The run does what no seed repeats; some run has done so.
-    is_outside: bool,
-    pub(super) was_outside: bool,
-    text_length: usize,
-    pub(super) list: [Choice; MOST_CHOICES],
-    names: [(u64, [u8; NAME]); MOST_NAMES],
-    text: [u8; TEXT],
-}
-
-struct Own {
-    sheet: Cell<*mut Sheet>,
-    is_traced: Cell<bool>,
+    pub(super) tally: Cell<Tally>,
+    /// Those of the runs that are over.
+    pub(super) tallies: [Cell<Tally>; MOST_SEEDS],
+    /// Choices are written.
+    pub(super) is_traced: Cell<bool>,
     /// The last choice has no successor yet.
     is_open: Cell<bool>,
+    pub(super) count: Cell<usize>,
+    choices: [Cell<Choice>; MOST_CHOICES],
+    names: [Cell<(u64, [u8; NAME])>; MOST_NAMES],
+    length: Cell<usize>,
+    text: [Cell<u8>; TEXT],
 }
 
 // SAFETY: invariant 1.
-unsafe impl Sync for Own {}
-
-static OWN: Own = Own {
-    sheet: Cell::new(ptr::null_mut()),
-    is_traced: Cell::new(false),
-    is_open: Cell::new(false),
-};
+unsafe impl Sync for Sheet {}
 
 impl Sheet {
     /// Makes one in memory that forked children share.
-    pub(super) fn share() -> std::io::Result<&'static mut Sheet> {
+    pub(super) fn share() -> std::io::Result<&'static Sheet> {
         // SAFETY: fresh memory of the sheet's size; zeroes are a valid sheet.
         unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -105,25 +101,56 @@ impl Sheet {
             let at = libc::mmap(ptr::null_mut(), size_of::<Sheet>(), access, flags, -1, 0);
             match at == libc::MAP_FAILED {
                 true => Err(std::io::Error::last_os_error()),
-                false => Ok(&mut *at.cast()),
+                false => Ok(&*at.cast()),
             }
         }
     }
 
-    /// It serves another process.
-    pub(super) fn clear(&mut self) {
-        (self.end, self.done, self.was_outside) = (End::Not, 0, false);
-        (self.tally, self.sum) = (Tally::default(), Tally::default());
-        (self.choices, self.text_length) = (0, 0);
+    /// The seeds begin: of the process's runs so far nothing counts.
+    pub(super) fn begin(&self) {
+        self.done.set(0);
+        self.begin_seed(0);
     }
 
-    pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.text[..self.text_length.min(TEXT)]).into_owned()
+    pub(super) fn begin_seed(&self, seed: u64) {
+        self.seed.set(seed);
+        self.end.set(End::Not);
+        self.tally.set(Tally::default());
+        self.is_open.set(false);
+        self.count.set(0);
+        self.length.set(0);
+    }
+
+    pub(super) fn end_seed(&self) {
+        if let Some(place) = self.tallies.get(self.done.get()) {
+            place.set(self.tally.get());
+        }
+        self.done.update(|done| done + 1);
+    }
+
+    pub(super) fn count(&self, more: impl FnOnce(&mut Tally)) {
+        let mut tally = self.tally.get();
+        more(&mut tally);
+        self.tally.set(tally);
+    }
+
+    // ==== the switches ====
+
+    /// Thread `number` has this number for users, and this name.
+    pub(super) fn name(&self, number: usize, who: Option<(u64, &str)>) {
+        if let Some((id, name)) = who
+            && let Some(place) = self.names.get(number)
+        {
+            let mut bytes = [0; NAME];
+            let length = name.len().min(NAME);
+            bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+            place.set((id, bytes));
+        }
     }
 
     /// How a dump calls thread `number`.
-    pub(super) fn name(&self, number: usize) -> String {
-        let Some((id, name)) = self.names.get(number) else {
+    pub(super) fn name_of(&self, number: usize) -> String {
+        let Some((id, name)) = self.names.get(number).map(Cell::get) else {
             return String::from("a thread");
         };
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(NAME);
@@ -133,132 +160,91 @@ impl Sheet {
         }
     }
 
-    /// Whether the last choices are missing: there were too many.
-    pub(super) fn choices(&self) -> &[Choice] {
-        &self.list[..self.choices.min(MOST_CHOICES)]
+    /// Thread `number` gives way at a point, before an operation of this kind.
+    #[cold]
+    pub(super) fn choose(&self, number: usize, kind: u64, time: u64) {
+        if let Some(place) = self.choices.get(self.count.get()) {
+            place.set(Choice {
+                point: self.tally.get().points,
+                time,
+                from: number,
+                to: number,
+                kind,
+                frames: frames(),
+            });
+        }
+        self.count.update(|count| count + 1);
+        self.is_open.set(true);
+    }
+
+    /// Thread `number` follows.
+    pub(super) fn follow(&self, number: usize) {
+        if !self.is_open.replace(false) {
+            return;
+        }
+        let last = self.count.get() - 1;
+        match self.choices.get(last).map(|place| (place, place.get())) {
+            // The thread goes on itself: that is no switch.
+            Some((_, choice)) if choice.from == number => self.count.set(last),
+            Some((place, choice)) => place.set(Choice {
+                to: number,
+                ..choice
+            }),
+            None => {}
+        }
+    }
+
+    /// Without the last ones, if there were too many.
+    pub(super) fn choices(&self) -> impl Iterator<Item = Choice> {
+        self.choices.iter().take(self.count.get()).map(Cell::get)
+    }
+
+    // ==== the end ====
+
+    /// Says how the run ends, beside `end` itself.
+    pub(super) fn say(&self, text: fmt::Arguments<'_>) {
+        _ = { self }.write_fmt(text);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let bytes: Vec<u8> = self
+            .text
+            .iter()
+            .take(self.length.get())
+            .map(Cell::get)
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The process ends: its run has failed. What its threads do, a dump tells, if that is of interest.
+    pub(super) fn fail(&self, kind: FailureKind) -> ! {
+        self.end_seed();
+        simulated::end();
+        // Before what may take long.
+        self.kind.set(kind);
+        self.end.set(End::Failed);
+        use FailureKind::{Deadlock, Points, Time};
+        if matches!(kind, Deadlock | Points | Time) {
+            self.say(format_args!("{}", crate::observe::dump()));
+        }
+        self.end(End::Failed)
+    }
+
+    /// The process ends.
+    pub(super) fn end(&self, end: End) -> ! {
+        self.end.set(end);
+        // SAFETY: the process ends, without what the program has registered for its end.
+        unsafe { libc::_exit(0) }
     }
 }
 
-impl Write for Sheet {
+impl Write for &Sheet {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = &mut self.text[self.text_length..];
-        let length = text.len().min(room.len());
-        room[..length].copy_from_slice(&text.as_bytes()[..length]);
-        self.text_length += length;
+        let rest = self.text.iter().skip(self.length.get());
+        let written = rest.zip(text.bytes()).map(|(place, byte)| place.set(byte));
+        self.length.set(self.length.get() + written.count());
         Ok(())
     }
-}
-
-/// Runs `f` on the sheet, if this is a simulated process.
-#[inline]
-fn with(f: impl FnOnce(&mut Sheet)) {
-    // SAFETY: invariant 1; `f` does not come here again.
-    if let Some(sheet) = unsafe { OWN.sheet.get().as_mut() } {
-        f(sheet);
-    }
-}
-
-/// This process writes to `sheet` from now on; also its choices if it is `traced`.
-pub(super) fn begin(sheet: &'static mut Sheet, is_traced: bool) {
-    OWN.sheet.set(sheet);
-    OWN.is_traced.set(is_traced);
-}
-
-pub(super) fn goes_outside() {
-    with(|sheet| (sheet.is_outside, sheet.was_outside) = (true, true));
-}
-
-pub(super) fn is_outside() -> bool {
-    let mut is_outside = false;
-    with(|sheet| is_outside = sheet.is_outside);
-    is_outside
-}
-
-pub(super) fn begin_seed(seed: u64) {
-    OWN.is_open.set(false);
-    with(|sheet| {
-        (sheet.seed, sheet.end, sheet.is_outside) = (seed, End::Not, false);
-        (sheet.choices, sheet.text_length) = (0, 0);
-    });
-}
-
-/// The first thread of a run has ended: if the others end the process now, that is no failure of the run.
-pub(super) fn begin_rest() {
-    with(|sheet| sheet.end = End::Leftovers);
-}
-
-/// The process has warmed up: the seeds begin.
-pub(super) fn begin_batch() {
-    with(Sheet::clear);
-}
-
-pub(super) fn end_seed() {
-    let tally = schedule::tally();
-    with(|sheet| {
-        sheet.tally = tally;
-        sheet.sum.points += tally.points;
-        sheet.sum.atomics += tally.atomics;
-        sheet.sum.switches += tally.switches;
-        let hash = simulated::mix(tally.hash ^ sheet.seed);
-        sheet.sum.hash = sheet.sum.hash.wrapping_add(hash);
-        if let Some(place) = sheet.hashes.get_mut(sheet.done as usize) {
-            *place = tally.hash;
-        }
-        sheet.done += 1;
-    });
-}
-
-/// Thread `number` gives way at a point, before an operation of this kind.
-#[inline]
-pub(super) fn choice(number: usize, kind: u64, point: u64, time: u64) {
-    if OWN.is_traced.get() {
-        note_choice(number, kind, point, time);
-    }
-}
-
-#[cold]
-fn note_choice(number: usize, kind: u64, point: u64, time: u64) {
-    with(|sheet| {
-        if let Some(choice) = sheet.list.get_mut(sheet.choices) {
-            (choice.point, choice.time, choice.kind) = (point, time, kind);
-            (choice.from, choice.to) = (number, number);
-            choice.frames = frames();
-        }
-        sheet.choices += 1;
-        OWN.is_open.set(true);
-    });
-}
-
-/// Thread `number` follows.
-#[inline]
-pub(super) fn successor(number: usize) {
-    if OWN.is_open.replace(false) {
-        with(|sheet| match sheet.list.get_mut(sheet.choices - 1) {
-            // The thread goes on itself: that is no switch.
-            Some(choice) if choice.from == number => sheet.choices -= 1,
-            Some(choice) => choice.to = number,
-            None => {}
-        });
-    }
-}
-
-/// Thread `number` has this number for users, and this name.
-pub(super) fn name(number: usize, who: Option<(u64, &str)>) {
-    with(|sheet| {
-        if let Some((id, name)) = who
-            && let Some(place) = sheet.names.get_mut(number)
-        {
-            let length = name.len().min(NAME);
-            *place = (id, [0; NAME]);
-            place.1[..length].copy_from_slice(&name.as_bytes()[..length]);
-        }
-    });
-}
-
-/// The run has come to so many points, and this is the hash of all.
-#[inline]
-pub(super) fn point(points: u64, hash: u64) {
-    with(|sheet| (sheet.tally.points, sheet.tally.hash) = (points, hash));
 }
 
 /// The return addresses on the calling thread's stack, the innermost first.
@@ -287,42 +273,4 @@ fn frames() -> [usize; MOST_FRAMES] {
     // SAFETY: the unwinder that std links; `step` gets the walk.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk.0
-}
-
-/// The process does not get on, and ends: where it is, is noted.
-pub(super) fn stand_still() {
-    let mut is_ending = false;
-    with(|sheet| is_ending = sheet.end == End::Failed);
-    if is_ending {
-        return;
-    }
-    let (number, tally) = (schedule::own().unwrap_or(0), schedule::tally());
-    OWN.is_traced.set(true);
-    choice(number, 0, tally.points, schedule::elapsed());
-    fail(FailureKind::Stuck)
-}
-
-/// Says how the run ends, beside `end` itself.
-pub(super) fn say(text: fmt::Arguments<'_>) {
-    with(|sheet| _ = sheet.write_fmt(text));
-}
-
-/// The process ends: its run has failed. What its threads do, a dump tells, if that is of interest.
-pub(super) fn fail(kind: FailureKind) -> ! {
-    end_seed();
-    simulated::end();
-    // Before what may take long.
-    with(|sheet| (sheet.end, sheet.kind) = (End::Failed, kind));
-    use FailureKind::{Deadlock, Points, Time};
-    if matches!(kind, Deadlock | Points | Time) {
-        say(format_args!("{}", crate::observe::dump()));
-    }
-    end(End::Failed)
-}
-
-/// The process ends.
-pub(super) fn end(end: End) -> ! {
-    with(|sheet| sheet.end = end);
-    // SAFETY: the process ends, without what the program has registered for its end.
-    unsafe { libc::_exit(0) }
 }

@@ -1,12 +1,14 @@
 //! What a check has found, as the server writes it, the test's process reads it, and the user is shown it.
 
+use core::cell::Cell;
 use core::fmt::{self, Write};
-use std::io;
 
-use super::record::{Choice, Sheet};
-use super::schedule::Tally;
+use super::record::{Choice, Sheet, Tally};
 use crate::observe::{Kind, Modules, Symbol, Symbols};
-use crate::sys::simulated::Step;
+use crate::sys::simulated::{Step, mix};
+
+/// What ends a verdict, and is in none.
+pub(super) const END: char = '\0';
 
 /// What a check has found.
 #[derive(Clone, Default, Debug)]
@@ -15,8 +17,6 @@ pub(super) struct Verdict {
     pub(super) tally: Tally,
     /// The points of the first seed's run.
     pub(super) steps: u64,
-    /// Some run did what no seed repeats.
-    pub(super) is_outside: bool,
     /// The seeds, each with the hash of its run.
     pub(super) hashes: Vec<(u64, u64)>,
     pub(super) failure: Option<Failure>,
@@ -25,87 +25,83 @@ pub(super) struct Verdict {
 impl Verdict {
     /// A process has passed that has begun with seed `first`.
     pub(super) fn add(&mut self, first: u64, sheet: &Sheet) {
-        self.seeds += sheet.done;
-        self.is_outside |= sheet.was_outside;
-        let hashes = &sheet.hashes[..sheet.done as usize];
-        self.hashes.extend((first..).zip(hashes.iter().copied()));
-        self.tally.points += sheet.sum.points;
-        self.tally.atomics += sheet.sum.atomics;
-        self.tally.switches += sheet.sum.switches;
-        self.tally.hash = self.tally.hash.wrapping_add(sheet.sum.hash);
+        self.seeds += sheet.done.get() as u64;
+        let tallies = sheet.tallies.iter().take(sheet.done.get());
+        for (seed, tally) in (first..).zip(tallies.map(Cell::get)) {
+            self.hashes.push((seed, tally.hash));
+            self.tally.points += tally.points;
+            self.tally.atomics += tally.atomics;
+            self.tally.switches += tally.switches;
+            let hash = mix(tally.hash ^ seed);
+            self.tally.hash = self.tally.hash.wrapping_add(hash);
+            self.tally.is_outside |= tally.is_outside;
+        }
     }
 
     /// As text, of which [`decode`](Verdict::decode) makes the verdict again.
     pub(super) fn encode(&self) -> String {
-        let (kind, seed, text) = match &self.failure {
-            Some(failure) => (failure.kind as u64, &failure.seed[..], &failure.text[..]),
-            None => (0, "", ""),
+        let failed = |failure: &Failure| {
+            let kind = failure.kind as u64 + 1;
+            (kind, failure.seed.clone(), failure.text.clone())
         };
-        let Tally {
-            points,
-            atomics,
-            switches,
-            hash,
-        } = self.tally;
-        let (seeds, steps, is_outside) = (self.seeds, self.steps, u64::from(self.is_outside));
-        let first = [
-            seeds, points, atomics, switches, hash, steps, is_outside, kind,
-        ];
-        let numbers = first
-            .into_iter()
-            .chain(self.hashes.iter().flat_map(|&(seed, hash)| [seed, hash]));
+        let (kind, seed, text) = self.failure.as_ref().map(failed).unwrap_or_default();
+        let tally = self.tally;
+        let is_outside = u64::from(tally.is_outside);
+        let (points, atomics) = (tally.points, tally.atomics);
+        let sums = [points, atomics, tally.switches, tally.hash, is_outside];
+        let hashes = self.hashes.iter().map(|&(seed, hash)| [seed, hash]);
+        let numbers = [kind, self.seeds, self.steps].into_iter().chain(sums);
+        let numbers = numbers.chain(hashes.flatten());
         let numbers: String = numbers.map(|number| format!("{number} ")).collect();
-        format!("{numbers}\n{seed}\n{text}")
+        format!("{numbers}\n{seed}\n{}{END}", text.replace(END, ""))
     }
 
     /// `more`: what the processes have said.
-    pub(super) fn decode(told: &[u8], more: &str) -> Option<Verdict> {
-        let told = core::str::from_utf8(told).ok()?;
-        let mut lines = told.splitn(3, '\n');
-        let numbers = lines
-            .next()?
-            .split_whitespace()
-            .map_while(|word| word.parse().ok());
-        let numbers: Vec<u64> = numbers.collect();
+    pub(super) fn decode(told: &str, more: &str) -> Option<Verdict> {
+        let mut lines = told.strip_suffix(END)?.splitn(3, '\n');
+        let numbers = lines.next()?.split_whitespace();
+        let numbers: Vec<u64> = numbers.map_while(|word| word.parse().ok()).collect();
         let (first, hashes) = numbers.split_first_chunk()?;
         let [
+            kind,
             seeds,
+            steps,
             points,
             atomics,
             switches,
             hash,
-            steps,
             is_outside,
-            kind,
         ] = *first;
-        let (seed, text) = (lines.next()?.to_owned(), lines.next()?);
         let tally = Tally {
             points,
             atomics,
             switches,
             hash,
+            is_outside: is_outside != 0,
         };
-        let said = if more.is_empty() {
-            ""
-        } else {
-            "  the run has said:\n"
+        let (seed, text) = (lines.next()?.to_owned(), lines.next()?);
+        let said = match more {
+            "" => "",
+            _ => "  the run has said:\n",
         };
-        let failure = |kind| Failure {
-            kind,
-            seed,
-            tally,
-            text: format!("{text}{said}{more}"),
-        };
+        let text = format!("{text}{said}{more}");
+        let kind = FailureKind::ALL.iter().nth((kind as usize).wrapping_sub(1));
         Some(Verdict {
             seeds,
             tally,
             steps,
-            is_outside: is_outside != 0,
             hashes: hashes
-                .chunks_exact(2)
-                .map(|pair| (pair[0], pair[1]))
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&[seed, hash]| (seed, hash))
                 .collect(),
-            failure: FailureKind::of(kind).map(failure),
+            failure: kind.map(|&(kind, _)| Failure {
+                kind,
+                seed,
+                tally,
+                text,
+            }),
         })
     }
 }
@@ -127,6 +123,7 @@ impl From<Verdict> for Result<Summary, Failure> {
             atomics,
             switches,
             hash,
+            is_outside,
         } = verdict.tally;
         verdict.failure.map_or(Ok(()), Err)?;
         Ok(Summary {
@@ -135,7 +132,7 @@ impl From<Verdict> for Result<Summary, Failure> {
             atomics,
             switches,
             hash,
-            is_repeatable: !verdict.is_outside,
+            is_repeatable: !is_outside,
         })
     }
 }
@@ -221,7 +218,7 @@ const WITHOUT_POINTS: &str = match cfg!(greenthread_points) {
 pub enum FailureKind {
     /// There can be no such check here, or it was built without points at atomic operations, which it requires.
     #[default]
-    Impossible = 1,
+    Impossible,
     /// The body has panicked.
     Panic,
     /// No thread was ready, and none waited for a time.
@@ -245,14 +242,38 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    fn of(code: u64) -> Option<FailureKind> {
-        use FailureKind::*;
-        const ALL: [FailureKind; 11] = [
-            Impossible, Panic, Deadlock, Points, Time, Stuck, Threads, Outside, Different, Signal,
-            Exit,
-        ];
-        ALL.into_iter().find(|&kind| kind as u64 == code)
-    }
+    /// All, in the order of their numbers, with what a report says.
+    const ALL: [(FailureKind, &'static str); 11] = [
+        (FailureKind::Impossible, ""),
+        (FailureKind::Panic, "panicked: "),
+        (
+            FailureKind::Deadlock,
+            "deadlock: no thread is ready, and none waits for a time\n",
+        ),
+        (
+            FailureKind::Points,
+            "came to more points than `max_points` allows\n",
+        ),
+        (
+            FailureKind::Time,
+            "took longer than `max_time` allows, in virtual time\n",
+        ),
+        (
+            FailureKind::Stuck,
+            "computes, or is blocked, and comes to no schedule point",
+        ),
+        (
+            FailureKind::Threads,
+            "threads are left, and `all_threads_end` allows none",
+        ),
+        (FailureKind::Outside, "what no seed repeats: it "),
+        (
+            FailureKind::Different,
+            "another run of this seed did something else",
+        ),
+        (FailureKind::Signal, "ended by signal "),
+        (FailureKind::Exit, "exited with code "),
+    ];
 }
 
 /// A seed under which the closure of a check fails, or the reason why there cannot be such a check.
@@ -336,8 +357,8 @@ impl Failure {
         self.tally.hash
     }
 
-    pub(super) fn impossible(error: &io::Error) -> Failure {
-        Failure::without_run(FailureKind::Impossible, "", error.to_string())
+    pub(super) fn impossible(text: String) -> Failure {
+        Failure::without_run(FailureKind::Impossible, "", text)
     }
 
     pub(super) fn without_run(kind: FailureKind, seed: &str, text: String) -> Failure {
@@ -358,28 +379,18 @@ impl Failure {
         needs: Option<u64>,
         sheet: &Sheet,
     ) -> Failure {
-        let what = match kind {
-            FailureKind::Impossible => String::new(),
-            FailureKind::Panic => "panicked: ".into(),
-            FailureKind::Deadlock => {
-                "deadlock: no thread is ready, and none waits for a time\n".into()
-            }
-            FailureKind::Points => "came to more points than `max_points` allows\n".into(),
-            FailureKind::Time => "took longer than `max_time` allows, in virtual time\n".into(),
-            FailureKind::Stuck => "computes, or is blocked, and comes to no schedule point".into(),
-            FailureKind::Threads => "threads are left, and `all_threads_end` allows none".into(),
-            FailureKind::Outside => "what no seed repeats: it ".into(),
-            FailureKind::Different => "another run of this seed did something else".into(),
-            FailureKind::Signal => format!("ended by signal {number}"),
-            FailureKind::Exit => format!("exited with code {number}"),
+        let what = FailureKind::ALL[kind as usize].1;
+        let number = match kind {
+            FailureKind::Signal | FailureKind::Exit => number.to_string(),
+            _ => String::new(),
         };
         let alone = match needs {
             None => "yes".into(),
             Some(first) => format!("no; in a process that has run the seeds from {first} on"),
         };
-        let (tally, said) = (sheet.tally, sheet.text());
+        let (tally, said) = (sheet.tally.get(), sheet.text());
         let mut text = format!(
-            "sim: {what}{said}\n  seed: {name}; repeat it with GREENTHREAD_SIM_SEED={name}\n  fails alone: {alone}\n  \
+            "sim: {what}{number}{said}\n  seed: {name}; repeat it with GREENTHREAD_SIM_SEED={name}\n  fails alone: {alone}\n  \
             {} points, hash {:016x}\n",
             tally.points, tally.hash
         );
@@ -402,44 +413,41 @@ impl std::error::Error for Failure {}
 
 /// The switches that the schedule has chosen.
 fn write_choices(text: &mut String, sheet: &Sheet) {
-    let choices = sheet.choices();
-    if choices.is_empty() {
+    let count = sheet.count.get();
+    if count == 0 {
         let _ = writeln!(text, "  no switch was chosen: it fails whatever runs first");
         return;
     }
-    let _ = writeln!(text, "  chosen switches ({}):", sheet.choices);
+    let _ = writeln!(text, "  chosen switches ({count}):");
     let (mut symbols, modules) = (Symbols::default(), Modules::load());
-    for choice in choices {
+    for choice in sheet.choices() {
         let Choice {
             point,
             time,
             from,
             to,
             kind,
-            ..
-        } = *choice;
-        let stack: Vec<_> = choice
-            .frames
+            frames,
+        } = choice;
+        let depth = frames
             .iter()
-            .copied()
-            .take_while(|&at| at != 0)
-            .collect();
-        let stack = symbols.stack(&stack, true, &modules);
-        let place = place_in(&stack)
-            .unwrap_or_else(|| String::from("the beginning or the end of the thread"));
+            .position(|&at| at == 0)
+            .unwrap_or(frames.len());
+        let place = place_in(&symbols.stack(&frames[..depth], true, &modules));
+        let place = place.unwrap_or_else(|| "the beginning or the end of the thread".into());
         let to = match from == to {
             true => String::new(),
-            false => format!(" -> {}", sheet.name(to)),
+            false => format!(" -> {}", sheet.name_of(to)),
         };
-        let from = sheet.name(from);
-        let where_at = if kind == Step::LOADED {
-            "behind the load at"
+        let behind = if kind == Step::LOADED {
+            "behind the load "
         } else {
-            "at"
+            ""
         };
+        let from = sheet.name_of(from);
         let _ = writeln!(
             text,
-            "    point {point}, {time} ns: {from}{to}, {where_at} {place}"
+            "    point {point}, {time} ns: {from}{to}, {behind}at {place}"
         );
     }
 }
@@ -451,10 +459,8 @@ fn place_in(stack: &[Symbol]) -> Option<String> {
         Some(format!("{file}:{line} in {}", symbol.function))
     };
     let innermost = |kind| {
-        stack
-            .iter()
-            .filter(|symbol| symbol.kind == kind)
-            .find_map(place)
+        let mut symbols = stack.iter().filter(|symbol| symbol.kind == kind);
+        symbols.find_map(place)
     };
     innermost(Kind::Program).or_else(|| innermost(Kind::Public))
 }

@@ -33,9 +33,10 @@
 //! 3. Nothing here allocates: a thread may be in the middle of an allocator that is compiled with points.
 
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use std::backtrace::Backtrace;
 
-use super::record;
+use super::record::{End, Sheet};
 use super::{FailureKind, Outside, Strategy};
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::{at_point, own_mark};
@@ -132,18 +133,8 @@ struct State {
     lowest: u64,
     /// The highest priority of a thread that is ready; 0 if there is none.
     top: u64,
-    tally: Tally,
-}
-
-/// What runs amount to.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Tally {
-    pub(super) points: u64,
-    /// Those at atomic operations.
-    pub(super) atomics: u64,
-    pub(super) switches: u64,
-    /// Of who did what at each point.
-    pub(super) hash: u64,
+    /// What the run amounts to, and how it ends.
+    sheet: &'static Sheet,
 }
 
 struct Place(UnsafeCell<Option<State>>);
@@ -167,7 +158,7 @@ const ROOT: usize = 0;
 const LOWEST: u64 = 1 << 62;
 
 /// The process is simulated from now on.
-pub(super) fn begin(rules: Rules) {
+pub(super) fn begin(rules: Rules, sheet: &'static Sheet) {
     let state = State {
         rules,
         strategy: Strategy::Random,
@@ -190,7 +181,7 @@ pub(super) fn begin(rules: Rules) {
         falls: Vec::with_capacity(MOST_DEPTH as usize),
         lowest: LOWEST,
         top: 0,
-        tally: Tally::default(),
+        sheet,
     };
     // SAFETY: invariant 2: there are no threads yet.
     unsafe { *PLACE.0.get() = Some(state) };
@@ -210,7 +201,8 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         state.strategy = strategy;
         state.threads.truncate(ROOT + 1);
         (state.now, state.wakes_at, state.idle, state.readied) = (BEGIN, NEVER, 0, 0);
-        (state.rest, state.tally) = (None, Tally::default());
+        state.rest = None;
+        state.sheet.begin_seed(seed);
         state.rarity = (1 << (1 + simulated::choose(6))) - 1;
         state.stalls = state.rules.stalls.div_ceil(1 << simulated::choose(6));
         state.lowest = LOWEST;
@@ -227,7 +219,10 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
 
 /// The process has warmed up. Its runs end at this point, to be compared with others.
 pub(super) fn begin_batch(until: u64) {
-    with(|state| state.until = until);
+    with(|state| {
+        state.until = until;
+        state.sheet.begin();
+    });
 }
 
 /// The first thread of a run has ended: those that are ready may go on for a while, so that threads which are about to end do.
@@ -237,22 +232,11 @@ pub(super) fn drain() -> bool {
     const REST: u64 = 1000;
     let may_get_on = |state: &mut State| {
         let rest = *state.rest.get_or_insert(REST);
-        state.now = state.now.max(
-            state
-                .stalled
-                .iter()
-                .map(|waiting| waiting.until)
-                .max()
-                .unwrap_or(0),
-        );
+        let stalled = state.stalled.iter().map(|waiting| waiting.until);
+        state.now = stalled.fold(state.now, u64::max);
         rest != 0 && !(state.ready.is_empty() && state.stalled.is_empty())
     };
     with(may_get_on) == Some(true)
-}
-
-/// What the seed's run has amounted to so far.
-pub(super) fn tally() -> Tally {
-    with(|state| state.tally).unwrap_or_default()
 }
 
 /// The virtual time since the seed's begin.
@@ -283,7 +267,7 @@ pub(super) fn cpus() -> usize {
 
 /// The calling thread is about to go outside. Ends the run if that is not allowed.
 pub(super) fn goes(outside: Outside) {
-    let Some(rules) = with(|state| state.rules) else {
+    let Some((rules, sheet)) = with(|state| (state.rules, state.sheet)) else {
         return;
     };
     let (is_allowed, what) = match outside {
@@ -299,13 +283,24 @@ pub(super) fn goes(outside: Outside) {
     if !is_allowed {
         simulated::begin(None);
         let text = format!("{what}\n{}", Backtrace::force_capture());
-        record::say(format_args!("{text}"));
-        record::fail(FailureKind::Outside);
+        sheet.say(format_args!("{text}"));
+        sheet.fail(FailureKind::Outside);
     }
     if outside == Outside::KernelThread {
         simulated::has_others();
     }
-    record::goes_outside();
+    sheet.count(|tally| tally.is_outside = true);
+}
+
+/// A signal's handler: the process does not get on. Where it is, is noted, and the process ends.
+pub(super) unsafe extern "C" fn stand_still(_: i32, _: *mut libc::siginfo_t, _: *mut c_void) {
+    let seen = with(|state| (state.sheet, state.now - BEGIN));
+    if let Some((sheet, time)) = seen
+        && sheet.end.get() != End::Failed
+    {
+        sheet.choose(own().unwrap_or(ROOT), 0, time);
+        sheet.fail(FailureKind::Stuck);
+    }
 }
 
 // ==== points ====
@@ -334,7 +329,7 @@ fn time(clock: libc::clockid_t) -> u64 {
             state.rules.start + (state.now - BEGIN)
         }
         libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID | ..0 => {
-            state.tally.points * PACE
+            state.sheet.tally.get().points * PACE
         }
         _ => state.now,
     };
@@ -383,11 +378,12 @@ impl State {
         }
         let luck = draw();
         self.now += step(luck);
-        self.tally.points += 1;
-        self.tally.atomics += u64::from(what.is_atomic());
-        self.tally.hash = fold(self.tally.hash, (number as u64) << 8 | what.kind());
-        let points = self.tally.points;
-        record::point(points, self.tally.hash);
+        self.sheet.count(|tally| {
+            tally.points += 1;
+            tally.atomics += u64::from(what.is_atomic());
+            tally.hash = fold(tally.hash, (number as u64) << 8 | what.kind());
+        });
+        let points = self.sheet.tally.get().points;
         while let Some(&(at, priority)) = self.falls.last()
             && at <= points
         {
@@ -411,14 +407,17 @@ impl State {
         let least = is_stalled.then(|| 1000_u64 << simulated::choose(24));
         let length = least.map_or(0, |least| least + draw() % least);
         self.gives_way_until = Some(self.now + length);
-        record::choice(number, what.kind(), points, self.now - BEGIN);
+        if self.sheet.is_traced.get() {
+            self.sheet.choose(number, what.kind(), self.now - BEGIN);
+        }
         true
     }
 
     fn is_over(&self) -> Option<FailureKind> {
+        let points = self.sheet.tally.get().points;
         match () {
-            () if self.tally.points >= self.until => Some(FailureKind::Different),
-            () if self.tally.points > self.rules.max_points => Some(FailureKind::Points),
+            () if points >= self.until => Some(FailureKind::Different),
+            () if points > self.rules.max_points => Some(FailureKind::Points),
             () if self.now - BEGIN > self.rules.max_time => Some(FailureKind::Time),
             () => None,
         }
@@ -536,7 +535,7 @@ impl State {
                 crate::sys::die("a simulated process has too many threads");
             }
             thread.mark().store(number as u64, Relaxed);
-            record::name(number, thread.who());
+            self.sheet.name(number, thread.who());
             self.threads.push(Standing {
                 priority: (LOWEST << 1) + (draw() >> 2),
                 ..Standing::default()
@@ -600,8 +599,8 @@ impl State {
             let priority = |place: usize| self.threads[self.ready[place].number].priority;
             self.top = self.highest().map_or(0, priority);
         }
-        self.tally.switches += 1;
-        record::successor(next.number);
+        self.sheet.count(|tally| tally.switches += 1);
+        self.sheet.follow(next.number);
         Some(next.thread)
     }
 
@@ -624,29 +623,37 @@ impl State {
 
 /// No thread is ready, or the run is to end. The earliest deadline of those that wait is this one.
 fn nothing_is_ready(earliest: u64) {
-    /// How long a run that has gone outside waits for the outside before it looks again.
-    const A_MOMENT: u64 = 100_000;
-    let ending = with(|state| {
-        if !state.ready.is_empty() {
-            // The run loop has looked around.
-            return state.ending;
-        }
-        let next = earliest.min(state.wakes_at);
-        if state.ending.is_none() && state.stalled.is_empty() && record::is_outside() {
-            kernel_thread::rest(A_MOMENT);
-            state.now += A_MOMENT;
-        } else if next != NEVER {
-            state.now = state.now.max(next);
-        } else {
-            return state.ending.or(Some(FailureKind::Deadlock));
-        }
-        clock::note(state.now);
-        state.ending.or(state.is_over())
+    let ended = with(|state| {
+        state.pass_time(earliest);
+        // A dump is made by a kernel thread.
+        state.rules.allows_threads |= state.ending.is_some();
+        Some((state.sheet, state.ending?))
     });
-    if let Some(kind) = ending.flatten() {
-        // The dump is made by a kernel thread.
-        with(|state| state.rules.allows_threads = true);
+    if let Some((sheet, kind)) = ended.flatten() {
         simulated::has_others();
-        record::fail(kind);
+        sheet.fail(kind);
+    }
+}
+
+impl State {
+    fn pass_time(&mut self, earliest: u64) {
+        /// How long a run that has gone outside waits for the outside before it looks again.
+        const A_MOMENT: u64 = 100_000;
+        if self.ending.is_some() || !self.ready.is_empty() {
+            // The run loop has looked around.
+            return;
+        }
+        let next = earliest.min(self.wakes_at);
+        if self.stalled.is_empty() && self.sheet.tally.get().is_outside {
+            kernel_thread::rest(A_MOMENT);
+            self.now += A_MOMENT;
+        } else if next != NEVER {
+            self.now = self.now.max(next);
+        } else {
+            self.ending = Some(FailureKind::Deadlock);
+            return;
+        }
+        clock::note(self.now);
+        self.ending = self.is_over();
     }
 }
