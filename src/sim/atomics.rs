@@ -34,7 +34,7 @@ fn at_change<T: Copy + PartialEq + Into<u64>>(word: *const T, before: T, after: 
 /// # Safety
 /// The word is valid and aligned. `locked` does the same where there are other kernel threads.
 #[inline(always)]
-unsafe fn compare_exchange<T: Copy + PartialEq>(
+unsafe fn change_if<T: Copy + PartialEq>(
     word: *mut T,
     expected: T,
     new: T,
@@ -54,58 +54,59 @@ unsafe fn compare_exchange<T: Copy + PartialEq>(
 }
 
 macro_rules! operations {
-    ($(
-        $T:ident: $load:ident $store:ident $exchange:ident $add:ident $sub:ident $and:ident $or:ident $xor:ident
-        $nand:ident $compare_exchange:ident
-    )*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $load(word: *const $T, _: c_int) -> $T {
-            // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
-            unsafe {
-                let value = points::$T::load(word);
-                if simulated::is_early() {
-                    schedule::at(Step::Loaded(number(word, value)));
-                    return value;
-                }
-                schedule::at(Step::Load(number(word, value)));
-                points::$T::load(word)
-            }
-        }
+    ($($T:ident $bits:literal)*) => {$(
+        mod $T {
+            use super::*;
 
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $store(word: *mut $T, value: $T, _: c_int) {
-            schedule::at(Step::Store);
-            // SAFETY: as above. In a simulated process there is one kernel thread.
-            unsafe {
-                match simulated::is_alone() {
-                    true => word.write_volatile(value),
-                    false => points::$T::store(word, value),
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_load"))]
+            unsafe extern "C" fn load(word: *const $T, _: c_int) -> $T {
+                // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
+                unsafe {
+                    let value = points::$T::load(word);
+                    if simulated::is_early() {
+                        schedule::at(Step::Loaded(number(word, value)));
+                        return value;
+                    }
+                    schedule::at(Step::Load(number(word, value)));
+                    points::$T::load(word)
                 }
             }
-        }
 
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $compare_exchange(
-            word: *mut $T, expected: $T, new: $T, _: c_int, _: c_int,
-        ) -> $T {
-            // SAFETY: as above.
-            unsafe {
-                let before = points::$T::load(word);
-                at_change(word, before, if before == expected { new } else { before });
-                compare_exchange(word, expected, new, points::$T::compare_exchange)
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_store"))]
+            unsafe extern "C" fn store(word: *mut $T, value: $T, _: c_int) {
+                schedule::at(Step::Store);
+                // SAFETY: as above. In a simulated process there is one kernel thread.
+                unsafe {
+                    match simulated::is_alone() {
+                        true => word.write_volatile(value),
+                        false => points::$T::store(word, value),
+                    }
+                }
             }
-        }
 
-        operations! { $T, $exchange, |_, value| value }
-        operations! { $T, $add, |before: $T, value| before.wrapping_add(value) }
-        operations! { $T, $sub, |before: $T, value| before.wrapping_sub(value) }
-        operations! { $T, $and, |before, value| before & value }
-        operations! { $T, $or, |before, value| before | value }
-        operations! { $T, $xor, |before, value| before ^ value }
-        operations! { $T, $nand, |before: $T, value| !(before & value) }
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_compare_exchange_val"))]
+            unsafe extern "C" fn compare_exchange(
+                word: *mut $T, expected: $T, new: $T, _: c_int, _: c_int,
+            ) -> $T {
+                // SAFETY: as above.
+                unsafe {
+                    let before = points::$T::load(word);
+                    at_change(word, before, if before == expected { new } else { before });
+                    change_if(word, expected, new, points::$T::compare_exchange)
+                }
+            }
+
+            operations! { $T $bits exchange "_exchange" |_, value| value }
+            operations! { $T $bits add "_fetch_add" |before: $T, value| before.wrapping_add(value) }
+            operations! { $T $bits sub "_fetch_sub" |before: $T, value| before.wrapping_sub(value) }
+            operations! { $T $bits and "_fetch_and" |before, value| before & value }
+            operations! { $T $bits or "_fetch_or" |before, value| before | value }
+            operations! { $T $bits xor "_fetch_xor" |before, value| before ^ value }
+            operations! { $T $bits nand "_fetch_nand" |before: $T, value| !(before & value) }
+        }
     )*};
-    ($T:ident, $name:ident, $change:expr) => {
-        #[unsafe(no_mangle)]
+    ($T:ident $bits:literal $name:ident $end:literal $change:expr) => {
+        #[unsafe(export_name = concat!("__tsan_atomic", $bits, $end))]
         unsafe extern "C" fn $name(word: *mut $T, value: $T, _: c_int) -> $T {
             let change: fn($T, $T) -> $T = $change;
             // SAFETY: as above.
@@ -115,8 +116,7 @@ macro_rules! operations {
                 loop {
                     before = points::$T::load(word);
                     let new = change(before, value);
-                    let found = compare_exchange(word, before, new, points::$T::compare_exchange);
-                    if found == before {
+                    if change_if(word, before, new, points::$T::compare_exchange) == before {
                         return before;
                     }
                 }
@@ -125,20 +125,7 @@ macro_rules! operations {
     };
 }
 
-operations! {
-    u8: __tsan_atomic8_load __tsan_atomic8_store __tsan_atomic8_exchange __tsan_atomic8_fetch_add
-        __tsan_atomic8_fetch_sub __tsan_atomic8_fetch_and __tsan_atomic8_fetch_or __tsan_atomic8_fetch_xor
-        __tsan_atomic8_fetch_nand __tsan_atomic8_compare_exchange_val
-    u16: __tsan_atomic16_load __tsan_atomic16_store __tsan_atomic16_exchange __tsan_atomic16_fetch_add
-        __tsan_atomic16_fetch_sub __tsan_atomic16_fetch_and __tsan_atomic16_fetch_or __tsan_atomic16_fetch_xor
-        __tsan_atomic16_fetch_nand __tsan_atomic16_compare_exchange_val
-    u32: __tsan_atomic32_load __tsan_atomic32_store __tsan_atomic32_exchange __tsan_atomic32_fetch_add
-        __tsan_atomic32_fetch_sub __tsan_atomic32_fetch_and __tsan_atomic32_fetch_or __tsan_atomic32_fetch_xor
-        __tsan_atomic32_fetch_nand __tsan_atomic32_compare_exchange_val
-    u64: __tsan_atomic64_load __tsan_atomic64_store __tsan_atomic64_exchange __tsan_atomic64_fetch_add
-        __tsan_atomic64_fetch_sub __tsan_atomic64_fetch_and __tsan_atomic64_fetch_or __tsan_atomic64_fetch_xor
-        __tsan_atomic64_fetch_nand __tsan_atomic64_compare_exchange_val
-}
+operations! { u8 "8" u16 "16" u32 "32" u64 "64" }
 
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_thread_fence(_: c_int) {

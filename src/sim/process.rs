@@ -260,13 +260,13 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     }
     if builder.isolation != Isolation::EachSeed || builder.steps == 0 {
         let probe = server.run(Sheet::share()?, 0..0, Kind::Probe)?;
-        let hash = |place: usize| probe.sheet.tallies[place].get().hash;
+        let hash = |place: usize| probe.sheet.runs[place].get().hash;
         server.is_warm = match builder.isolation {
             Isolation::Auto => probe.sheet.done.get() == 3 && hash(1) == hash(2),
             isolation => isolation == Isolation::Batch,
         };
         if builder.steps == 0 {
-            server.steps = probe.sheet.tally.get().points;
+            server.steps = probe.sheet.run.get().points;
         }
     }
     let size = if server.is_warm { MOST_SEEDS as u64 } else { 1 };
@@ -288,7 +288,7 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
                 return server.report(&failed).map(Verdict::from);
             }
             verdict.hashes.sort_unstable();
-            let has_none = builder.require_atomics && verdict.tally.atomics == 0;
+            let has_none = builder.require_atomics && verdict.summary.atomics == 0;
             return Ok(if has_none { without_atomics() } else { verdict });
         }
         let batch = next_ended(&mut running)?;
@@ -379,7 +379,7 @@ impl Batch {
 
     /// Ends the process if it does not get on. It is asked first, so that it can say where it is.
     fn look_after(&mut self) {
-        let points = self.sheet.tally.get().points ^ self.sheet.seed.get() << 40;
+        let points = self.sheet.run.get().points ^ self.sheet.seed.get() << 40;
         let now = Instant::now();
         let clock = sys::kernel_thread::process_clock(self.process);
         let used = Duration::from_nanos(sys::clock::cpu_time(clock));

@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
 use core::ptr;
 
-use super::FailureKind;
+use super::{FailureKind, Summary};
 use crate::sys::simulated;
 
 /// How a process ends, by its own doing.
@@ -36,19 +36,6 @@ const MOST_FRAMES: usize = 24;
 const TEXT: usize = 256 << 10;
 const NAME: usize = 32;
 const MOST_NAMES: usize = 256;
-
-/// What a run amounts to, or several.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Tally {
-    pub(super) points: u64,
-    /// Those at atomic operations.
-    pub(super) atomics: u64,
-    pub(super) switches: u64,
-    /// Of who did what at each point.
-    pub(super) hash: u64,
-    /// It did what no seed repeats.
-    pub(super) is_outside: bool,
-}
 
 /// A switch that the schedule has chosen.
 #[derive(Clone, Copy)]
@@ -74,9 +61,9 @@ pub(super) struct Sheet {
     /// How many seeds' runs are over.
     pub(super) done: Cell<usize>,
     /// Of the seed that runs, or of the last one.
-    pub(super) tally: Cell<Tally>,
+    pub(super) run: Cell<Summary>,
     /// Those of the runs that are over.
-    pub(super) tallies: [Cell<Tally>; MOST_SEEDS],
+    pub(super) runs: [Cell<Summary>; MOST_SEEDS],
     /// Choices are written.
     pub(super) is_traced: Cell<bool>,
     /// The last choice has no successor yet.
@@ -115,23 +102,24 @@ impl Sheet {
     pub(super) fn begin_seed(&self, seed: u64) {
         self.seed.set(seed);
         self.end.set(End::Not);
-        self.tally.set(Tally::default());
+        self.run.set(Summary::default());
         self.is_open.set(false);
         self.count.set(0);
         self.length.set(0);
     }
 
     pub(super) fn end_seed(&self) {
-        if let Some(place) = self.tallies.get(self.done.get()) {
-            place.set(self.tally.get());
+        if let Some(place) = self.runs.get(self.done.get()) {
+            place.set(self.run.get());
         }
         self.done.update(|done| done + 1);
     }
 
-    pub(super) fn count(&self, more: impl FnOnce(&mut Tally)) {
-        let mut tally = self.tally.get();
-        more(&mut tally);
-        self.tally.set(tally);
+    /// Changes what the run that runs amounts to.
+    pub(super) fn count(&self, change: impl FnOnce(&mut Summary)) {
+        let mut run = self.run.get();
+        change(&mut run);
+        self.run.set(run);
     }
 
     // ==== the switches ====
@@ -165,7 +153,7 @@ impl Sheet {
     pub(super) fn choose(&self, number: usize, kind: u64, time: u64) {
         if let Some(place) = self.choices.get(self.count.get()) {
             place.set(Choice {
-                point: self.tally.get().points,
+                point: self.run.get().points,
                 time,
                 from: number,
                 to: number,

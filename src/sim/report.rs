@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::fmt::{self, Write};
 
-use super::record::{Choice, Sheet, Tally};
+use super::record::{Choice, Sheet};
 use crate::observe::{Kind, Modules, Symbol, Symbols};
 use crate::sys::simulated::{Step, mix};
 
@@ -13,9 +13,9 @@ pub(super) const END: char = '\0';
 /// What a check has found.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Verdict {
-    pub(super) seeds: u64,
-    pub(super) tally: Tally,
-    /// The points of the first seed's run.
+    /// Of all runs, or of the one that has failed.
+    pub(super) summary: Summary,
+    /// The points of the first run.
     pub(super) steps: u64,
     /// The seeds, each with the hash of its run.
     pub(super) hashes: Vec<(u64, u64)>,
@@ -25,83 +25,70 @@ pub(super) struct Verdict {
 impl Verdict {
     /// A process has passed that has begun with seed `first`.
     pub(super) fn add(&mut self, first: u64, sheet: &Sheet) {
-        self.seeds += sheet.done.get() as u64;
-        let tallies = sheet.tallies.iter().take(sheet.done.get());
-        for (seed, tally) in (first..).zip(tallies.map(Cell::get)) {
-            self.hashes.push((seed, tally.hash));
-            self.tally.points += tally.points;
-            self.tally.atomics += tally.atomics;
-            self.tally.switches += tally.switches;
-            let hash = mix(tally.hash ^ seed);
-            self.tally.hash = self.tally.hash.wrapping_add(hash);
-            self.tally.is_outside |= tally.is_outside;
+        let runs = sheet.runs.iter().take(sheet.done.get());
+        for (seed, run) in (first..).zip(runs.map(Cell::get)) {
+            self.hashes.push((seed, run.hash));
+            let sum = &mut self.summary;
+            sum.seeds += 1;
+            sum.points += run.points;
+            sum.atomics += run.atomics;
+            sum.switches += run.switches;
+            sum.hash = sum.hash.wrapping_add(mix(run.hash ^ seed));
+            sum.is_repeatable &= run.is_repeatable;
         }
     }
 
     /// As text, of which [`decode`](Verdict::decode) makes the verdict again.
     pub(super) fn encode(&self) -> String {
-        let failed = |failure: &Failure| {
-            let kind = failure.kind as u64 + 1;
-            (kind, failure.seed.clone(), failure.text.clone())
-        };
-        let (kind, seed, text) = self.failure.as_ref().map(failed).unwrap_or_default();
-        let tally = self.tally;
-        let is_outside = u64::from(tally.is_outside);
-        let (points, atomics) = (tally.points, tally.atomics);
-        let sums = [points, atomics, tally.switches, tally.hash, is_outside];
+        let sum = self.summary;
+        let failure = self.failure.as_ref();
+        let kind = failure.map_or(0, |failure| failure.kind as u64 + 1);
+        let first = [kind, self.steps, sum.seeds, sum.points, sum.atomics];
+        let then = [sum.switches, sum.hash, sum.is_repeatable.into()];
         let hashes = self.hashes.iter().map(|&(seed, hash)| [seed, hash]);
-        let numbers = [kind, self.seeds, self.steps].into_iter().chain(sums);
-        let numbers = numbers.chain(hashes.flatten());
+        let numbers = first.into_iter().chain(then).chain(hashes.flatten());
         let numbers: String = numbers.map(|number| format!("{number} ")).collect();
-        format!("{numbers}\n{seed}\n{}{END}", text.replace(END, ""))
+        let told = |failure: &Failure| format!("{}\n{}", failure.seed, failure.text);
+        let told = failure.map_or("\n".into(), told).replace(END, "");
+        format!("{numbers}\n{told}{END}")
     }
 
     /// `more`: what the processes have said.
     pub(super) fn decode(told: &str, more: &str) -> Option<Verdict> {
         let mut lines = told.strip_suffix(END)?.splitn(3, '\n');
-        let numbers = lines.next()?.split_whitespace();
-        let numbers: Vec<u64> = numbers.map_while(|word| word.parse().ok()).collect();
-        let (first, hashes) = numbers.split_first_chunk()?;
-        let [
-            kind,
-            seeds,
-            steps,
-            points,
-            atomics,
-            switches,
-            hash,
-            is_outside,
-        ] = *first;
-        let tally = Tally {
-            points,
-            atomics,
-            switches,
-            hash,
-            is_outside: is_outside != 0,
+        let mut numbers = lines.next()?.split_whitespace().map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        let (kind, steps) = (next()?, next()?);
+        let summary = Summary {
+            seeds: next()?,
+            points: next()?,
+            atomics: next()?,
+            switches: next()?,
+            hash: next()?,
+            is_repeatable: next()? != 0,
         };
+        let mut hashes = Vec::new();
+        while let Some(seed) = next() {
+            hashes.push((seed, next()?));
+        }
         let (seed, text) = (lines.next()?.to_owned(), lines.next()?);
         let said = match more {
             "" => "",
             _ => "  the run has said:\n",
         };
         let text = format!("{text}{said}{more}");
-        let kind = FailureKind::ALL.iter().nth((kind as usize).wrapping_sub(1));
+        let kind = FailureKind::ALL.get((kind as usize).wrapping_sub(1));
+        let failure = kind.map(|&(kind, _)| Failure {
+            kind,
+            seed,
+            summary,
+            text,
+        });
         Some(Verdict {
-            seeds,
-            tally,
+            summary,
             steps,
-            hashes: hashes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&[seed, hash]| (seed, hash))
-                .collect(),
-            failure: kind.map(|&(kind, _)| Failure {
-                kind,
-                seed,
-                tally,
-                text,
-            }),
+            hashes,
+            failure,
         })
     }
 }
@@ -109,7 +96,7 @@ impl Verdict {
 impl From<Failure> for Verdict {
     fn from(failure: Failure) -> Verdict {
         Verdict {
-            tally: failure.tally,
+            summary: failure.summary,
             failure: Some(failure),
             ..Verdict::default()
         }
@@ -118,22 +105,7 @@ impl From<Failure> for Verdict {
 
 impl From<Verdict> for Result<Summary, Failure> {
     fn from(verdict: Verdict) -> Self {
-        let Tally {
-            points,
-            atomics,
-            switches,
-            hash,
-            is_outside,
-        } = verdict.tally;
-        verdict.failure.map_or(Ok(()), Err)?;
-        Ok(Summary {
-            seeds: verdict.seeds,
-            points,
-            atomics,
-            switches,
-            hash,
-            is_repeatable: !is_outside,
-        })
+        verdict.failure.map_or(Ok(verdict.summary), Err)
     }
 }
 
@@ -149,7 +121,7 @@ impl From<Verdict> for Result<Summary, Failure> {
 /// assert!(one.is_repeatable);
 /// assert_eq!(one.hash, other.hash);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Summary {
     /// How many seeds have run.
@@ -170,20 +142,27 @@ pub struct Summary {
     pub is_repeatable: bool,
 }
 
+impl Default for Summary {
+    /// No run.
+    fn default() -> Summary {
+        Summary {
+            seeds: 0,
+            points: 0,
+            atomics: 0,
+            switches: 0,
+            hash: 0,
+            is_repeatable: true,
+        }
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Summary {
-            seeds,
-            points,
-            atomics,
-            switches,
-            hash,
-            ..
-        } = self;
-        let repeatable = if self.is_repeatable {
-            ""
-        } else {
-            "; not repeatable"
+        let (seeds, points, atomics) = (self.seeds, self.points, self.atomics);
+        let (switches, hash) = (self.switches, self.hash);
+        let repeatable = match self.is_repeatable {
+            true => "",
+            false => "; not repeatable",
         };
         write!(
             f,
@@ -294,7 +273,7 @@ impl FailureKind {
 pub struct Failure {
     kind: FailureKind,
     seed: String,
-    tally: Tally,
+    summary: Summary,
     text: String,
 }
 
@@ -334,7 +313,7 @@ impl Failure {
     /// assert_eq!(failure.points(), 101);
     /// ```
     pub fn points(&self) -> u64 {
-        self.tally.points
+        self.summary.points
     }
 
     /// How often a thread was chosen to run, the first of the run included.
@@ -344,7 +323,7 @@ impl Failure {
     /// assert_eq!(failure.switches(), 1);
     /// ```
     pub fn switches(&self) -> u64 {
-        self.tally.switches
+        self.summary.switches
     }
 
     /// A hash of which thread came to which kind of point: the same whenever the seed is repeated.
@@ -354,7 +333,7 @@ impl Failure {
     /// assert_eq!(fails().hash(), fails().hash());
     /// ```
     pub fn hash(&self) -> u64 {
-        self.tally.hash
+        self.summary.hash
     }
 
     pub(super) fn impossible(text: String) -> Failure {
@@ -365,7 +344,7 @@ impl Failure {
         Failure {
             kind,
             seed: seed.to_owned(),
-            tally: Tally::default(),
+            summary: Summary::default(),
             text,
         }
     }
@@ -388,15 +367,15 @@ impl Failure {
             None => "yes".into(),
             Some(first) => format!("no; in a process that has run the seeds from {first} on"),
         };
-        let (tally, said) = (sheet.tally.get(), sheet.text());
+        let (run, said) = (sheet.run.get(), sheet.text());
         let mut text = format!(
             "sim: {what}{number}{said}\n  seed: {name}; repeat it with GREENTHREAD_SIM_SEED={name}\n  fails alone: {alone}\n  \
             {} points, hash {:016x}\n",
-            tally.points, tally.hash
+            run.points, run.hash
         );
         write_choices(&mut text, sheet);
         Failure {
-            tally,
+            summary: run,
             text,
             ..Failure::without_run(kind, name, String::new())
         }

@@ -45,9 +45,7 @@ use crate::sys::clock::{self, NEVER};
 use crate::sys::kernel_thread;
 use crate::sys::simulated::{self, Step, draw};
 
-/// The most threads of one seed that are ready at once.
-const MOST_READY: usize = 1 << 18;
-/// The most threads of one seed.
+/// The most threads of one seed: nothing here allocates then.
 const MOST_THREADS: usize = 1 << 20;
 /// How many looks in a row that show nothing new are taken for a wait: a spin lock's holder runs soon.
 const SPINS: u32 = 100;
@@ -162,8 +160,8 @@ pub(super) fn begin(rules: Rules, sheet: &'static Sheet) {
     let state = State {
         rules,
         strategy: Strategy::Random,
-        ready: Vec::with_capacity(MOST_READY),
-        stalled: Vec::with_capacity(MOST_READY),
+        ready: Vec::with_capacity(MOST_THREADS),
+        stalled: Vec::with_capacity(MOST_THREADS),
         root: None,
         threads: Vec::with_capacity(MOST_THREADS),
         chosen: None,
@@ -270,15 +268,16 @@ pub(super) fn goes(outside: Outside) {
     let Some((rules, sheet)) = with(|state| (state.rules, state.sheet)) else {
         return;
     };
-    let (is_allowed, what) = match outside {
-        Outside::KernelThread => (rules.allows_threads, "starts a kernel thread"),
-        Outside::Process => (rules.allows_outside, "starts a process"),
-        Outside::Socket => (rules.allows_outside, "makes a socket to the outside"),
-        Outside::Kernel => (
-            rules.allows_outside,
-            "makes a call that waits in the kernel",
-        ),
-        Outside::Timer => (rules.allows_outside, "makes a timer of the system's"),
+    let what = match outside {
+        Outside::KernelThread => "starts a kernel thread",
+        Outside::Process => "starts a process",
+        Outside::Socket => "makes a socket to the outside",
+        Outside::Kernel => "makes a call that waits in the kernel",
+        Outside::Timer => "makes a timer of the system's",
+    };
+    let is_allowed = match outside {
+        Outside::KernelThread => rules.allows_threads,
+        _ => rules.allows_outside,
     };
     if !is_allowed {
         simulated::begin(None);
@@ -289,7 +288,7 @@ pub(super) fn goes(outside: Outside) {
     if outside == Outside::KernelThread {
         simulated::has_others();
     }
-    sheet.count(|tally| tally.is_outside = true);
+    sheet.count(|run| run.is_repeatable = false);
 }
 
 /// A signal's handler: the process does not get on. Where it is, is noted, and the process ends.
@@ -329,7 +328,7 @@ fn time(clock: libc::clockid_t) -> u64 {
             state.rules.start + (state.now - BEGIN)
         }
         libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID | ..0 => {
-            state.sheet.tally.get().points * PACE
+            state.sheet.run.get().points * PACE
         }
         _ => state.now,
     };
@@ -378,12 +377,12 @@ impl State {
         }
         let luck = draw();
         self.now += step(luck);
-        self.sheet.count(|tally| {
-            tally.points += 1;
-            tally.atomics += u64::from(what.is_atomic());
-            tally.hash = fold(tally.hash, (number as u64) << 8 | what.kind());
+        self.sheet.count(|run| {
+            run.points += 1;
+            run.atomics += u64::from(what.is_atomic());
+            run.hash = fold(run.hash, (number as u64) << 8 | what.kind());
         });
-        let points = self.sheet.tally.get().points;
+        let points = self.sheet.run.get().points;
         while let Some(&(at, priority)) = self.falls.last()
             && at <= points
         {
@@ -414,7 +413,7 @@ impl State {
     }
 
     fn is_over(&self) -> Option<FailureKind> {
-        let points = self.sheet.tally.get().points;
+        let points = self.sheet.run.get().points;
         match () {
             () if points >= self.until => Some(FailureKind::Different),
             () if points > self.rules.max_points => Some(FailureKind::Points),
@@ -564,9 +563,6 @@ impl State {
                 &mut self.ready
             }
         };
-        if list.len() == MOST_READY {
-            crate::sys::die("a simulated process has too many threads that are ready");
-        }
         list.push(waiting);
     }
 
@@ -599,25 +595,20 @@ impl State {
             let priority = |place: usize| self.threads[self.ready[place].number].priority;
             self.top = self.highest().map_or(0, priority);
         }
-        self.sheet.count(|tally| tally.switches += 1);
+        self.sheet.count(|run| run.switches += 1);
         self.sheet.follow(next.number);
         Some(next.thread)
     }
 
     fn wake_stalled(&mut self) {
         let now = self.now;
-        self.wakes_at = NEVER;
-        let mut place = 0;
-        while let Some(waiting) = self.stalled.get(place) {
-            if waiting.until <= now {
-                let woken = self.stalled.swap_remove(place);
-                self.top = self.top.max(self.threads[woken.number].priority);
-                self.ready.push(woken);
-            } else {
-                self.wakes_at = self.wakes_at.min(waiting.until);
-                place += 1;
-            }
+        let is_over = |waiting: &mut Waiting| waiting.until <= now;
+        for woken in self.stalled.extract_if(.., is_over) {
+            self.top = self.top.max(self.threads[woken.number].priority);
+            self.ready.push(woken);
         }
+        let wakes = self.stalled.iter().map(|waiting| waiting.until);
+        self.wakes_at = wakes.min().unwrap_or(NEVER);
     }
 }
 
@@ -644,7 +635,7 @@ impl State {
             return;
         }
         let next = earliest.min(self.wakes_at);
-        if self.stalled.is_empty() && self.sheet.tally.get().is_outside {
+        if self.stalled.is_empty() && !self.sheet.run.get().is_repeatable {
             kernel_thread::rest(A_MOMENT);
             self.now += A_MOMENT;
         } else if next != NEVER {
