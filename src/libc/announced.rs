@@ -50,7 +50,7 @@ macro_rules! announced {
         hooked! {
             $(fn $name($($argument: $Type),*) -> $Result where real() {
                 #[cfg(sim)]
-                crate::sim::goes(crate::sim::Outside::Kernel);
+                crate::sim::goes("makes a call that waits in the kernel");
                 $announce(real)
             })*
         }

@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use libc::{cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t};
 
 use super::fail;
-use crate::sim::{self, Outside};
+use crate::sim;
 use crate::sys::{call as kernel_call, kernel_thread};
 
 /// The number of a simulated process, and that of its parent: the kernel gives no process so high a number, so no other
@@ -28,7 +28,7 @@ const HOST: &[u8] = b"simulated\0";
 /// Fills `length` bytes at `buffer` by chance. False: the caller is no thread of a simulated process.
 fn filled(buffer: *mut c_void, length: usize) -> bool {
     for start in (0..length).step_by(8) {
-        let Some(number) = sim::own_random() else {
+        let Some(number) = sim::own_number() else {
             return false;
         };
         let (bytes, count) = (number.to_ne_bytes(), (length - start).min(8));
@@ -166,7 +166,7 @@ interposed! {
     }
 
     fn gettid() -> pid_t where real() {
-        sim::thread_number().map_or_else(real, |number| PROCESS + number as pid_t)
+        sim::own().map_or_else(real, |number| PROCESS + number as pid_t)
     }
 
     fn kill(process: pid_t, signal: c_int) -> c_int where real(process) {
@@ -229,17 +229,17 @@ interposed! {
     fn pthread_create(
         thread: *mut libc::pthread_t, attributes: *const pthread_attr_t, main: Main, argument: *mut c_void,
     ) -> c_int where real() {
-        sim::goes(Outside::KernelThread);
+        sim::goes(sim::KERNEL_THREAD);
         real()
     }
 
     fn fork() -> pid_t where real() {
-        sim::goes(Outside::Process);
+        sim::goes("starts a process");
         real()
     }
 
     fn popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE where real() {
-        sim::goes(Outside::Process);
+        sim::goes("starts a process");
         real()
     }
 
@@ -247,7 +247,7 @@ interposed! {
         child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
     ) -> c_int where real() {
-        sim::goes(Outside::Process);
+        sim::goes("starts a process");
         real()
     }
 
@@ -255,36 +255,36 @@ interposed! {
         child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
     ) -> c_int where real() {
-        sim::goes(Outside::Process);
+        sim::goes("starts a process");
         real()
     }
 
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int where real() {
         if domain != libc::AF_UNIX {
-            sim::goes(Outside::Socket);
+            sim::goes("makes a socket to the outside");
         }
         real()
     }
 
     fn timerfd_create(clock: c_int, flags: c_int) -> c_int where real() {
-        sim::goes(Outside::Timer);
+        sim::goes("makes a timer of the system's");
         real()
     }
 
     fn timer_create(clock: libc::clockid_t, event: *mut libc::sigevent, timer: *mut libc::timer_t) -> c_int
     where real() {
-        sim::goes(Outside::Timer);
+        sim::goes("makes a timer of the system's");
         real()
     }
 
     fn setitimer(which: c_int, new: *const libc::itimerval, old: *mut libc::itimerval) -> c_int
     where real() {
-        sim::goes(Outside::Timer);
+        sim::goes("makes a timer of the system's");
         real()
     }
 
     fn alarm(seconds: c_uint) -> c_uint where real() {
-        sim::goes(Outside::Timer);
+        sim::goes("makes a timer of the system's");
         real()
     }
 }

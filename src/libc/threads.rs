@@ -436,7 +436,7 @@ extern "C" fn vfork() -> libc::pid_t {
 interposed! {
     fn _Fork() -> libc::pid_t where real() {
         #[cfg(sim)]
-        crate::sim::goes(crate::sim::Outside::Process);
+        crate::sim::goes("starts a process");
         let pid = real();
         if pid == 0 {
             is_forked_child();

@@ -113,6 +113,7 @@ use std::time::{Duration, SystemTime};
 
 pub use self::report::{Failure, FailureKind, Summary};
 use self::schedule::Rules;
+pub(crate) use self::schedule::{KERNEL_THREAD, cpus, goes, own, own_number};
 use crate::sys::{simulated, variable};
 
 /// The variable that names a seed, and one by which runs are compared.
@@ -205,7 +206,7 @@ pub struct Builder {
     /// Runs end at this point, to be compared with others.
     until: u64,
     /// Where the check is.
-    place: Option<&'static Location<'static>>,
+    place: String,
 }
 
 /// Runs `body` under the seeds from 0 to `seeds` − 1, with everything else as [`Builder::new`] has it.
@@ -262,7 +263,7 @@ impl Builder {
             require_atomics: false,
             same_addresses: false,
             until: u64::MAX,
-            place: None,
+            place: String::new(),
         }
     }
 
@@ -564,9 +565,8 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn run(mut self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
-        self.place = Some(Location::caller());
-        let builder = self.asked_for().unwrap_or_else(|text| panic!("{text}"));
-        process::check(&builder, Arc::new(body)).into()
+        self.read_variables();
+        process::check(&self, Arc::new(body), process::ask_once).into()
     }
 
     /// Runs `body` under each seed, and then once more with other addresses and another environment, and compares what
@@ -599,38 +599,31 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn repeats(mut self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
-        self.place = Some(Location::caller());
-        let builder = self.asked_for().unwrap_or_else(|text| panic!("{text}"));
-        process::repeats(&builder, Arc::new(body)).into()
+        self.read_variables();
+        process::check(&self, Arc::new(body), process::compare).into()
     }
 
-    /// Where the check is, as text.
-    fn place(&self) -> String {
-        self.place.map_or_else(String::new, Location::to_string)
-    }
-
-    /// With what variables ask for.
-    fn asked_for(mut self) -> Result<Builder, String> {
-        let text = |name| variable::read(name).map(|value| value.to_string_lossy().into_owned());
+    /// Notes where the check is, and what variables ask for.
+    #[track_caller]
+    fn read_variables(&mut self) {
+        self.place = Location::caller().to_string();
+        let text = |name| Some(variable::read(name)?.to_string_lossy().into_owned());
         if let Some(text) = text("GREENTHREAD_SIM_SEEDS") {
-            let count = text.parse();
-            let count: u64 = count.map_err(|_| {
-                format!("GREENTHREAD_SIM_SEEDS={text:?}: accepted is a number of seeds")
-            })?;
-            self.seeds.end = self.seeds.start.saturating_add(count);
+            let count = text.parse::<u64>().ok();
+            let end = count.map(|count| self.seeds.start.saturating_add(count));
+            self.seeds.end = end.unwrap_or_else(|| {
+                panic!("GREENTHREAD_SIM_SEEDS={text:?}: accepted is a number of seeds")
+            });
         }
         if let Some(points) = text(POINTS) {
             self.until = points.parse().unwrap_or(u64::MAX);
         }
         if let Some(text) = text(SEED) {
-            let (strategy, steps, seed) = Strategy::parse(&text).ok_or_else(|| {
-                format!(
-                    "GREENTHREAD_SIM_SEED={text:?}: accepted is random:SEED, round-robin:SEED or pctDEPTH.POINTS:SEED"
-                )
-            })?;
+            let accepted = "random:SEED, round-robin:SEED or pctDEPTH.POINTS:SEED";
+            let (strategy, steps, seed) = Strategy::parse(&text)
+                .unwrap_or_else(|| panic!("{SEED}={text:?}: accepted is {accepted}"));
             (self.strategy, self.steps, self.seeds) = (strategy, steps, seed..seed + 1);
         }
-        Ok(self)
     }
 }
 
@@ -648,14 +641,11 @@ impl Default for Builder {
 impl Strategy {
     /// The strategy of one seed.
     fn of(self, seed: u64) -> Strategy {
-        match self {
-            Strategy::Mixed => match seed % 3 {
-                0 => Strategy::Random,
-                depth => Strategy::Pct {
-                    depth: depth as u32 + 1,
-                },
-            },
-            strategy => strategy,
+        match (self, seed % 3) {
+            (Strategy::Mixed, 0) => Strategy::Random,
+            (Strategy::Mixed, 1) => Strategy::Pct { depth: 2 },
+            (Strategy::Mixed, _) => Strategy::Pct { depth: 3 },
+            (strategy, _) => strategy,
         }
     }
 
@@ -720,7 +710,7 @@ pub fn is_simulated() -> bool {
 /// });
 /// ```
 pub fn random() -> u64 {
-    own_random().unwrap_or_else(|| fastrand::u64(..))
+    schedule::own_number().unwrap_or_else(|| fastrand::u64(..))
 }
 
 /// True in one of `one_in` calls, by chance, under a seed; false in any other process, and if `one_in` is 0.
@@ -745,42 +735,9 @@ pub fn buggify(one_in: u32) -> bool {
 
 // ==== what libc's functions ask ====
 
-/// The next number of the calling thread's own stream, in a simulated process.
-pub(crate) fn own_random() -> Option<u64> {
-    is_simulated().then(schedule::own_number).flatten()
-}
-
-/// What a simulated process does that the schedule does not see.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outside {
-    KernelThread,
-    Process,
-    Socket,
-    Timer,
-    /// A call that waits for others in the kernel.
-    Kernel,
-}
-
-/// The caller is about to go outside. Ends the run if that is not allowed.
-pub(crate) fn goes(outside: Outside) {
-    if is_simulated() {
-        schedule::goes(outside);
-    }
-}
-
 /// The answer in a simulated process.
 pub(crate) fn constant<T>(value: T) -> Option<T> {
     is_simulated().then_some(value)
-}
-
-/// The number of the calling thread in a simulated process.
-pub(crate) fn thread_number() -> Option<usize> {
-    is_simulated().then(schedule::own).flatten()
-}
-
-/// How many CPUs a simulated process has.
-pub(crate) fn cpus() -> Option<i64> {
-    constant(schedule::cpus() as i64)
 }
 
 /// The virtual time since the beginning of the seed's run; zero in any other process.

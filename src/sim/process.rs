@@ -51,12 +51,8 @@ const WARM_UP: Strategy = Strategy::Pct { depth: 1 };
 
 pub(super) type Body = Arc<dyn Fn() + Send + Sync>;
 
-/// Whether the system gives a process the same addresses each time, if it can be asked to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Addresses {
-    Same,
-    Any,
-}
+/// What the system is asked for so that it gives a process the same addresses each time.
+const SAME: libc::c_int = libc::ADDR_NO_RANDOMIZE;
 
 /// A variable of the environment.
 type Variable = (&'static str, String);
@@ -68,24 +64,31 @@ thread_local! {
     static GIVEN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Does a check: in the test's own process, or, in the server, for good.
-pub(super) fn check(builder: &Builder, body: Body) -> Verdict {
-    given(builder, &body).unwrap_or_else(|| kept(ask(builder, Addresses::Same, &[])))
+/// Does a check: in the test's own process, with the help of servers that `asks` starts; or, in a server, for good.
+pub(super) fn check(
+    builder: &Builder,
+    body: Body,
+    asks: impl FnOnce(&Builder) -> io::Result<Verdict>,
+) -> Verdict {
+    given(builder, &body).unwrap_or_else(|| {
+        // Servers of later checks of the test are told, too.
+        let verdict = told(asks(builder));
+        DONE.with_borrow_mut(|done| *done += &verdict.encode());
+        verdict
+    })
 }
 
-/// Does a check twice, and compares the hashes of all runs. The second time the environment is another one, and so are the
+/// Has each seed run once.
+pub(super) fn ask_once(builder: &Builder) -> io::Result<Verdict> {
+    ask(builder, SAME, &[])
+}
+
+/// Has each seed run twice, and compares the hashes of all runs. The second time the environment is another one, and so are the
 /// addresses, unless they are to be the same.
-pub(super) fn repeats(builder: &Builder, body: Body) -> Verdict {
-    given(builder, &body).unwrap_or_else(|| kept(compare(builder)))
-}
-
-fn compare(builder: &Builder) -> io::Result<Verdict> {
+pub(super) fn compare(builder: &Builder) -> io::Result<Verdict> {
     let padding = [("GREENTHREAD_SIM_PADDING", "x".repeat(3000))];
-    let again = match builder.same_addresses {
-        true => Addresses::Same,
-        false => Addresses::Any,
-    };
-    let first = ask(builder, Addresses::Same, &[])?;
+    let again = if builder.same_addresses { SAME } else { 0 };
+    let first = ask(builder, SAME, &[])?;
     if first.failure.is_some() {
         return Ok(first);
     }
@@ -110,7 +113,7 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
     let text = String::from("sim: two runs differed\n");
     let mut found = Failure::without_run(FailureKind::Different, &name, text);
     while step != 0 {
-        let one = until(alike + step, Addresses::Same, &[]);
+        let one = until(alike + step, SAME, &[]);
         let other = until(alike + step, again, &padding);
         match (one, other) {
             (Ok(one), Ok(other)) if one.hash() == other.hash() => alike += step,
@@ -120,13 +123,6 @@ fn compare(builder: &Builder) -> io::Result<Verdict> {
         step /= 2;
     }
     Ok(found.into())
-}
-
-/// Keeps the verdict for servers of later checks of the test.
-fn kept(verdict: io::Result<Verdict>) -> Verdict {
-    let verdict = told(verdict);
-    DONE.with_borrow_mut(|done| *done += &verdict.encode());
-    verdict
 }
 
 fn told(verdict: io::Result<Verdict>) -> Verdict {
@@ -144,8 +140,8 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     if let Some(verdict) = verdict {
         return Some(Verdict::decode(verdict, "").unwrap_or_default());
     }
-    let place = builder.place();
-    if variable::read(CHECK).is_none_or(|check| check != *place) {
+    let place = &builder.place;
+    if variable::read(CHECK).is_none_or(|check| check != **place) {
         let other = format!("sim: a process was run for another check than that at {place}");
         return Some(Failure::impossible(other).into());
     }
@@ -158,7 +154,7 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
 // ==== the test's own process ====
 
 /// Runs the test again, in a process that does the check that the test has come to.
-fn ask(builder: &Builder, addresses: Addresses, variables: &[Variable]) -> io::Result<Verdict> {
+fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io::Result<Verdict> {
     // A file without a name, which the server opens by its path.
     // SAFETY: a plain call, with a string.
     let file = unsafe { libc::memfd_create(c"greenthread-sim".as_ptr(), libc::MFD_CLOEXEC) };
@@ -178,31 +174,22 @@ fn ask(builder: &Builder, addresses: Addresses, variables: &[Variable]) -> io::R
         }
         // As libtest names its threads.
         Some(test) if test != "main" => {
-            let how = [
-                "--exact",
-                "--nocapture",
-                "--test-threads=1",
-                "--include-ignored",
-            ];
-            command.arg(test).args(how);
+            let how = "--exact --nocapture --test-threads=1 --include-ignored";
+            command.arg(test).args(how.split(' '));
         }
         Some(_) => {
             command.args(env::args_os().skip(1));
         }
     }
-    command.env(VARIABLE, &file).env(CHECK, builder.place());
+    command.env(VARIABLE, &file).env(CHECK, &builder.place);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
-    if addresses == Addresses::Same {
-        let fix = || {
-            // SAFETY: plain calls. (In a container they may be refused: then addresses differ.)
-            unsafe {
-                libc::personality(libc::personality(!0) as u64 | libc::ADDR_NO_RANDOMIZE as u64)
-            };
-            Ok(())
-        };
-        // SAFETY: the closure makes system calls alone.
-        unsafe { command.pre_exec(fix) };
-    }
+    let persona = move || {
+        // SAFETY: plain calls. (In a container they may be refused: then addresses differ.)
+        unsafe { libc::personality((libc::personality(!0) | addresses) as u64) };
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls alone.
+    unsafe { command.pre_exec(persona) };
     let output = command.stdin(Stdio::null()).output()?;
     let told = fs::read_to_string(file)?;
     let [out, error] = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
@@ -289,7 +276,10 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
             }
             verdict.hashes.sort_unstable();
             let has_none = builder.require_atomics && verdict.summary.atomics == 0;
-            return Ok(if has_none { without_atomics() } else { verdict });
+            return Ok(match has_none {
+                true => Failure::impossible(WITHOUT_ATOMICS.into()).into(),
+                false => verdict,
+            });
         }
         let batch = next_ended(&mut running)?;
         if batch.failure().is_some() {
@@ -311,11 +301,8 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     }
 }
 
-fn without_atomics() -> Verdict {
-    let text = "sim: no atomic operation has a schedule point: build with RUSTFLAGS=\"--cfg greenthread_points -C passes=tsan \
-        -C llvm-args=-tsan-instrument-func-entry-exit=0\", and with --target\n";
-    Failure::without_run(FailureKind::Impossible, "", text.into()).into()
-}
+const WITHOUT_ATOMICS: &str = "sim: no atomic operation has a schedule point: build with RUSTFLAGS=\"--cfg greenthread_points \
+    -C passes=tsan -C llvm-args=-tsan-instrument-func-entry-exit=0\", and with --target\n";
 
 /// Takes the next seeds, `most` at most.
 fn first_of(left: &mut Vec<Range<u64>>, most: u64) -> Range<u64> {
@@ -352,15 +339,14 @@ fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
 }
 
 impl Batch {
-    /// Why the process's last run has failed, if it has, and with which number.
-    fn failure(&self) -> Option<(FailureKind, i32)> {
+    /// Whether the process's last run has failed: how, and what is said of it.
+    fn failure(&self) -> Option<(FailureKind, String)> {
+        let (signal, code) = (libc::WTERMSIG(self.status), libc::WEXITSTATUS(self.status));
         match self.sheet.end.get() {
             End::Passed | End::Leftovers => None,
-            End::Failed => Some((self.sheet.kind.get(), 0)),
-            End::Not if libc::WIFSIGNALED(self.status) => {
-                Some((FailureKind::Signal, libc::WTERMSIG(self.status)))
-            }
-            End::Not => Some((FailureKind::Exit, libc::WEXITSTATUS(self.status))),
+            End::Failed => Some((self.sheet.kind.get(), self.sheet.text())),
+            End::Not if signal != 0 => Some((FailureKind::Signal, signal.to_string())),
+            End::Not => Some((FailureKind::Exit, code.to_string())),
         }
     }
 
@@ -443,11 +429,11 @@ impl Server<'_> {
             (shown, needs) = (again(first)?, Some(first));
         }
         let name = self.builder.strategy.name(self.steps, seed);
-        let Some((kind, number)) = shown.failure() else {
+        let Some(failure) = shown.failure() else {
             let text = format!("sim: seed {name} has failed once, and then no more\n");
             return Ok(Failure::without_run(FailureKind::Different, &name, text));
         };
-        Ok(Failure::of(kind, number, &name, needs, shown.sheet))
+        Ok(Failure::of(failure, &name, needs, shown.sheet))
     }
 
     // ==== a simulated process ====

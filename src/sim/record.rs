@@ -69,7 +69,8 @@ pub(super) struct Sheet {
     /// The last choice has no successor yet.
     is_open: Cell<bool>,
     pub(super) count: Cell<usize>,
-    choices: [Cell<Choice>; MOST_CHOICES],
+    /// Without the last ones, if there were too many.
+    pub(super) choices: [Cell<Choice>; MOST_CHOICES],
     names: [Cell<(u64, [u8; NAME])>; MOST_NAMES],
     length: Cell<usize>,
     text: [Cell<u8>; TEXT],
@@ -182,11 +183,6 @@ impl Sheet {
         }
     }
 
-    /// Without the last ones, if there were too many.
-    pub(super) fn choices(&self) -> impl Iterator<Item = Choice> {
-        self.choices.iter().take(self.count.get()).map(Cell::get)
-    }
-
     // ==== the end ====
 
     /// Says how the run ends, beside `end` itself.
@@ -195,13 +191,9 @@ impl Sheet {
     }
 
     pub(super) fn text(&self) -> String {
-        let bytes: Vec<u8> = self
-            .text
-            .iter()
-            .take(self.length.get())
-            .map(Cell::get)
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let text = self.text.iter().take(self.length.get());
+        let text: Vec<u8> = text.map(Cell::get).collect();
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// The process ends: its run has failed. What its threads do, a dump tells, if that is of interest.

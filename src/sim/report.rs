@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::fmt::{self, Write};
 
-use super::record::{Choice, Sheet};
+use super::record::Sheet;
 use crate::observe::{Kind, Modules, Symbol, Symbols};
 use crate::sys::simulated::{Step, mix};
 
@@ -78,7 +78,7 @@ impl Verdict {
         };
         let text = format!("{text}{said}{more}");
         let kind = FailureKind::ALL.get((kind as usize).wrapping_sub(1));
-        let failure = kind.map(|&(kind, _)| Failure {
+        let failure = kind.map(|&kind| Failure {
             kind,
             seed,
             summary,
@@ -221,38 +221,31 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// All, in the order of their numbers, with what a report says.
-    const ALL: [(FailureKind, &'static str); 11] = [
-        (FailureKind::Impossible, ""),
-        (FailureKind::Panic, "panicked: "),
-        (
-            FailureKind::Deadlock,
-            "deadlock: no thread is ready, and none waits for a time\n",
-        ),
-        (
-            FailureKind::Points,
-            "came to more points than `max_points` allows\n",
-        ),
-        (
-            FailureKind::Time,
-            "took longer than `max_time` allows, in virtual time\n",
-        ),
-        (
-            FailureKind::Stuck,
-            "computes, or is blocked, and comes to no schedule point",
-        ),
-        (
-            FailureKind::Threads,
-            "threads are left, and `all_threads_end` allows none",
-        ),
-        (FailureKind::Outside, "what no seed repeats: it "),
-        (
-            FailureKind::Different,
-            "another run of this seed did something else",
-        ),
-        (FailureKind::Signal, "ended by signal "),
-        (FailureKind::Exit, "exited with code "),
-    ];
+    /// All, in the order of their numbers.
+    const ALL: [FailureKind; 11] = {
+        use FailureKind::*;
+        [
+            Impossible, Panic, Deadlock, Points, Time, Stuck, Threads, Outside, Different, Signal,
+            Exit,
+        ]
+    };
+
+    /// What a report says, before the details.
+    fn text(self) -> &'static str {
+        match self {
+            FailureKind::Impossible => "",
+            FailureKind::Panic => "panicked: ",
+            FailureKind::Deadlock => "deadlock: no thread is ready, and none waits for a time\n",
+            FailureKind::Points => "came to more points than `max_points` allows\n",
+            FailureKind::Time => "took longer than `max_time` allows, in virtual time\n",
+            FailureKind::Stuck => "computes, or is blocked, and comes to no schedule point",
+            FailureKind::Threads => "threads are left, and `all_threads_end` allows none",
+            FailureKind::Outside => "what no seed repeats: it ",
+            FailureKind::Different => "another run of this seed did something else",
+            FailureKind::Signal => "ended by signal ",
+            FailureKind::Exit => "exited with code ",
+        }
+    }
 }
 
 /// A seed under which the closure of a check fails, or the reason why there cannot be such a check.
@@ -349,27 +342,20 @@ impl Failure {
         }
     }
 
-    /// The run of seed `name` has failed. `number`: the signal's, or the exit code. `needs`: the first of the seeds that must come before
-    /// it in one process.
+    /// The run of seed `name` has failed. `needs`: the first of the seeds that must come before it in one process.
     pub(super) fn of(
-        kind: FailureKind,
-        number: i32,
+        (kind, said): (FailureKind, String),
         name: &str,
         needs: Option<u64>,
         sheet: &Sheet,
     ) -> Failure {
-        let what = FailureKind::ALL[kind as usize].1;
-        let number = match kind {
-            FailureKind::Signal | FailureKind::Exit => number.to_string(),
-            _ => String::new(),
-        };
+        let (what, run) = (kind.text(), sheet.run.get());
         let alone = match needs {
             None => "yes".into(),
             Some(first) => format!("no; in a process that has run the seeds from {first} on"),
         };
-        let (run, said) = (sheet.run.get(), sheet.text());
         let mut text = format!(
-            "sim: {what}{number}{said}\n  seed: {name}; repeat it with GREENTHREAD_SIM_SEED={name}\n  fails alone: {alone}\n  \
+            "sim: {what}{said}\n  seed: {name}; repeat it with GREENTHREAD_SIM_SEED={name}\n  fails alone: {alone}\n  \
             {} points, hash {:016x}\n",
             run.points, run.hash
         );
@@ -399,34 +385,23 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
     }
     let _ = writeln!(text, "  chosen switches ({count}):");
     let (mut symbols, modules) = (Symbols::default(), Modules::load());
-    for choice in sheet.choices() {
-        let Choice {
-            point,
-            time,
-            from,
-            to,
-            kind,
-            frames,
-        } = choice;
-        let depth = frames
-            .iter()
-            .position(|&at| at == 0)
-            .unwrap_or(frames.len());
-        let place = place_in(&symbols.stack(&frames[..depth], true, &modules));
+    for choice in sheet.choices.iter().take(count).map(Cell::get) {
+        let (from, to) = (choice.from, choice.to);
+        let stack = choice.frames.split(|&at| at == 0).next().unwrap_or(&[]);
+        let place = place_in(&symbols.stack(stack, true, &modules));
         let place = place.unwrap_or_else(|| "the beginning or the end of the thread".into());
         let to = match from == to {
             true => String::new(),
             false => format!(" -> {}", sheet.name_of(to)),
         };
-        let behind = if kind == Step::LOADED {
-            "behind the load "
-        } else {
-            ""
+        let at = match choice.kind {
+            Step::LOADED => "behind the load at",
+            _ => "at",
         };
-        let from = sheet.name_of(from);
+        let (from, point, time) = (sheet.name_of(from), choice.point, choice.time);
         let _ = writeln!(
             text,
-            "    point {point}, {time} ns: {from}{to}, {behind}at {place}"
+            "    point {point}, {time} ns: {from}{to}, {at} {place}"
         );
     }
 }

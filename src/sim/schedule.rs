@@ -37,7 +37,7 @@ use core::ffi::c_void;
 use std::backtrace::Backtrace;
 
 use super::record::{End, Sheet};
-use super::{FailureKind, Outside, Strategy};
+use super::{FailureKind, Strategy};
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::{at_point, own_mark};
 use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
@@ -92,8 +92,6 @@ struct Standing {
 struct Waiting {
     thread: Ready,
     number: usize,
-    /// Since when, as the count of threads that became ready.
-    since: u64,
     /// Until when it is stalled.
     until: u64,
 }
@@ -101,6 +99,7 @@ struct Waiting {
 struct State {
     rules: Rules,
     strategy: Strategy,
+    /// Under the round robin in the order in which they became ready.
     ready: Vec<Waiting>,
     stalled: Vec<Waiting>,
     /// The thread that runs seed after seed, if it is ready.
@@ -122,7 +121,6 @@ struct State {
     wakes_at: u64,
     /// How many steps in a row threads have polled, or given way, while nobody has changed anything.
     idle: u64,
-    readied: u64,
     /// One of so many points, less one, is a random walk's turn; at one of so many a thread is stalled.
     rarity: u64,
     stalls: u32,
@@ -173,7 +171,6 @@ pub(super) fn begin(rules: Rules, sheet: &'static Sheet) {
         now: BEGIN,
         wakes_at: NEVER,
         idle: 0,
-        readied: 0,
         rarity: 0,
         stalls: 0,
         falls: Vec::with_capacity(MOST_DEPTH as usize),
@@ -198,7 +195,7 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
     with(|state| {
         state.strategy = strategy;
         state.threads.truncate(ROOT + 1);
-        (state.now, state.wakes_at, state.idle, state.readied) = (BEGIN, NEVER, 0, 0);
+        (state.now, state.wakes_at, state.idle) = (BEGIN, NEVER, 0);
         state.rest = None;
         state.sheet.begin_seed(seed);
         state.rarity = (1 << (1 + simulated::choose(6))) - 1;
@@ -242,14 +239,16 @@ pub(super) fn elapsed() -> u64 {
     with(|state| state.now - BEGIN).unwrap_or(0)
 }
 
-/// The number of the calling thread in its run.
-pub(super) fn own() -> Option<usize> {
-    own_mark().map(|mark| mark as usize)
+/// The number of the calling thread in its run. So are those below for libc's functions: `None` in a process that is not
+/// simulated.
+pub(crate) fn own() -> Option<usize> {
+    let mark = simulated::is_on().then(own_mark).flatten();
+    mark.map(|mark| mark as usize)
 }
 
 /// A number by chance for the calling thread alone: the same in each schedule, as long as the thread asks as often. `None`: it
 /// is no thread of a run.
-pub(super) fn own_number() -> Option<u64> {
+pub(crate) fn own_number() -> Option<u64> {
     let number = own()?;
     with(|state| {
         let standing = &mut state.threads[number];
@@ -259,24 +258,20 @@ pub(super) fn own_number() -> Option<u64> {
 }
 
 /// How many CPUs there are.
-pub(super) fn cpus() -> usize {
-    with(|state| state.rules.cpus).unwrap_or(1)
+pub(crate) fn cpus() -> Option<i64> {
+    with(|state| state.rules.cpus as i64)
 }
 
-/// The calling thread is about to go outside. Ends the run if that is not allowed.
-pub(super) fn goes(outside: Outside) {
+/// What goes outside by starting a kernel thread.
+pub(crate) const KERNEL_THREAD: &str = "starts a kernel thread";
+
+/// The calling thread is about to do what no seed repeats. Ends the run if that is not allowed.
+pub(crate) fn goes(what: &str) {
     let Some((rules, sheet)) = with(|state| (state.rules, state.sheet)) else {
         return;
     };
-    let what = match outside {
-        Outside::KernelThread => "starts a kernel thread",
-        Outside::Process => "starts a process",
-        Outside::Socket => "makes a socket to the outside",
-        Outside::Kernel => "makes a call that waits in the kernel",
-        Outside::Timer => "makes a timer of the system's",
-    };
-    let is_allowed = match outside {
-        Outside::KernelThread => rules.allows_threads,
+    let is_allowed = match what {
+        KERNEL_THREAD => rules.allows_threads,
         _ => rules.allows_outside,
     };
     if !is_allowed {
@@ -285,7 +280,7 @@ pub(super) fn goes(outside: Outside) {
         sheet.say(format_args!("{text}"));
         sheet.fail(FailureKind::Outside);
     }
-    if outside == Outside::KernelThread {
+    if what == KERNEL_THREAD {
         simulated::has_others();
     }
     sheet.count(|run| run.is_repeatable = false);
@@ -481,10 +476,13 @@ impl State {
         }
     }
 
-    /// The place of the ready thread with the highest priority.
-    fn highest(&self) -> Option<usize> {
-        let priority = |place: &usize| self.threads[self.ready[*place].number].priority;
-        (0..self.ready.len()).max_by_key(priority)
+    /// The highest priority of a ready thread, and the thread's place; zeroes if there is none.
+    fn highest(&self) -> (u64, usize) {
+        let priorities = self
+            .ready
+            .iter()
+            .map(|one| self.threads[one.number].priority);
+        priorities.zip(0..).max().unwrap_or_default()
     }
 }
 
@@ -546,11 +544,9 @@ impl State {
             return;
         }
         let until = self.gives_way_until.take().unwrap_or(0);
-        self.readied += 1;
         let waiting = Waiting {
             thread,
             number,
-            since: self.readied,
             until,
         };
         let list = match until > self.now {
@@ -584,16 +580,19 @@ impl State {
         }
         let count = self.ready.len();
         let chosen = self.chosen.take().filter(|&place| place < count);
-        let place = match self.strategy {
-            _ if chosen.is_some() => chosen,
-            Strategy::Pct { .. } => self.highest(),
-            Strategy::RoundRobin => (0..count).min_by_key(|&place| self.ready[place].since),
-            _ => (count != 0).then(|| simulated::choose(count)),
+        let place = match (self.strategy, chosen) {
+            _ if count == 0 => return None,
+            (_, Some(place)) => place,
+            (Strategy::Pct { .. }, _) => self.highest().1,
+            (Strategy::RoundRobin, _) => 0,
+            _ => simulated::choose(count),
         };
-        let next = self.ready.swap_remove(place?);
+        let next = match self.strategy {
+            Strategy::RoundRobin => self.ready.remove(place),
+            _ => self.ready.swap_remove(place),
+        };
         if let Strategy::Pct { .. } = self.strategy {
-            let priority = |place: usize| self.threads[self.ready[place].number].priority;
-            self.top = self.highest().map_or(0, priority);
+            self.top = self.highest().0;
         }
         self.sheet.count(|run| run.switches += 1);
         self.sheet.follow(next.number);
