@@ -479,7 +479,7 @@ impl Server<'_> {
             sheet.end(End::Passed)
         };
         let error = RuntimeOptions::simulate(Box::new(Schedule), main);
-        sheet.say(format_args!("no simulated process can be had: {error}"));
+        sheet.say(&format!("no simulated process can be had: {error}"));
         sheet.fail(FailureKind::Impossible)
     }
 }
@@ -507,7 +507,7 @@ impl Runs {
             .spawn(move || body())
             .expect("the first thread of a run");
         if let Err(payload) = first.join() {
-            self.sheet.say(format_args!("{}", text_of(&*payload)));
+            self.sheet.say(&text_of(&*payload));
             self.sheet.fail(FailureKind::Panic);
         }
         self.sheet.end_seed();

@@ -354,17 +354,15 @@ impl Failure {
             None => "yes".into(),
             Some(first) => format!("no; in a process that has run the seeds from {first} on"),
         };
-        let mut text = format!(
+        let text = format!(
             "sim: {what}{said}\n  seed: {name}; repeat it with GREENTHREAD_SIM_SEED={name}\n  fails alone: {alone}\n  \
             {} points, hash {:016x}\n",
             run.points, run.hash
         );
-        write_choices(&mut text, sheet);
-        Failure {
-            summary: run,
-            text,
-            ..Failure::without_run(kind, name, String::new())
-        }
+        let mut failure = Failure::without_run(kind, name, text);
+        failure.summary = run;
+        write_choices(&mut failure.text, sheet);
+        failure
     }
 }
 

@@ -276,8 +276,7 @@ pub(crate) fn goes(what: &str) {
     };
     if !is_allowed {
         simulated::begin(None);
-        let text = format!("{what}\n{}", Backtrace::force_capture());
-        sheet.say(format_args!("{text}"));
+        sheet.say(&format!("{what}\n{}", Backtrace::force_capture()));
         sheet.fail(FailureKind::Outside);
     }
     if what == KERNEL_THREAD {
@@ -432,10 +431,8 @@ impl State {
             Step::Store | Step::Change => (standing.looks, self.idle) = (0, 0),
             Step::Fence | Step::Call => {}
         }
-        let waits = standing.looks >= SPINS;
-        if waits {
-            standing.looks = 0;
-        }
+        let waits = standing.looks == SPINS;
+        standing.looks %= SPINS;
         waits
     }
 
