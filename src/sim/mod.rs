@@ -620,9 +620,8 @@ impl Builder {
         }
         if let Some(text) = text(SEED) {
             let accepted = "random:SEED, round-robin:SEED or pctDEPTH.POINTS:SEED";
-            let (strategy, steps, seed) = Strategy::parse(&text)
+            (self.strategy, self.steps, self.seeds) = Strategy::parse(&text)
                 .unwrap_or_else(|| panic!("{SEED}={text:?}: accepted is {accepted}"));
-            (self.strategy, self.steps, self.seeds) = (strategy, steps, seed..seed + 1);
         }
     }
 }
@@ -658,29 +657,36 @@ impl Strategy {
         }
     }
 
-    /// How a variable names a seed.
-    fn name(self, steps: u64, seed: u64) -> String {
-        match self.of(seed) {
-            Strategy::Mixed | Strategy::Random => format!("random:{seed}"),
-            Strategy::RoundRobin => format!("round-robin:{seed}"),
-            Strategy::Pct { depth } => format!("pct{depth}.{steps}:{seed}"),
+    /// How a variable names the seeds from `first` to `last`, which are one, or run one after the other.
+    fn name(self, steps: u64, first: u64, last: u64) -> String {
+        let (strategy, seeds) = match first == last {
+            true => (self.of(last), last.to_string()),
+            false => (self, format!("{first}-{last}")),
+        };
+        match strategy {
+            Strategy::Mixed => format!("mixed.{steps}:{seeds}"),
+            Strategy::Random => format!("random:{seeds}"),
+            Strategy::RoundRobin => format!("round-robin:{seeds}"),
+            Strategy::Pct { depth } => format!("pct{depth}.{steps}:{seeds}"),
         }
     }
 
-    fn parse(text: &str) -> Option<(Strategy, u64, u64)> {
-        let (strategy, seed) = text.split_once(':')?;
-        // A seed has a next one.
-        let seed = seed.parse().ok().filter(|&seed| seed != u64::MAX)?;
-        match strategy {
-            "random" => Some((Strategy::Random, 0, seed)),
-            "round-robin" => Some((Strategy::RoundRobin, 0, seed)),
+    fn parse(text: &str) -> Option<(Strategy, u64, Range<u64>)> {
+        let (strategy, seeds) = text.split_once(':')?;
+        let (first, last) = seeds.split_once('-').unwrap_or((seeds, seeds));
+        let seeds = first.parse().ok()?..last.parse::<u64>().ok()?.checked_add(1)?;
+        let (strategy, steps) = strategy.split_once('.').unwrap_or((strategy, "0"));
+        let strategy = match strategy {
+            "mixed" => Strategy::Mixed,
+            "random" => Strategy::Random,
+            "round-robin" => Strategy::RoundRobin,
             _ => {
-                let (depth, steps) = strategy.strip_prefix("pct")?.split_once('.')?;
-                let depth = depth.parse().ok()?;
+                let depth = strategy.strip_prefix("pct")?.parse().ok()?;
                 let is_known = (1..=schedule::MOST_DEPTH).contains(&depth);
-                is_known.then_some((Strategy::Pct { depth }, steps.parse().ok()?, seed))
+                is_known.then_some(Strategy::Pct { depth })?
             }
-        }
+        };
+        (!seeds.is_empty()).then_some((strategy, steps.parse().ok()?, seeds))
     }
 }
 

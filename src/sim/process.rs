@@ -100,7 +100,7 @@ pub(super) fn compare(builder: &Builder) -> io::Result<Verdict> {
     let Some((&(seed, _), _)) = both.find(|(one, other)| one != other) else {
         return Ok(first);
     };
-    let name = builder.strategy.name(first.steps, seed);
+    let name = builder.strategy.name(first.steps, seed, seed);
     let until = |points: u64, addresses, more: &[Variable]| {
         let own = [(SEED, name.clone()), (POINTS, points.to_string())];
         let verdict = ask(builder, addresses, &[&own[..], more].concat())?;
@@ -424,16 +424,16 @@ impl Server<'_> {
     fn report(&self, batch: &Batch) -> io::Result<Failure> {
         let (seed, first) = (batch.sheet.seed.get(), batch.seeds.start);
         let again = |first| self.run(Sheet::share()?, first..seed + 1, Kind::Traced);
-        let (mut shown, mut needs) = (again(seed)?, None);
+        let (mut shown, mut needed) = (again(seed)?, seed);
         if shown.failure().is_none() {
-            (shown, needs) = (again(first)?, Some(first));
+            (shown, needed) = (again(first)?, first);
         }
-        let name = self.builder.strategy.name(self.steps, seed);
+        let name = self.builder.strategy.name(self.steps, needed, seed);
         let Some(failure) = shown.failure() else {
             let text = format!("sim: seed {name} has failed once, and then no more\n");
             return Ok(Failure::without_run(FailureKind::Different, &name, text));
         };
-        Ok(Failure::of(failure, &name, needs, shown.sheet))
+        Ok(Failure::of(failure, &name, needed == seed, shown.sheet))
     }
 
     // ==== a simulated process ====
@@ -507,7 +507,7 @@ impl Runs {
             .spawn(move || body())
             .expect("the first thread of a run");
         if let Err(payload) = first.join() {
-            self.sheet.say(&text_of(&*payload));
+            self.sheet.say(text_of(&*payload));
             self.sheet.fail(FailureKind::Panic);
         }
         self.sheet.end_seed();

@@ -284,7 +284,8 @@ impl Failure {
     }
 
     /// The seed, as `GREENTHREAD_SIM_SEED` names it: `random:12`, `round-robin:12`, or `pct2.283:12`, which is PCT of
-    /// depth 2 for runs of 283 points. It is empty if the check itself has failed.
+    /// depth 2 for runs of 283 points. If it fails only after others in the same process, they are named, too, as in
+    /// `mixed.283:8-12`. It is empty if the check itself has failed.
     ///
     /// ```
     /// use greenthread::sim::{Builder, Strategy};
@@ -342,17 +343,17 @@ impl Failure {
         }
     }
 
-    /// The run of seed `name` has failed. `needs`: the first of the seeds that must come before it in one process.
+    /// The run of seed `name` has failed. Or these seeds have run in one process, and the last has.
     pub(super) fn of(
         (kind, said): (FailureKind, String),
         name: &str,
-        needs: Option<u64>,
+        is_alone: bool,
         sheet: &Sheet,
     ) -> Failure {
         let (what, run) = (kind.text(), sheet.run.get());
-        let alone = match needs {
-            None => "yes".into(),
-            Some(first) => format!("no; in a process that has run the seeds from {first} on"),
+        let alone = match is_alone {
+            true => "yes",
+            false => "no; the seeds before it must have run in the process",
         };
         let text = format!(
             "sim: {what}{said}\n  seed: {name}; repeat it with GREENTHREAD_SIM_SEED={name}\n  fails alone: {alone}\n  \

@@ -308,18 +308,32 @@ fn switches_name_the_users_code() {
     assert!(is_named, "{shown}");
 }
 
-/// With one process for many seeds a static counts them, and the run that fails needs those before it.
+/// With one process for many seeds a static counts them, and the run that fails needs those before it. The report names them all.
 #[test]
 fn a_failure_that_needs_earlier_seeds() {
+    const TEST: &str = "ends::a_failure_that_needs_earlier_seeds";
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let builder = Builder::new().seeds(100).isolation(Isolation::Batch);
+    let body = || assert!(RUNS.fetch_add(1, Relaxed) < 3, "the fourth run");
+    if child_case(TEST).is_some() {
+        return one_check(builder, body);
+    }
     let words = [
-        "panicked: the third run",
-        "fails alone: no; in a process that has run the seeds from 0 on",
+        "panicked: the fourth run",
+        "fails alone: no; the seeds before it must have run in the process",
     ];
-    says(builder, FailureKind::Panic, &words, || {
-        assert!(RUNS.fetch_add(1, Relaxed) < 2, "the third run")
-    });
+    let said = says(builder, FailureKind::Panic, &words, body);
+    let seeds = said
+        .split(['=', '\n'])
+        .find(|word| word.starts_with("mixed."))
+        .unwrap();
+    assert!(seeds.ends_with(":0-2"), "{seeds}");
+    let (first, out) = ends(TEST, &[]);
+    let (again, other) = ends(TEST, &[("GREENTHREAD_SIM_SEED", seeds)]);
+    assert_eq!([&*first, &*again], [seeds; 2]);
+    assert_eq!(hash(&out), hash(&other));
+    let (alone, _) = ends(TEST, &[("GREENTHREAD_SIM_SEED", "pct3:2")]);
+    assert!(alone.starts_with("1 seeds"), "{alone}");
 }
 
 /// With a process for each seed it does not fail.
@@ -486,7 +500,8 @@ fn wrong_values_are_named() {
         ("GREENTHREAD_SIM_SEED", "17"),
         ("GREENTHREAD_SIM_SEED", "random:x"),
         ("GREENTHREAD_SIM_SEED", "chess:17"),
-        ("GREENTHREAD_SIM_SEED", "pct2:17"),
+        ("GREENTHREAD_SIM_SEED", "random:17-16"),
+        ("GREENTHREAD_SIM_SEED", "random:17-"),
         ("GREENTHREAD_SIM_SEED", "pct0.100:17"),
         ("GREENTHREAD_SIM_SEED", "pct17.100:17"),
         ("GREENTHREAD_SIM_SEED", "random:18446744073709551615"),
