@@ -2,14 +2,14 @@
 //!
 //! | functions | in a simulated process |
 //! |---|---|
-//! | `getrandom`, `getentropy`, `arc4random` and its kin | tell numbers that follow from the seed, a stream of its own for each thread |
+//! | `getrandom`, `getentropy`, `arc4random` and its kin, `/dev/urandom` | tell numbers that follow from the seed, a stream of its own for each thread |
 //! | `time`, `gettimeofday`, `timespec_get`, `clock` | ask `clock_gettime`, which tells virtual time |
 //! | `getpid`, `getppid`, `gettid`, `sched_getcpu`, `getcpu`, `sysconf` of CPUs, `gethostname`, `uname` | tell constants. `sched_getaffinity` fails, so that who asks it for the number of CPUs asks `sysconf` |
 //! | `pthread_create`, `posix_spawn` and its kin, Internet sockets, timers of the system's | end the run with a failure, unless they are allowed |
 //!
 //! In any other process each of them is libc's, or does as that.
 
-use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 
 use libc::{cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t};
 
@@ -50,6 +50,29 @@ fn fill(buffer: *mut c_void, length: usize) {
         let arguments = [buffer.addr() + done, length - done, 0];
         // SAFETY: the caller's buffer, or the rest of it.
         done += unsafe { kernel_call(libc::SYS_getrandom, &arguments) }.unwrap_or(0);
+    }
+}
+
+/// In a simulated process: what is opened in the place of the system's random numbers.
+fn random_file(path: *const c_char, flags: c_int) -> Option<c_int> {
+    /// A program reads keys and seeds: it reads no more than this.
+    const LENGTH: usize = 64 << 10;
+    // SAFETY: the caller's string.
+    let path = sim::constant(unsafe { CStr::from_ptr(path) })?;
+    if path != c"/dev/urandom" && path != c"/dev/random" {
+        return None;
+    }
+    let mut bytes = vec![0_u8; LENGTH];
+    fill(bytes.as_mut_ptr().cast(), LENGTH);
+    let flags = match flags & libc::O_CLOEXEC {
+        0 => 0,
+        _ => libc::MFD_CLOEXEC,
+    };
+    // SAFETY: plain calls, with a string, and bytes of ours.
+    unsafe {
+        let file = libc::memfd_create(path.as_ptr(), flags);
+        libc::pwrite(file, bytes.as_ptr().cast(), LENGTH, 0);
+        Some(file)
     }
 }
 
@@ -155,6 +178,14 @@ interposed! {
             true => 0,
             false => real(),
         }
+    }
+
+    fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int where real() {
+        random_file(path, flags).unwrap_or_else(real)
+    }
+
+    fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int where real() {
+        random_file(path, flags).unwrap_or_else(real)
     }
 
     fn getpid() -> pid_t where real() {

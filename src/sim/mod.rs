@@ -88,7 +88,7 @@
 //! - One kernel thread runs all threads, so memory is sequentially consistent: what weaker orderings allow is not found.
 //! - Plain memory accesses have no points. A data race in `unsafe` code shows only where points surround it.
 //! - A check tries schedules by chance. If it finds nothing, that proves nothing.
-//! - Files are real. So are `/proc`, `/dev/urandom`, the environment, and system calls by assembly.
+//! - Files are real. So are `/proc`, the environment, and system calls by assembly.
 //!
 //! # Processes
 //! A check runs the test's program again, with the name of the test, and that process forks others, in which the seeds

@@ -62,6 +62,12 @@ fn random_bytes() {
         assert_eq!(ended, 0);
         format!("{bytes:?}")
     });
+    follows_from_the_seed(|| {
+        let mut bytes = [0_u8; 16];
+        let mut file = std::fs::File::open("/dev/urandom").unwrap();
+        file.read_exact(&mut bytes).unwrap();
+        format!("{bytes:?}")
+    });
     follows_from_the_seed(|| sim::random().to_string());
     follows_from_the_seed(|| rand::random::<u64>().to_string());
 }
