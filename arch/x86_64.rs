@@ -20,7 +20,7 @@ pub(crate) use switch::switch;
 
 use super::{auxiliary, has_shadow_stack};
 use core::arch::asm;
-use core::arch::x86_64::{__cpuid, __rdtscp, _MM_HINT_T0, _mm_prefetch, _rdtsc};
+use core::arch::x86_64::{__cpuid_count, __rdtscp, _MM_HINT_T0, _mm_prefetch, _rdtsc, CpuidResult};
 
 /// The thread pointer: the address of the running thread's control block.
 #[inline(always)]
@@ -43,6 +43,16 @@ pub(crate) unsafe fn set_thread_pointer(pointer: *mut u8) {
     unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
 }
 
+/// What the processor tells of itself, under a number and a part of it.
+#[allow(
+    unused_unsafe,
+    reason = "the oldest compiler calls the function unsafe"
+)]
+fn cpuid(number: u32, part: u32) -> CpuidResult {
+    // SAFETY: every x86-64 has the instruction.
+    unsafe { __cpuid_count(number, part) }
+}
+
 /// Whether user code may write the thread pointer and save the whole register state; if not, why
 /// not.
 pub(crate) fn supported() -> Result<(), &'static str> {
@@ -53,7 +63,7 @@ pub(crate) fn supported() -> Result<(), &'static str> {
     // std's macro would ask the processor for every feature, and a virtual machine interrupts the program at each of
     // these questions.
     const OSXSAVE: u32 = 1 << 27;
-    if __cpuid(1).ecx & OSXSAVE == 0 {
+    if cpuid(1, 0).ecx & OSXSAVE == 0 {
         return Err("the processor has no XSAVE");
     }
     const ARCH_SHSTK_STATUS: usize = 0x5005;
@@ -131,7 +141,7 @@ pub(crate) fn ticks() -> u64 {
 pub(crate) fn tells_cpu() -> bool {
     const EXTENDED: u32 = 0x8000_0001;
     const RDTSCP: u32 = 1 << 27;
-    __cpuid(0x8000_0000).eax >= EXTENDED && __cpuid(EXTENDED).edx & RDTSCP != 0
+    cpuid(0x8000_0000, 0).eax >= EXTENDED && cpuid(EXTENDED, 0).edx & RDTSCP != 0
 }
 
 /// The CPU that this runs on, or did a moment ago. Only where [`tells_cpu`].

@@ -129,8 +129,8 @@ impl Frame<'_> {
 pub(super) fn measure_state() {
     // Leaf 0xd: sub-leaf 0 gives the bytes that the enabled state needs, sub-leaf 1 says whether
     // XSAVEC exists.
-    let size = core::arch::x86_64::__cpuid_count(0xd, 0).ebx as usize;
-    let compacts = core::arch::x86_64::__cpuid_count(0xd, 1).eax & 2 != 0;
+    let size = super::cpuid(0xd, 0).ebx as usize;
+    let compacts = super::cpuid(0xd, 1).eax & 2 != 0;
     XSAVE_BYTES.store(size.next_multiple_of(64), Ordering::Relaxed);
     XSAVE_COMPACTS.store(compacts as usize, Ordering::Relaxed);
 }
