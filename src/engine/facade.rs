@@ -26,7 +26,7 @@ pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 pub(crate) use super::runtime::{Backend, Running, options::RuntimeOptions, panic_hook::text_of};
 pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
 #[cfg(sim)]
-pub(crate) use super::sched::current::{at_point, own_mark};
+pub(crate) use super::sched::current::{at_point, own_mark, with_points};
 use super::sched::{current, enter, spawner, switch::Action};
 pub(crate) use super::sched::{
     current::is_forked_child,

@@ -297,37 +297,19 @@ impl Failure {
         &self.seed
     }
 
-    /// How many points the run has come to.
+    /// What the run amounts to, up to its failure; zeroes if the check itself has failed.
     ///
     /// ```
     /// use greenthread::sim::Builder;
     ///
     /// let builder = Builder::new().max_points(100);
-    /// let failure = builder.run(|| (0..100).for_each(|_| greenthread::yield_now())).unwrap_err();
-    /// assert_eq!(failure.points(), 101);
+    /// let fails = || builder.clone().run(|| (0..100).for_each(|_| greenthread::yield_now()));
+    /// let (one, other) = (fails().unwrap_err(), fails().unwrap_err());
+    /// assert_eq!(one.summary().points, 101);
+    /// assert_eq!(one.summary().hash, other.summary().hash); // the same whenever the seed is repeated
     /// ```
-    pub fn points(&self) -> u64 {
-        self.summary.points
-    }
-
-    /// How often a thread was chosen to run, the first of the run included.
-    ///
-    /// ```
-    /// let failure = greenthread::sim::Builder::new().run(|| panic!("at once")).unwrap_err();
-    /// assert_eq!(failure.switches(), 1);
-    /// ```
-    pub fn switches(&self) -> u64 {
-        self.summary.switches
-    }
-
-    /// A hash of which thread came to which kind of point: the same whenever the seed is repeated.
-    ///
-    /// ```
-    /// let fails = || greenthread::sim::Builder::new().run(|| panic!("at once")).unwrap_err();
-    /// assert_eq!(fails().hash(), fails().hash());
-    /// ```
-    pub fn hash(&self) -> u64 {
-        self.summary.hash
+    pub fn summary(&self) -> Summary {
+        self.summary
     }
 
     pub(super) fn impossible(text: String) -> Failure {

@@ -39,7 +39,7 @@ use std::backtrace::Backtrace;
 use super::record::{End, Sheet};
 use super::{FailureKind, Strategy};
 use crate::atomic::Ordering::Relaxed;
-use crate::engine::facade::{at_point, own_mark};
+use crate::engine::facade::{at_point, own_mark, with_points};
 use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
 use crate::sys::clock::{self, NEVER};
 use crate::sys::kernel_thread;
@@ -301,17 +301,21 @@ pub(super) unsafe extern "C" fn stand_still(_: i32, _: *mut libc::siginfo_t, _: 
 /// The calling thread is about to do `what`.
 #[inline(always)]
 pub(super) fn at(what: Step) {
-    // In an ordinary process a worker may have the thread pointer of a thread that runs elsewhere by now. And the one who says
-    // how a run has ended comes to no point.
-    if simulated::is_on() {
-        at_point(|mark| gives_way(mark, what));
+    if has_points() {
+        come(what);
     }
 }
 
-// Not inlined: inside the runtime there are many atomic operations, at which nothing is decided.
+/// Whether the calling thread comes to points: inside the runtime are many atomic operations, at which nothing is decided. (In an
+/// ordinary process a worker may have the thread pointer of a thread that runs elsewhere by now.)
+#[inline(always)]
+pub(super) fn has_points() -> bool {
+    simulated::is_on() && with_points().is_some()
+}
+
 #[inline(never)]
-fn gives_way(mark: u64, what: Step) -> bool {
-    simulated::is_on() && with(|state| state.decide(mark as usize, what)) == Some(true)
+fn come(what: Step) {
+    at_point(|mark| with(|state| state.decide(mark as usize, what)) == Some(true));
 }
 
 /// A clock is read: what it shows. Any kernel thread may ask, once there are several.
@@ -332,10 +336,7 @@ fn time(clock: libc::clockid_t) -> u64 {
 /// The calling thread is about to leave its stack, for others.
 fn let_others_run() {
     if let Some(number) = own().filter(|&number| number != ROOT) {
-        with(|state| {
-            state.give_way(number);
-            state.hurry_if_idle();
-        });
+        with(|state| state.give_way(number));
     }
 }
 
@@ -386,8 +387,7 @@ impl State {
         let waits = self.waits_by_looking(number, what);
         if waits {
             self.give_way(number);
-        }
-        if waits || what == Step::Look {
+        } else if what == Step::Look {
             self.hurry_if_idle();
         }
         self.ending = self.ending.or(self.is_over());
@@ -440,6 +440,7 @@ impl State {
     fn give_way(&mut self, number: usize) {
         self.lowest -= 1;
         self.threads[number].priority = self.lowest;
+        self.hurry_if_idle();
     }
 
     /// A thread polls, or gives way. If the threads that are ready do nothing else, time passes faster and faster, up to the next

@@ -471,6 +471,22 @@ fn a_seed_is_repeated() {
     assert!(end.starts_with("1 seeds"), "{end}");
 }
 
+/// What a panic prints is no part of the run: a backtrace reads a file that is as long as chance has it.
+#[test]
+fn backtraces_take_no_points() {
+    const TEST: &str = "ends::backtraces_take_no_points";
+    if child_case(TEST).is_some() {
+        return one_check(few(), || {
+            let ended = std::panic::catch_unwind(|| panic!("caught"));
+            assert!(ended.is_err());
+            greenthread::yield_now();
+        });
+    }
+    let [with, without] = ["1", "0"].map(|asked| ends(TEST, &[("RUST_BACKTRACE", asked)]).0);
+    assert!(with.starts_with("20 seeds"), "{with}");
+    assert_eq!(with, without);
+}
+
 #[test]
 fn the_number_of_seeds_is_a_variable() {
     const TEST: &str = "ends::the_number_of_seeds_is_a_variable";

@@ -539,29 +539,35 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
     }
 }
 
-/// The calling thread comes to a schedule point, which may stand at any atomic operation: before it is known that
-/// preemption is on, this makes none itself. If the thread is green, and not in the runtime, `decides` gets the schedule's mark
-/// of the thread, and says whether the thread gives way.
+/// The calling thread, if it is green, and not in the runtime: there it comes to no schedule point. Points may stand at any
+/// atomic operation, so this makes none.
 #[cfg(sim)]
 #[inline(always)]
-pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
+pub(crate) fn with_points() -> Option<&'static Green> {
     // SAFETY: the words are aligned, and one kernel thread alone is there to change them.
     unsafe {
         let distance = *DISTANCE.as_ptr();
         let place = arch::thread_pointer().wrapping_offset(distance);
         let own = place.cast::<Hiding>();
-        let Some(green) = (distance != 0).then(|| (*own).seen.get()).flatten() else {
-            return;
-        };
-        let off = green.off.as_ptr();
-        if *off != 0 || *green.observed[1].as_ptr() != 0 {
-            return;
+        let green = (distance != 0).then(|| (*own).seen.get()).flatten()?;
+        let has_points = *green.off.as_ptr() == 0 && *green.observed[1].as_ptr() == 0;
+        has_points.then_some(green)
+    }
+}
+
+/// The calling thread comes to a schedule point. `decides` gets the schedule's mark of the thread, and says whether it gives way.
+#[cfg(sim)]
+#[inline(always)]
+pub(crate) fn at_point(decides: impl FnOnce(u64) -> bool) {
+    if let Some(green) = with_points() {
+        // SAFETY: as above.
+        unsafe {
+            *green.off.as_ptr() = 1;
+            if decides(*green.observed[0].as_ptr()) {
+                green.context.suspend(Action::Yield);
+            }
+            *green.off.as_ptr() = 0;
         }
-        *off = 1;
-        if decides(*green.observed[0].as_ptr()) {
-            green.context.suspend(Action::Yield);
-        }
-        *off = 0;
     }
 }
 
