@@ -476,7 +476,7 @@ fn a_seed_is_repeated() {
 fn backtraces_take_no_points() {
     const TEST: &str = "ends::backtraces_take_no_points";
     if child_case(TEST).is_some() {
-        return one_check(few(), || {
+        return one_check(few().isolation(Isolation::EachSeed), || {
             let ended = std::panic::catch_unwind(|| panic!("caught"));
             assert!(ended.is_err());
             greenthread::yield_now();
