@@ -26,6 +26,7 @@ use core::ops::Range;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::panic::{catch_unwind, resume_unwind};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -235,6 +236,8 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
         ));
     }
     RuntimeOptions::prepare()?;
+    // The first unwinding in a process takes a lock.
+    let _ = catch_unwind(|| resume_unwind(Box::new(())));
     let mut server = Server {
         is_warm: false,
         builder,
