@@ -2,7 +2,7 @@
 //!
 //! The pass, which needs no runtime of the sanitizer's and no nightly compiler, replaces each atomic operation by a call of one
 //! of these functions: in every crate, and in what of std is generic or inlined. (`docs/sim.md` has the flags.) So the functions
-//! are here only in a build with `--cfg greenthread_points`. Each comes to a point, and then does the operation.
+//! are here only in a build with `--cfg greenthread_points`. Each comes to a point, and does the operation.
 //!
 //! Other kernel threads may run the functions too, outside of simulated processes: so the operations are real ones, sequentially
 //! consistent, whatever order they are called with. They are in assembly (`arch`): the pass would replace one in Rust
@@ -14,18 +14,29 @@ use super::schedule;
 use crate::arch::points;
 use crate::sys::simulated::{self, Step};
 
-/// Which word it is, and its value.
+/// Does an operation, and comes to a point: before it, or behind it, since what is compiled without points may come next, or
+/// plain memory. `what` tells the kind by what the word was; `look` tells what it is.
 #[inline(always)]
-fn number<T: Into<u64>>(word: *const T, value: T) -> usize {
-    word.addr() ^ value.into().wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize
+fn operate<T: Copy>(look: impl Fn() -> T, does: impl Fn() -> T, what: impl Fn(T) -> Step) -> T {
+    if !schedule::has_points() {
+        return does();
+    }
+    if simulated::is_behind() {
+        let found = does();
+        schedule::behind(what(found));
+        return found;
+    }
+    schedule::at(what(look()));
+    does()
 }
 
-/// Before an operation that changes the word from `before` to `after`.
+/// To change a word from `before` to `after`, or to look at it: then its address and its value count.
 #[inline(always)]
-fn at_change<T: Copy + PartialEq + Into<u64>>(word: *const T, before: T, after: T) {
+fn step<T: Copy + PartialEq + Into<u64>>(word: *const T, before: T, after: T) -> Step {
+    let number = before.into().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     match before == after {
-        true => schedule::at(Step::Load(number(word, before))),
-        false => schedule::at(Step::Change),
+        true => Step::Load(word.addr() ^ number as usize),
+        false => Step::Change,
     }
 }
 
@@ -61,42 +72,32 @@ macro_rules! operations {
             #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_load"))]
             unsafe extern "C" fn load(word: *const $T, _: c_int) -> $T {
                 // SAFETY: the word of an atomic operation: valid and aligned. So it is below.
-                unsafe {
-                    let value = points::$T::load(word);
-                    if !schedule::has_points() {
-                        return value;
-                    }
-                    if simulated::is_early() {
-                        schedule::at(Step::Loaded(number(word, value)));
-                        return value;
-                    }
-                    schedule::at(Step::Load(number(word, value)));
-                    points::$T::load(word)
-                }
+                let load = || unsafe { points::$T::load(word) };
+                operate(load, load, |value| step(word, value, value))
             }
 
             #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_store"))]
             unsafe extern "C" fn store(word: *mut $T, value: $T, _: c_int) {
-                schedule::at(Step::Store);
-                // SAFETY: as above. In a simulated process there is one kernel thread.
-                unsafe {
+                // SAFETY: as above. Where there is one kernel thread, a plain store will do.
+                let store = || unsafe {
                     match simulated::is_alone() {
                         true => word.write_volatile(value),
                         false => points::$T::store(word, value),
                     }
-                }
+                };
+                operate(|| (), store, |()| Step::Store)
             }
 
             #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_compare_exchange_val"))]
             unsafe extern "C" fn compare_exchange(
                 word: *mut $T, expected: $T, new: $T, _: c_int, _: c_int,
             ) -> $T {
+                let changed = |before| if before == expected { new } else { before };
                 // SAFETY: as above.
-                unsafe {
-                    let before = points::$T::load(word);
-                    at_change(word, before, if before == expected { new } else { before });
-                    change_if(word, expected, new, points::$T::compare_exchange)
-                }
+                let load = || unsafe { points::$T::load(word) };
+                // SAFETY: as above.
+                let change = || unsafe { change_if(word, expected, new, points::$T::compare_exchange) };
+                operate(load, change, |before| step(word, before, changed(before)))
             }
 
             operations! { $T $bits exchange "_exchange" |_, value| value }
@@ -111,19 +112,19 @@ macro_rules! operations {
     ($T:ident $bits:literal $name:ident $end:literal $change:expr) => {
         #[unsafe(export_name = concat!("__tsan_atomic", $bits, $end))]
         unsafe extern "C" fn $name(word: *mut $T, value: $T, _: c_int) -> $T {
-            let change: fn($T, $T) -> $T = $change;
+            let changed: fn($T, $T) -> $T = $change;
             // SAFETY: as above.
-            unsafe {
-                let mut before = points::$T::load(word);
-                at_change(word, before, change(before, value));
-                loop {
-                    before = points::$T::load(word);
-                    let new = change(before, value);
-                    if change_if(word, before, new, points::$T::compare_exchange) == before {
-                        return before;
-                    }
+            let load = || unsafe { points::$T::load(word) };
+            let change = || loop {
+                let before = load();
+                let new = changed(before, value);
+                // SAFETY: as above.
+                let found = unsafe { change_if(word, before, new, points::$T::compare_exchange) };
+                if found == before {
+                    return before;
                 }
-            }
+            };
+            operate(load, change, |before| step(word, before, changed(before, value)))
         }
     };
 }

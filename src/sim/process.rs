@@ -135,10 +135,8 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     assert!(!super::is_simulated(), "sim: a check inside a check");
     let file = variable::read(VARIABLE)?;
     let done = fs::read_to_string(&file).unwrap_or_default();
-    let verdict = done
-        .split_inclusive(report::END)
-        .nth(GIVEN.replace(GIVEN.get() + 1));
-    if let Some(verdict) = verdict {
+    let given = GIVEN.replace(GIVEN.get() + 1);
+    if let Some(verdict) = done.split_inclusive(report::END).nth(given) {
         return Some(Verdict::decode(verdict, "").unwrap_or_default());
     }
     let place = &builder.place;

@@ -4,8 +4,9 @@ use core::cell::Cell;
 use core::fmt::{self, Write};
 
 use super::record::Sheet;
+use super::schedule::BEHIND;
 use crate::observe::{Kind, Modules, Symbol, Symbols};
-use crate::sys::simulated::{Step, mix};
+use crate::sys::simulated::mix;
 
 /// What ends a verdict, and is in none.
 pub(super) const END: char = '\0';
@@ -72,11 +73,10 @@ impl Verdict {
             hashes.push((seed, next()?));
         }
         let (seed, text) = (lines.next()?.to_owned(), lines.next()?);
-        let said = match more {
-            "" => "",
-            _ => "  the run has said:\n",
+        let text = match more {
+            "" => text.to_owned(),
+            _ => format!("{text}  the run has said:\n{more}"),
         };
-        let text = format!("{text}{said}{more}");
         let kind = FailureKind::ALL.get((kind as usize).wrapping_sub(1));
         let failure = kind.map(|&kind| Failure {
             kind,
@@ -375,9 +375,9 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
             true => String::new(),
             false => format!(" -> {}", sheet.name_of(to)),
         };
-        let at = match choice.kind {
-            Step::LOADED => "behind the load at",
-            _ => "at",
+        let at = match choice.kind & BEHIND {
+            0 => "at",
+            _ => "behind the operation at",
         };
         let (from, point, time) = (sheet.name_of(from), choice.point, choice.time);
         let _ = writeln!(

@@ -302,9 +302,19 @@ pub(super) unsafe extern "C" fn stand_still(_: i32, _: *mut libc::siginfo_t, _: 
 #[inline(always)]
 pub(super) fn at(what: Step) {
     if has_points() {
-        come(what);
+        come(what, what.kind());
     }
 }
+
+/// The calling thread has done `what`, an atomic operation, and comes to its point now.
+#[cfg(greenthread_points)]
+#[inline(always)]
+pub(super) fn behind(what: Step) {
+    come(what, what.kind() | BEHIND);
+}
+
+/// Part of a kind: the operation is done.
+pub(super) const BEHIND: u64 = 8;
 
 /// Whether the calling thread comes to points: inside the runtime are many atomic operations, at which nothing is decided. (In an
 /// ordinary process a worker may have the thread pointer of a thread that runs elsewhere by now.)
@@ -314,8 +324,8 @@ pub(super) fn has_points() -> bool {
 }
 
 #[inline(never)]
-fn come(what: Step) {
-    at_point(|mark| with(|state| state.decide(mark as usize, what)) == Some(true));
+fn come(what: Step, kind: u64) {
+    at_point(|mark| with(|state| state.decide(mark as usize, what, kind)) == Some(true));
 }
 
 /// A clock is read: what it shows. Any kernel thread may ask, once there are several.
@@ -361,8 +371,8 @@ fn is_one_in(many: u32, luck: u32) -> bool {
 }
 
 impl State {
-    /// Whether thread `number`, which is about to do `what`, gives way.
-    fn decide(&mut self, number: usize, what: Step) -> bool {
+    /// Whether thread `number`, at a point of this kind, where it does `what`, gives way.
+    fn decide(&mut self, number: usize, what: Step, kind: u64) -> bool {
         if number == ROOT {
             return false;
         }
@@ -375,7 +385,7 @@ impl State {
         self.sheet.count(|run| {
             run.points += 1;
             run.atomics += u64::from(what.is_atomic());
-            run.hash = fold(run.hash, (number as u64) << 8 | what.kind());
+            run.hash = fold(run.hash, (number as u64) << 8 | kind);
         });
         let points = self.sheet.run.get().points;
         while let Some(&(at, priority)) = self.falls.last()
@@ -401,7 +411,7 @@ impl State {
         let length = least.map_or(0, |least| least + draw() % least);
         self.gives_way_until = Some(self.now + length);
         if self.sheet.is_traced.get() {
-            self.sheet.choose(number, what.kind(), self.now - BEGIN);
+            self.sheet.choose(number, kind, self.now - BEGIN);
         }
         true
     }
@@ -420,10 +430,8 @@ impl State {
     fn waits_by_looking(&mut self, number: usize, what: Step) -> bool {
         let standing = &mut self.threads[number];
         match what {
-            Step::Load(word) | Step::Loaded(word) if standing.seen.contains(&word) => {
-                standing.looks += 1
-            }
-            Step::Load(word) | Step::Loaded(word) => {
+            Step::Load(word) if standing.seen.contains(&word) => standing.looks += 1,
+            Step::Load(word) => {
                 standing.seen.rotate_right(1);
                 (standing.seen[0], standing.looks) = (word, 0);
             }

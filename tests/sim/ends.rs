@@ -298,7 +298,10 @@ fn switches_name_the_users_code() {
         .0
         + 1;
     let places = [
-        format!(", behind the load at ./tests/sim/ends.rs:{} in ", line - 1),
+        format!(
+            ", behind the operation at ./tests/sim/ends.rs:{} in ",
+            line - 1
+        ),
         format!(", at ./tests/sim/ends.rs:{line} in "),
     ];
     let is_there = |shown: &&str| places.iter().any(|place| shown.contains(place));

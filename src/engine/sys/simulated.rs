@@ -43,8 +43,6 @@ pub(crate) struct Hooks {
 pub(crate) enum Step {
     /// To load a word, or to change it to what it is; with a number that the word's address and its value make.
     Load(usize),
-    /// To go on behind a load that is done, with such a number.
-    Loaded(usize),
     Store,
     /// To load a word and to change it.
     Change,
@@ -56,8 +54,6 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(crate) const LOADED: u64 = 6;
-
     pub(crate) fn is_atomic(self) -> bool {
         !matches!(self, Step::Call | Step::Look)
     }
@@ -65,7 +61,6 @@ impl Step {
     pub(crate) fn kind(self) -> u64 {
         match self {
             Step::Load(_) => 0,
-            Step::Loaded(_) => Self::LOADED,
             Step::Store => 1,
             Step::Change => 2,
             Step::Fence => 3,
@@ -191,11 +186,10 @@ pub(crate) fn draw() -> u64 {
     mix(state)
 }
 
-/// Whether a load is made before its schedule point, or after it: code that is compiled without points may come next, such as
-/// std's `Condvar::wait`.
+/// Whether the point of an atomic operation stands behind it.
 #[cfg(greenthread_points)]
 #[inline]
-pub(crate) fn is_early() -> bool {
+pub(crate) fn is_behind() -> bool {
     mix(WORLD.chance.get()) & 1 == 0
 }
 
