@@ -391,6 +391,7 @@ impl Buffers {
 /// `fd` is about to be closed.
 #[inline]
 fn will_close(fd: c_int) {
+    operation!();
     if !is_forked_child() {
         watch::closing(fd);
     }
@@ -400,6 +401,8 @@ fn will_close(fd: c_int) {
 /// It was closed, or shut down.
 #[inline]
 fn has_closed(fd: c_int) {
+    #[cfg(sim)]
+    let _rest = crate::engine::hooks::without_points();
     if !is_forked_child() {
         watch::look_again(fd);
     }

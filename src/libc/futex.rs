@@ -42,8 +42,6 @@ use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
 use crate::sys::call as kernel_call;
 use crate::sys::word;
 use crate::wait::{WaitKind, queue::Position};
-#[cfg(sim)]
-use crate::{engine::hooks::operation, sys::simulated::Step};
 
 /// The threads that wait on words.
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
@@ -60,8 +58,7 @@ exported! {
     fn syscall(
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
     ) -> c_long {
-        #[cfg(sim)]
-        let _operation = operation(Step::Call);
+        operation!();
         let arguments = [a, b, c, d, e, f];
         let kernels = || {
             // SAFETY: the caller's arguments, of this system call.

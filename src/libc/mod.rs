@@ -194,6 +194,14 @@ macro_rules! when_loaded {
     };
 }
 
+/// The rest of the block is a call that others can see: in a simulated process a schedule point comes before it.
+macro_rules! operation {
+    () => {
+        #[cfg(sim)]
+        let _operation = $crate::engine::hooks::operation($crate::sys::simulated::Step::Call);
+    };
+}
+
 /// Declares functions that have the names of libc's, and take their place.
 macro_rules! exported {
     ($(
@@ -242,8 +250,7 @@ macro_rules! hooked {
             #[unsafe(naked)]
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
                 extern "C-unwind" fn parking($($argument: $Type),*) -> $Result {
-                    #[cfg(sim)]
-                    let _operation = $crate::engine::hooks::operation($crate::sys::simulated::Step::Call);
+                    operation!();
                     real!($name($($argument),*) $($real($($new),*))?);
                     $body
                 }
@@ -313,7 +320,7 @@ mod transfer;
 // ==== what the functions share ====
 
 /// Whether calls are hooked in this process.
-fn is_on() -> bool {
+pub(crate) fn is_on() -> bool {
     /// 0: nobody has asked yet.
     static STATE: AtomicU8 = AtomicU8::new(0);
     const ON: u8 = 1;

@@ -25,22 +25,18 @@ const PARENT: pid_t = 1 << 22;
 /// The name of the machine.
 const HOST: &[u8] = b"simulated\0";
 
-/// Fills `length` bytes at `buffer` by chance. False: the caller is no thread of a simulated process.
+/// Fills `length` bytes at `buffer` by chance. False: the process neither is simulated, nor will fork such.
 fn filled(buffer: *mut c_void, length: usize) -> bool {
     for start in (0..length).step_by(8) {
         let Some(number) = sim::own_number() else {
             return false;
         };
         let (bytes, count) = (number.to_ne_bytes(), (length - start).min(8));
+        let place = buffer.cast::<u8>().wrapping_add(start);
         // SAFETY: the caller's buffer has so many bytes more.
-        unsafe {
-            buffer
-                .cast::<u8>()
-                .add(start)
-                .copy_from(bytes.as_ptr(), count)
-        };
+        unsafe { place.copy_from(bytes.as_ptr(), count) };
     }
-    sim::is_simulated()
+    length != 0
 }
 
 /// The same in any process.
@@ -49,7 +45,11 @@ fn fill(buffer: *mut c_void, length: usize) {
     while done < length {
         let arguments = [buffer.addr() + done, length - done, 0];
         // SAFETY: the caller's buffer, or the rest of it.
-        done += unsafe { kernel_call(libc::SYS_getrandom, &arguments) }.unwrap_or(0);
+        match unsafe { kernel_call(libc::SYS_getrandom, &arguments) } {
+            Err(libc::EINTR) => {}
+            Ok(count) => done += count,
+            Err(_) => crate::sys::die("the kernel gives no random numbers"),
+        }
     }
 }
 
@@ -127,15 +127,6 @@ exported! {
         0
     }
 
-    fn timespec_get(place: *mut libc::timespec, base: c_int) -> c_int {
-        const UTC: c_int = 1;
-        if base != UTC {
-            return 0;
-        }
-        tell(place, read(libc::CLOCK_REALTIME));
-        base
-    }
-
     fn clock() -> libc::clock_t {
         let used = read(libc::CLOCK_PROCESS_CPUTIME_ID);
         used.tv_sec * 1_000_000 + used.tv_nsec / 1000
@@ -186,6 +177,15 @@ interposed! {
 
     fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int where real() {
         random_file(path, flags).unwrap_or_else(real)
+    }
+
+    fn timespec_get(place: *mut libc::timespec, base: c_int) -> c_int where real() {
+        const UTC: c_int = 1;
+        if base != UTC || !sim::is_simulated() {
+            return real();
+        }
+        tell(place, read(libc::CLOCK_REALTIME));
+        base
     }
 
     fn getpid() -> pid_t where real() {
@@ -253,6 +253,44 @@ interposed! {
             unsafe { (&raw mut (*told).nodename).cast::<u8>().copy_from(HOST.as_ptr(), HOST.len()) };
         }
         answer
+    }
+
+    // ==== attempts, which park nobody ====
+
+    fn pthread_mutex_trylock(mutex: *mut libc::pthread_mutex_t) -> c_int where real() {
+        operation!();
+        real()
+    }
+
+    fn pthread_rwlock_tryrdlock(lock: *mut libc::pthread_rwlock_t) -> c_int where real() {
+        operation!();
+        real()
+    }
+
+    fn pthread_rwlock_trywrlock(lock: *mut libc::pthread_rwlock_t) -> c_int where real() {
+        operation!();
+        real()
+    }
+
+    fn sem_trywait(semaphore: *mut libc::sem_t) -> c_int where real() {
+        operation!();
+        real()
+    }
+
+    fn pthread_spin_trylock(lock: *mut libc::pthread_spinlock_t) -> c_int where real() {
+        operation!();
+        real()
+    }
+
+    fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int where real() {
+        if !sim::is_simulated() {
+            return real();
+        }
+        // SAFETY: the caller's lock.
+        while unsafe { pthread_spin_trylock(lock) } != 0 {
+            crate::thread::yield_now();
+        }
+        0
     }
 
     // ==== the outside ====

@@ -113,7 +113,7 @@ use std::time::{Duration, SystemTime};
 
 pub use self::report::{Failure, FailureKind, Summary};
 use self::schedule::Rules;
-pub(crate) use self::schedule::{KERNEL_THREAD, cpus, goes, own, own_number};
+pub(crate) use self::schedule::{KERNEL_THREAD, cpus, goes, own};
 use crate::sys::{simulated, variable};
 
 /// The variable that names a seed, and one by which runs are compared.
@@ -405,8 +405,8 @@ impl Builder {
     }
 
     /// One wait in so many, by chance, ends at once without reason; 0: none does. Default: 100. This concerns waits for
-    /// a futex (std's `Condvar` and `park`, and those of other crates), and the crate's own `Condvar` and `park`, which
-    /// are all allowed to do so.
+    /// a futex (std's `Condvar` and `park`, and those of other crates), `pthread_cond_wait` and its kin, and the crate's own
+    /// `park`, which are all allowed to do so. (The crate's own `Condvar` has none.)
     ///
     /// ```
     /// use greenthread::sim::Builder;
@@ -716,7 +716,7 @@ pub fn is_simulated() -> bool {
 /// });
 /// ```
 pub fn random() -> u64 {
-    schedule::own_number().unwrap_or_else(|| fastrand::u64(..))
+    own_number().unwrap_or_else(|| fastrand::u64(..))
 }
 
 /// True in one of `one_in` calls, by chance, under a seed; false in any other process, and if `one_in` is 0.
@@ -740,6 +740,11 @@ pub fn buggify(one_in: u32) -> bool {
 }
 
 // ==== what libc's functions ask ====
+
+/// The next number of the calling thread's own, in a process of a check.
+pub(crate) fn own_number() -> Option<u64> {
+    schedule::own_number().or_else(process::own_number)
+}
 
 /// The answer in a simulated process.
 pub(crate) fn constant<T>(value: T) -> Option<T> {

@@ -36,9 +36,9 @@ use super::record::{End, MOST_SEEDS, Sheet};
 use super::report::{self, Failure, FailureKind, Verdict};
 use super::schedule::{self, Schedule};
 use super::{Builder, Isolation, POINTS, SEED, Strategy};
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::{Backend, RuntimeOptions, text_of};
-use crate::sys;
-use crate::sys::variable;
+use crate::sys::{self, simulated, variable};
 
 /// The file with the verdicts of earlier checks, for a server's own; and which check it is for.
 const VARIABLE: &str = "GREENTHREAD_SIM";
@@ -126,6 +126,13 @@ pub(super) fn compare(builder: &Builder) -> io::Result<Verdict> {
     Ok(found.into())
 }
 
+/// A number by chance in a server, where what is made before the seeds, such as a map that the closure has, is the same each time.
+pub(super) fn own_number() -> Option<u64> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    variable::read(VARIABLE)?;
+    Some(simulated::mix(COUNT.fetch_add(1, Relaxed)))
+}
+
 fn told(verdict: io::Result<Verdict>) -> Verdict {
     verdict.unwrap_or_else(|error| Failure::impossible(error.to_string()).into())
 }
@@ -152,19 +159,23 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
 
 // ==== the test's own process ====
 
-/// Runs the test again, in a process that does the check that the test has come to.
-fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io::Result<Verdict> {
-    // A file without a name, which the server opens by its path.
+/// A file without a name. Other processes open it by its path.
+fn file() -> io::Result<OwnedFd> {
     // SAFETY: a plain call, with a string.
     let file = unsafe { libc::memfd_create(c"greenthread-sim".as_ptr(), libc::MFD_CLOEXEC) };
-    if file < 0 {
-        return Err(io::Error::last_os_error());
+    match file {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the descriptor was just made.
+        _ => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
     }
-    // SAFETY: the descriptor was just made.
-    let _closed_in_the_end = unsafe { OwnedFd::from_raw_fd(file) };
-    let file = format!("/proc/{}/fd/{file}", std::process::id());
+}
+
+/// Runs the test again, in a process that does the check that the test has come to.
+fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io::Result<Verdict> {
+    let [told, out, error] = [file()?, file()?, file()?];
+    let path = |file: &OwnedFd| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let done = DONE.with_borrow(String::clone);
-    fs::write(&file, &done)?;
+    fs::write(path(&told), &done)?;
     let mut command = Command::new(env::current_exe()?);
     match thread::current().name() {
         None => {
@@ -180,7 +191,9 @@ fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io:
             command.args(env::args_os().skip(1));
         }
     }
-    command.env(VARIABLE, &file).env(CHECK, &builder.place);
+    command
+        .env(VARIABLE, path(&told))
+        .env(CHECK, &builder.place);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     let persona = move || {
         // SAFETY: plain calls. (In a container they may be refused: then addresses differ.)
@@ -189,11 +202,13 @@ fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io:
     };
     // SAFETY: the closure makes system calls alone.
     unsafe { command.pre_exec(persona) };
-    let output = command.stdin(Stdio::null()).output()?;
-    let told = fs::read_to_string(file)?;
-    let [out, error] = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
+    // Not pipes: a run may print more than these take.
+    command.stdout(out.try_clone()?).stderr(error.try_clone()?);
+    let status = command.stdin(Stdio::null()).status()?;
+    let text =
+        |file| String::from_utf8_lossy(&fs::read(path(&file)).unwrap_or_default()).into_owned();
+    let [told, out, error] = [told, out, error].map(text);
     Verdict::decode(&told[done.len()..], &error).ok_or_else(|| {
-        let status = output.status;
         io::Error::other(format!(
             "{command:?} did not come to its check: {status}\n{out}{error}"
         ))
@@ -211,6 +226,8 @@ struct Batch {
     sheet: &'static Sheet,
     /// When it was last seen to get on: its points, its CPU time, and the time.
     seen: (u64, Duration, Instant),
+    /// It does not get on, and was asked where it is.
+    is_stuck: bool,
     /// As `waitpid` tells.
     status: i32,
 }
@@ -233,6 +250,10 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
             "sim: a runtime was started before the check",
         ));
     }
+    if !crate::libc::is_on() {
+        let off = "sim: GREENTHREAD_UNMODIFIED=off: accepted is that calls of libc park threads";
+        return Err(io::Error::other(off));
+    }
     RuntimeOptions::prepare()?;
     // The first unwinding in a process takes a lock.
     let _ = catch_unwind(|| resume_unwind(Box::new(())));
@@ -249,10 +270,11 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     if builder.isolation != Isolation::EachSeed || builder.steps == 0 {
         let probe = server.run(Sheet::share()?, 0..0, Kind::Probe)?;
         let hash = |place: usize| probe.sheet.runs[place].get().hash;
-        server.is_warm = match builder.isolation {
-            Isolation::Auto => probe.sheet.done.get() == 3 && hash(1) == hash(2),
-            isolation => isolation == Isolation::Batch,
-        };
+        server.is_warm = probe.sheet.done.get() == 3
+            && match builder.isolation {
+                Isolation::Auto => hash(1) == hash(2),
+                isolation => isolation == Isolation::Batch,
+            };
         if builder.steps == 0 {
             server.steps = probe.sheet.run.get().points;
         }
@@ -269,7 +291,7 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     loop {
         while running.len() < slots && !left.is_empty() {
             let sheet = free.pop().map_or_else(Sheet::share, Ok)?;
-            running.push(server.fork(sheet, first_of(&mut left, size), Kind::Seeds)?);
+            running.push(server.fork(&running, sheet, first_of(&mut left, size), Kind::Seeds)?);
         }
         if running.is_empty() {
             if let Some(failed) = failed {
@@ -308,7 +330,7 @@ const WITHOUT_ATOMICS: &str = "sim: no atomic operation has a schedule point: bu
 /// Takes the next seeds, `most` at most.
 fn first_of(left: &mut Vec<Range<u64>>, most: u64) -> Range<u64> {
     let seeds = left.pop().unwrap_or(0..0);
-    let middle = seeds.end.min(seeds.start + most);
+    let middle = seeds.end.min(seeds.start.saturating_add(most));
     if middle < seeds.end {
         left.push(middle..seeds.end);
     }
@@ -346,6 +368,8 @@ impl Batch {
         match self.sheet.end.get() {
             End::Passed | End::Leftovers => None,
             End::Failed => Some((self.sheet.kind.get(), self.sheet.text())),
+            // It has not answered.
+            End::Not if self.is_stuck => Some((FailureKind::Stuck, String::new())),
             End::Not if signal != 0 => Some((FailureKind::Signal, signal.to_string())),
             End::Not => Some((FailureKind::Exit, code.to_string())),
         }
@@ -371,11 +395,12 @@ impl Batch {
         let clock = sys::kernel_thread::process_clock(self.process);
         let used = Duration::from_nanos(sys::clock::cpu_time(clock));
         let (seen, cpu, since) = self.seen;
-        if points != seen {
+        if points != seen && !self.is_stuck {
             self.seen = (points, used, now);
         } else if used.saturating_sub(cpu) > 2 * PATIENCE || now - since > BLOCKED + PATIENCE {
             self.kill(libc::SIGKILL);
         } else if used.saturating_sub(cpu) > PATIENCE || now - since > BLOCKED {
+            self.is_stuck = true;
             self.kill(libc::SIGQUIT);
         }
     }
@@ -393,11 +418,21 @@ enum Kind {
 
 impl Server<'_> {
     /// Forks a process that runs these seeds.
-    fn fork(&self, sheet: &'static Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
+    fn fork(
+        &self,
+        others: &[Batch],
+        sheet: &'static Sheet,
+        seeds: Range<u64>,
+        kind: Kind,
+    ) -> io::Result<Batch> {
         sheet.begin();
         // SAFETY: the child has this thread alone; the others of this process hold no lock that it takes: they wait.
         let process = unsafe { libc::fork() };
         if process == 0 {
+            // Descriptors have the same numbers, whatever else runs.
+            others
+                .iter()
+                .for_each(|other| sys::close(other.end.as_raw_fd()));
             self.live(sheet, seeds, kind);
         }
         // SAFETY: a plain call.
@@ -412,13 +447,14 @@ impl Server<'_> {
             seeds,
             sheet,
             seen: (0, Duration::ZERO, Instant::now()),
+            is_stuck: false,
             status: 0,
         })
     }
 
     /// Runs a process that runs these seeds, to its end.
     fn run(&self, sheet: &'static Sheet, seeds: Range<u64>, kind: Kind) -> io::Result<Batch> {
-        next_ended(&mut vec![self.fork(sheet, seeds, kind)?])
+        next_ended(&mut vec![self.fork(&[], sheet, seeds, kind)?])
     }
 
     /// Runs the seed at which `batch` has failed again, traced, and tells of it.
@@ -426,7 +462,7 @@ impl Server<'_> {
         let (seed, first) = (batch.sheet.seed.get(), batch.seeds.start);
         let again = |first| self.run(Sheet::share()?, first..seed + 1, Kind::Traced);
         let (mut shown, mut needed) = (again(seed)?, seed);
-        if shown.failure().is_none() {
+        if shown.failure().is_none() && first != seed {
             (shown, needed) = (again(first)?, first);
         }
         let name = self.builder.strategy.name(self.steps, needed, seed);

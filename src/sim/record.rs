@@ -31,7 +31,7 @@ pub(super) enum End {
 /// The most seeds that one process runs: a fork's cost is spread, and a failing run has few runs before it.
 pub(super) const MOST_SEEDS: usize = 1000;
 const MOST_CHOICES: usize = 4096;
-const MOST_FRAMES: usize = 24;
+const MOST_FRAMES: usize = 48;
 const TEXT: usize = 256 << 10;
 const NAME: usize = 32;
 const MOST_NAMES: usize = 256;
@@ -93,16 +93,22 @@ impl Sheet {
         }
     }
 
-    /// The seeds begin: of the process's runs so far nothing counts.
+    /// A process begins.
     pub(super) fn begin(&self) {
         self.done.set(0);
+        self.run.set(Summary::default());
         self.begin_seed(0);
     }
 
     pub(super) fn begin_seed(&self, seed: u64) {
         self.seed.set(seed);
         self.end.set(End::Not);
-        self.run.set(Summary::default());
+        // What has gone outside, such as a pool's kernel thread, may live on.
+        let is_repeatable = self.run.get().is_repeatable;
+        self.run.set(Summary {
+            is_repeatable,
+            ..Summary::default()
+        });
         self.is_open.set(false);
         self.count.set(0);
         self.length.set(0);

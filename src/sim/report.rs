@@ -370,7 +370,7 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
         let (from, to) = (choice.from, choice.to);
         let stack = choice.frames.split(|&at| at == 0).next().unwrap_or(&[]);
         let place = place_in(&symbols.stack(stack, true, &modules));
-        let place = place.unwrap_or_else(|| "the beginning or the end of the thread".into());
+        let place = place.unwrap_or_else(|| "a place outside of the program's code".into());
         let to = match from == to {
             true => String::new(),
             false => format!(" -> {}", sheet.name_of(to)),

@@ -52,7 +52,9 @@ const SPINS: u32 = 100;
 /// A thread that waits may look at so many words in turn.
 const SEEN: usize = 4;
 /// How often a thread polls in vain before time runs faster: a program that measures something short is not misled.
-const ALONE: u64 = 1000;
+const ALONE: u64 = 1000 * POLL;
+/// So many changes weigh as much as a step of one that polls: those of a lock that it takes each time do not count as progress.
+const POLL: u64 = 8;
 /// After so many points the run loop asks the kernel for events: who waits for a pipe goes on beside others that compute.
 const LOOK_OUTSIDE: u64 = 256;
 /// The deepest PCT.
@@ -119,7 +121,7 @@ struct State {
     now: u64,
     /// When the first stalled thread goes on.
     wakes_at: u64,
-    /// How many steps in a row threads have polled, or given way, while nobody has changed anything.
+    /// How many steps threads have polled, or given way, times [`POLL`], less the changes since.
     idle: u64,
     /// One of so many points, less one, is a random walk's turn; at one of so many a thread is stalled.
     rarity: u64,
@@ -196,6 +198,7 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
         state.strategy = strategy;
         state.threads.truncate(ROOT + 1);
         (state.now, state.wakes_at, state.idle) = (BEGIN, NEVER, 0);
+        clock::note(BEGIN);
         state.rest = None;
         state.sheet.begin_seed(seed);
         state.rarity = (1 << (1 + simulated::choose(6))) - 1;
@@ -216,7 +219,7 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
 pub(super) fn begin_batch(until: u64) {
     with(|state| {
         state.until = until;
-        state.sheet.begin();
+        state.sheet.done.set(0);
     });
 }
 
@@ -248,7 +251,7 @@ pub(crate) fn own() -> Option<usize> {
 
 /// A number by chance for the calling thread alone: the same in each schedule, as long as the thread asks as often. `None`: it
 /// is no thread of a run.
-pub(crate) fn own_number() -> Option<u64> {
+pub(super) fn own_number() -> Option<u64> {
     let number = own()?;
     with(|state| {
         let standing = &mut state.threads[number];
@@ -279,9 +282,8 @@ pub(crate) fn goes(what: &str) {
         sheet.say(&format!("{what}\n{}", Backtrace::force_capture()));
         sheet.fail(FailureKind::Outside);
     }
-    if what == KERNEL_THREAD {
-        simulated::has_others();
-    }
+    // Other kernel threads, or processes that have the same memory.
+    simulated::has_others();
     sheet.count(|run| run.is_repeatable = false);
 }
 
@@ -333,7 +335,7 @@ fn time(clock: libc::clockid_t) -> u64 {
     at(Step::Look);
     let told = |state: &mut State| match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
-            state.rules.start + (state.now - BEGIN)
+            state.rules.start.saturating_add(state.now - BEGIN)
         }
         libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID | ..0 => {
             state.sheet.run.get().points * PACE
@@ -381,7 +383,7 @@ impl State {
             return *rest == 0;
         }
         let luck = draw();
-        self.now += step(luck);
+        self.now = self.now.saturating_add(step(luck));
         self.sheet.count(|run| {
             run.points += 1;
             run.atomics += u64::from(what.is_atomic());
@@ -409,7 +411,7 @@ impl State {
         }
         let least = is_stalled.then(|| 1000_u64 << simulated::choose(24));
         let length = least.map_or(0, |least| least + draw() % least);
-        self.gives_way_until = Some(self.now + length);
+        self.gives_way_until = Some(self.now.saturating_add(length));
         if self.sheet.is_traced.get() {
             self.sheet.choose(number, kind, self.now - BEGIN);
         }
@@ -436,7 +438,9 @@ impl State {
                 (standing.seen[0], standing.looks) = (word, 0);
             }
             Step::Look => standing.looks += 1,
-            Step::Store | Step::Change => (standing.looks, self.idle) = (0, 0),
+            Step::Store | Step::Change => {
+                (standing.looks, self.idle) = (0, self.idle.saturating_sub(1))
+            }
             Step::Fence | Step::Call => {}
         }
         let waits = standing.looks == SPINS;
@@ -454,14 +458,14 @@ impl State {
     /// A thread polls, or gives way. If the threads that are ready do nothing else, time passes faster and faster, up to the next
     /// thing that happens.
     fn hurry_if_idle(&mut self) {
-        self.idle += 1;
+        self.idle += POLL;
         let rounds = self.idle / ALONE / (self.ready.len() as u64 + 1);
         if rounds != 0 {
             let end = BEGIN.saturating_add(self.rules.max_time);
             let next = simulated::deadline().min(self.wakes_at).min(end);
             // Twice as fast each time: code that only measures is not brought to the end.
             let jump = PACE << rounds.min(40);
-            self.now = self.now.max(next.min(self.now + jump));
+            self.now = self.now.max(next.min(self.now.saturating_add(jump)));
         }
     }
 
@@ -508,11 +512,13 @@ impl Policy for Schedule {
         if how == Readied::Spawned {
             thread.mark_as_new(NEW);
         }
-        if how != Readied::Yielded {
-            with(|state| state.idle = 0);
-        }
         match seat {
-            Some(_) => _ = with(|state| state.ready(thread)),
+            Some(_) => {
+                with(|state| {
+                    state.idle *= u64::from(how == Readied::Yielded);
+                    state.ready(thread);
+                });
+            }
             // Another kernel thread may have made it ready, or the worker before it had its processor.
             None => INBOX.lock().push(thread),
         }

@@ -350,6 +350,8 @@ impl Instance {
     /// Makes the epoll descriptor that `add` needs.
     pub(super) fn start(&self) -> io::Result<&epoll::Epoll> {
         if self.0.get().is_none() {
+            #[cfg(sim)]
+            let _once = current::without_points();
             // The instance is made outside the cell, because the cell cannot report errors. If another thread makes an
             // instance too, one of the two is dropped.
             let _ = self.0.set(epoll::Epoll::new()?);

@@ -191,8 +191,10 @@ impl<T, F: FnOnce() -> T> Packet<T, F> {
                 let inside = frame.as_ref().map(Frame::enter);
                 let result = catch_unwind(AssertUnwindSafe(call));
                 #[cfg(sim)]
-                let _operation = current::operation(Step::Call);
+                let operation = current::operation(Step::Call);
                 drop(inside);
+                #[cfg(sim)]
+                drop(operation);
                 // SAFETY: the ending is the thread's until it has ended, and after `finish` if that says so.
                 unsafe {
                     let ending = &mut *packet.ending.get();

@@ -15,10 +15,10 @@ use crate::engine::policy::{Ideas, Policy};
 #[cfg(sim)]
 use crate::engine::sched::{cluster::Kind, spawner};
 use crate::engine::sched::{current, size};
-#[cfg(sim)]
-use crate::engine::sys::simulated;
 #[cfg(not(feature = "observe"))]
 use crate::engine::sys::variable;
+#[cfg(sim)]
+use crate::engine::sys::{clock, simulated};
 use crate::engine::{atomic::Ordering, stack};
 #[cfg(green)]
 use crate::engine::{driver, sched::Cluster, sched::Config, sched::fork};
@@ -101,6 +101,8 @@ impl RuntimeOptions {
     #[cfg(sim)]
     pub(crate) fn prepare() -> io::Result<()> {
         let stack_size = default_stack_size().next_power_of_two();
+        // What a process finds out once, at its first use, comes before the seeds.
+        clock::at(std::time::Instant::now());
         handle::make_key();
         green::prepare(stack_size.max(stack::MIN_SIZE))?.map_err(|reason| no_green(&reason))
     }

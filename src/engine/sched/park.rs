@@ -702,6 +702,9 @@ impl Interrupts {
     pub(crate) fn forget_frames(&self) {
         self.forget_refusals();
         self.top.store(core::ptr::null_mut(), Relaxed);
+        // Under a seed a thread begins in the same way, whether its record is new or not.
+        #[cfg(sim)]
+        self.clear();
     }
 }
 

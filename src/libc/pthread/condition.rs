@@ -122,6 +122,10 @@ fn wait_or(
     if mutex.may_not_unlock() {
         return libc::EPERM;
     }
+    #[cfg(sim)]
+    if crate::sys::simulated::is_spurious() {
+        return 0;
+    }
     let place = [Waiting::new(condition.address(), SIGNAL)];
     let mut refuse = |_, _: Beside<'_>| Ok(());
     let unlock = || {
@@ -157,6 +161,7 @@ macro_rules! waits {
                         $mutex: Object<pthread_mutex_t>
                         $(, $argument: $Type)*
                     ) -> c_int {
+                        operation!();
                         // SAFETY: the caller's arguments, unchanged.
                         let real = || unsafe { $name::real($condition, $mutex $(, $argument)*) };
                         wait_or($condition, $mutex, $limit, &real)
@@ -183,6 +188,7 @@ waits! {
 
 interposed! {
     fn pthread_cond_signal["GLIBC_2.3.2"](condition: Object<pthread_cond_t>) -> c_int where real() {
+        operation!();
         let answer = real();
         wake(condition.address(), SIGNAL, 1);
         answer
@@ -190,6 +196,7 @@ interposed! {
 
     fn pthread_cond_broadcast["GLIBC_2.3.2"](condition: Object<pthread_cond_t>) -> c_int
     where real() {
+        operation!();
         let answer = real();
         wake(condition.address(), SIGNAL, usize::MAX);
         answer

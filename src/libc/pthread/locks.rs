@@ -132,6 +132,7 @@ waiting!(mutex_or(pthread_mutex_t): pthread_mutex_lock, pthread_mutex_timedlock,
 interposed! {
     // The caller owns the mutex, so nobody frees it before it is unlocked.
     fn pthread_mutex_unlock(mutex: Object<pthread_mutex_t>) -> c_int where real() {
+        operation!();
         let stays_locked = mutex.load(KIND) & TYPE == RECURSIVE && mutex.load(COUNT) > 1;
         let answer = real();
         if answer == 0 && !stays_locked {
@@ -218,17 +219,20 @@ hooked! {
 interposed! {
     fn pthread_rwlock_timedwrlock(lock: Object<pthread_rwlock_t>, time: *const timespec) -> c_int
     where real() {
+        operation!();
         write_or(lock, Limit(CLOCK_REALTIME, Some(time)), &real)
     }
 
     fn pthread_rwlock_clockwrlock(
         lock: Object<pthread_rwlock_t>, clock: clockid_t, time: *const timespec,
     ) -> c_int where real() {
+        operation!();
         write_or(lock, Limit(clock, Some(time)), &real)
     }
 
     // The caller holds the lock, so nobody frees it before it is unlocked.
     fn pthread_rwlock_unlock(lock: Object<pthread_rwlock_t>) -> c_int where real() {
+        operation!();
         let (prefers_writers, address) = (lock.prefers_writers(), lock.address());
         let answer = real();
         if is_forked_child() || !TABLE.may_have_after_locked(address) {
@@ -275,6 +279,7 @@ waiting!(take_or(sem_t): sem_wait, sem_timedwait, sem_clockwait);
 
 interposed! {
     fn sem_post(semaphore: Object<sem_t>) -> c_int where real() {
+        operation!();
         let answer = real();
         if answer == 0 {
             wake(semaphore.address(), POST, 1);
