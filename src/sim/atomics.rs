@@ -12,7 +12,7 @@ use core::ffi::c_int;
 
 use super::schedule;
 use crate::arch::points;
-use crate::sys::simulated::{self, Step};
+use crate::sys::simulated::{Step, is_behind};
 
 /// Does an operation, and comes to a point: before it, or behind it, since what is compiled without points may come next, or
 /// plain memory. `what` tells the kind by what the word was; `look` tells what it is.
@@ -21,7 +21,7 @@ fn operate<T: Copy>(look: impl Fn() -> T, does: impl Fn() -> T, what: impl Fn(T)
     if !schedule::has_points() {
         return does();
     }
-    if simulated::is_behind() {
+    if is_behind() {
         let found = does();
         schedule::behind(what(found));
         return found;
@@ -40,30 +40,6 @@ fn step<T: Copy + PartialEq + Into<u64>>(word: *const T, before: T, after: T) ->
     }
 }
 
-/// Changes the word to `new` if it is as `expected`, and returns what it was.
-///
-/// # Safety
-/// The word is valid and aligned. `locked` does the same where there are other kernel threads.
-#[inline(always)]
-unsafe fn change_if<T: Copy + PartialEq>(
-    word: *mut T,
-    expected: T,
-    new: T,
-    locked: unsafe fn(*mut T, T, T) -> T,
-) -> T {
-    // SAFETY: the caller's promise. Where there is one kernel thread, a plain store will do.
-    unsafe {
-        if !simulated::is_alone() {
-            return locked(word, expected, new);
-        }
-        let found = word.read_volatile();
-        if found == expected {
-            word.write_volatile(new);
-        }
-        found
-    }
-}
-
 macro_rules! operations {
     ($($T:ident $bits:literal)*) => {$(
         mod $T {
@@ -78,13 +54,8 @@ macro_rules! operations {
 
             #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_store"))]
             unsafe extern "C" fn store(word: *mut $T, value: $T, _: c_int) {
-                // SAFETY: as above. Where there is one kernel thread, a plain store will do.
-                let store = || unsafe {
-                    match simulated::is_alone() {
-                        true => word.write_volatile(value),
-                        false => points::$T::store(word, value),
-                    }
-                };
+                // SAFETY: as above.
+                let store = || unsafe { points::$T::store(word, value) };
                 operate(|| (), store, |()| Step::Store)
             }
 
@@ -96,7 +67,7 @@ macro_rules! operations {
                 // SAFETY: as above.
                 let load = || unsafe { points::$T::load(word) };
                 // SAFETY: as above.
-                let change = || unsafe { change_if(word, expected, new, points::$T::compare_exchange) };
+                let change = || unsafe { points::$T::compare_exchange(word, expected, new) };
                 operate(load, change, |before| step(word, before, changed(before)))
             }
 
@@ -119,7 +90,7 @@ macro_rules! operations {
                 let before = load();
                 let new = changed(before, value);
                 // SAFETY: as above.
-                let found = unsafe { change_if(word, before, new, points::$T::compare_exchange) };
+                let found = unsafe { points::$T::compare_exchange(word, before, new) };
                 if found == before {
                     return before;
                 }

@@ -648,15 +648,6 @@ impl Strategy {
         }
     }
 
-    /// So that two strategies have different chance under one seed.
-    fn salt(self) -> u64 {
-        match self {
-            Strategy::Mixed | Strategy::Random => 0,
-            Strategy::RoundRobin => 1 << 56,
-            Strategy::Pct { depth } => u64::from(depth + 1) << 56,
-        }
-    }
-
     /// How a variable names the seeds from `first` to `last`, which are one, or run one after the other.
     fn name(self, steps: u64, first: u64, last: u64) -> String {
         let (strategy, seeds) = match first == last {

@@ -177,19 +177,15 @@ fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io:
     let done = DONE.with_borrow(String::clone);
     fs::write(path(&told), &done)?;
     let mut command = Command::new(env::current_exe()?);
-    match thread::current().name() {
-        None => {
-            let unnamed = "sim: a check on a thread without a name: accepted are the test's thread and the main thread";
-            return Err(io::Error::other(unnamed));
-        }
+    let current = thread::current();
+    let unnamed = "sim: a check on a thread without a name: accepted are the test's thread and the main thread";
+    let test = current.name().ok_or_else(|| io::Error::other(unnamed))?;
+    if test == "main" {
+        command.args(env::args_os().skip(1));
+    } else {
         // As libtest names its threads.
-        Some(test) if test != "main" => {
-            let how = "--exact --nocapture --test-threads=1 --include-ignored";
-            command.arg(test).args(how.split(' '));
-        }
-        Some(_) => {
-            command.args(env::args_os().skip(1));
-        }
+        let how = "--exact --nocapture --test-threads=1 --include-ignored";
+        command.arg(test).args(how.split(' '));
     }
     command
         .env(VARIABLE, path(&told))
@@ -366,7 +362,7 @@ impl Batch {
     fn failure(&self) -> Option<(FailureKind, String)> {
         let (signal, code) = (libc::WTERMSIG(self.status), libc::WEXITSTATUS(self.status));
         match self.sheet.end.get() {
-            End::Passed | End::Leftovers => None,
+            End::Passed => None,
             End::Failed => Some((self.sheet.kind.get(), self.sheet.text())),
             // It has not answered.
             End::Not if self.is_stuck => Some((FailureKind::Stuck, String::new())),
@@ -499,6 +495,7 @@ impl Server<'_> {
             body: self.body.clone(),
             sheet,
             steps: self.steps,
+            until: u64::MAX,
             all_threads_end: false,
             free: i32::MAX,
         };
@@ -507,9 +504,9 @@ impl Server<'_> {
         let main = move || {
             (0..warm_ups).for_each(|_| runs.run(0, WARM_UP));
             if kind != Kind::Probe {
-                schedule::begin_batch(until);
+                sheet.done.set(0);
             }
-            runs.all_threads_end = all_threads_end;
+            (runs.all_threads_end, runs.until) = (all_threads_end, until);
             runs.free = sys::duplicate(libc::STDERR_FILENO, 0).unwrap_or(i32::MAX);
             sys::close(runs.free);
             seeds.for_each(|seed| runs.run(seed, strategy.of(seed)));
@@ -528,6 +525,7 @@ struct Runs {
     body: Body,
     sheet: &'static Sheet,
     steps: u64,
+    until: u64,
     all_threads_end: bool,
     /// The lowest number that is no descriptor's: a descriptor that a run leaves behind has it.
     free: i32,
@@ -538,7 +536,7 @@ impl Runs {
     /// behind.
     fn run(&self, seed: u64, strategy: Strategy) {
         let body = self.body.clone();
-        schedule::begin_seed(seed, strategy, self.steps);
+        schedule::begin_seed(seed, strategy, self.steps, self.until);
         let first = crate::thread::Builder::new().name(self.name.clone());
         let first = first
             .spawn(move || body())
@@ -549,7 +547,7 @@ impl Runs {
         }
         self.sheet.end_seed();
         // If the others end the process from now on, that is no failure of the run.
-        self.sheet.end.set(End::Leftovers);
+        self.sheet.end.set(End::Passed);
         while schedule::drain() {
             crate::thread::yield_now();
         }
@@ -557,12 +555,12 @@ impl Runs {
         if cluster.is_none_or(|cluster| cluster.live() != 1) {
             match self.all_threads_end {
                 true => self.sheet.fail(FailureKind::Threads),
-                false => self.sheet.end(End::Leftovers),
+                false => self.sheet.end(End::Passed),
             }
         }
         // SAFETY: a plain call.
         if unsafe { libc::fcntl(self.free, libc::F_GETFD) } != -1 {
-            self.sheet.end(End::Leftovers);
+            self.sheet.end(End::Passed);
         }
     }
 }

@@ -21,10 +21,8 @@ use crate::sys::simulated;
 pub(super) enum End {
     /// It has not.
     Not,
-    /// All its seeds' runs are over.
+    /// All its seeds' runs are over, or one has left threads or descriptors behind: no other seed is to find them.
     Passed,
-    /// A run has left threads or descriptors behind: no other seed is to find them.
-    Leftovers,
     Failed,
 }
 

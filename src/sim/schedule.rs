@@ -191,11 +191,11 @@ pub(super) fn begin(rules: Rules, sheet: &'static Sheet) {
     }));
 }
 
-/// One seed begins. Its threads are those that are spawned from now on.
-pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
-    simulated::seed(simulated::mix(seed ^ strategy.salt()));
+/// One seed begins. Its threads are those that are spawned from now on. Its run ends at point `until`, to be compared with others.
+pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64, until: u64) {
+    simulated::seed(simulated::mix(seed));
     with(|state| {
-        state.strategy = strategy;
+        (state.strategy, state.until) = (strategy, until);
         state.threads.truncate(ROOT + 1);
         (state.now, state.wakes_at, state.idle) = (BEGIN, NEVER, 0);
         clock::note(BEGIN);
@@ -212,14 +212,6 @@ pub(super) fn begin_seed(seed: u64, strategy: Strategy, steps: u64) {
             state.falls.extend(falls);
             state.falls.sort_unstable_by(|one, other| other.cmp(one));
         }
-    });
-}
-
-/// The process has warmed up. Its runs end at this point, to be compared with others.
-pub(super) fn begin_batch(until: u64) {
-    with(|state| {
-        state.until = until;
-        state.sheet.done.set(0);
     });
 }
 
@@ -282,8 +274,6 @@ pub(crate) fn goes(what: &str) {
         sheet.say(&format!("{what}\n{}", Backtrace::force_capture()));
         sheet.fail(FailureKind::Outside);
     }
-    // Other kernel threads, or processes that have the same memory.
-    simulated::has_others();
     sheet.count(|run| run.is_repeatable = false);
 }
 
@@ -632,7 +622,6 @@ fn nothing_is_ready(earliest: u64) {
         Some((state.sheet, state.ending?))
     });
     if let Some((sheet, kind)) = ended.flatten() {
-        simulated::has_others();
         sheet.fail(kind);
     }
 }

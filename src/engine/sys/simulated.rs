@@ -76,8 +76,6 @@ struct World {
     seed: Cell<u64>,
     chance: Cell<u64>,
     deadline: Cell<Option<&'static AtomicU64>>,
-    /// There are other kernel threads.
-    has_others: Cell<bool>,
 }
 
 // SAFETY: invariant 1.
@@ -89,24 +87,11 @@ static WORLD: World = World {
     seed: Cell::new(0),
     chance: Cell::new(0),
     deadline: Cell::new(None),
-    has_others: Cell::new(false),
 };
 
 /// From now on the process is simulated; `None`: no longer, and it is about to end.
 pub(crate) fn begin(hooks: Option<Hooks>) {
     WORLD.hooks.set(hooks);
-}
-
-/// There will be other kernel threads.
-pub(crate) fn has_others() {
-    WORLD.has_others.set(true);
-}
-
-/// Whether this is the only kernel thread of a simulated process.
-#[cfg(greenthread_points)]
-#[inline(always)]
-pub(crate) fn is_alone() -> bool {
-    is_on() && !WORLD.has_others.get()
 }
 
 #[inline(always)]
