@@ -23,7 +23,7 @@ macro_rules! words {
             /// # Safety
             /// As above.
             #[inline(always)]
-            pub(crate) unsafe fn store(word: *mut $T, value: $T) {
+            pub(crate) unsafe fn store(word: *mut $T, value: $T, _is_alone: bool) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     asm!(concat!("stlr", $suffix, " {0:", $modifier, "}, [{1}]"), in(reg) value, in(reg) word,
@@ -34,7 +34,9 @@ macro_rules! words {
             /// # Safety
             /// As above.
             #[inline(always)]
-            pub(crate) unsafe fn compare_exchange(word: *mut $T, expected: $T, new: $T) -> $T {
+            pub(crate) unsafe fn compare_exchange(
+                word: *mut $T, expected: $T, new: $T, _is_alone: bool,
+            ) -> $T {
                 let found: $T;
                 // SAFETY: the caller's promise. A load that is exclusive fills a whole register.
                 unsafe {

@@ -1,4 +1,5 @@
 //! Atomic operations in assembly, sequentially consistent: for functions that the compiler calls in place of atomic operations.
+//! `is_alone`: no other kernel thread has the word, so nothing needs to be locked, which takes most of an operation's time.
 
 use core::arch::asm;
 
@@ -18,9 +19,12 @@ macro_rules! words {
             /// # Safety
             /// As above.
             #[inline(always)]
-            pub(crate) unsafe fn store(word: *mut $T, value: $T) {
+            pub(crate) unsafe fn store(word: *mut $T, value: $T, is_alone: bool) {
                 // SAFETY: the caller's promise. An exchange is locked.
                 unsafe {
+                    if is_alone {
+                        return word.write_volatile(value);
+                    }
                     asm!(concat!("xchg [{}], {", $modifier, "}"), in(reg) word, inout($register) value => _,
                         options(nostack, preserves_flags));
                 }
@@ -29,11 +33,15 @@ macro_rules! words {
             /// # Safety
             /// As above.
             #[inline(always)]
-            pub(crate) unsafe fn compare_exchange(word: *mut $T, expected: $T, new: $T) -> $T {
+            pub(crate) unsafe fn compare_exchange(
+                word: *mut $T, expected: $T, new: $T, is_alone: bool,
+            ) -> $T {
                 let found: $T;
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise. The byte is the prefix `lock`.
                 unsafe {
-                    asm!(concat!("lock cmpxchg [{}], {", $modifier, "}"), in(reg) word, in($register) new,
+                    asm!("test {is_alone}, {is_alone}", "jne 2f", ".byte 0xf0", "2:",
+                        concat!("cmpxchg [{word}], {new", $modifier, "}"),
+                        is_alone = in(reg_byte) is_alone as u8, word = in(reg) word, new = in($register) new,
                         inout($accumulator) expected => found, options(nostack));
                 }
                 found

@@ -12,7 +12,7 @@ use core::ffi::c_int;
 
 use super::schedule;
 use crate::arch::points;
-use crate::sys::simulated::{Step, is_behind};
+use crate::sys::simulated::{Step, is_alone, is_behind};
 
 /// Does an operation, and comes to a point: before it, or behind it, since what is compiled without points may come next, or
 /// plain memory. `what` tells the kind by what the word was; `look` tells what it is.
@@ -55,7 +55,7 @@ macro_rules! operations {
             #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_store"))]
             unsafe extern "C" fn store(word: *mut $T, value: $T, _: c_int) {
                 // SAFETY: as above.
-                let store = || unsafe { points::$T::store(word, value) };
+                let store = || unsafe { points::$T::store(word, value, is_alone()) };
                 operate(|| (), store, |()| Step::Store)
             }
 
@@ -67,7 +67,7 @@ macro_rules! operations {
                 // SAFETY: as above.
                 let load = || unsafe { points::$T::load(word) };
                 // SAFETY: as above.
-                let change = || unsafe { points::$T::compare_exchange(word, expected, new) };
+                let change = || unsafe { points::$T::compare_exchange(word, expected, new, is_alone()) };
                 operate(load, change, |before| step(word, before, changed(before)))
             }
 
@@ -90,7 +90,7 @@ macro_rules! operations {
                 let before = load();
                 let new = changed(before, value);
                 // SAFETY: as above.
-                let found = unsafe { points::$T::compare_exchange(word, before, new) };
+                let found = unsafe { points::$T::compare_exchange(word, before, new, is_alone()) };
                 if found == before {
                     return before;
                 }

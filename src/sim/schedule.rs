@@ -274,6 +274,7 @@ pub(crate) fn goes(what: &str) {
         sheet.say(&format!("{what}\n{}", Backtrace::force_capture()));
         sheet.fail(FailureKind::Outside);
     }
+    simulated::has_others();
     sheet.count(|run| run.is_repeatable = false);
 }
 

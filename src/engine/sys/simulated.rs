@@ -73,6 +73,7 @@ impl Step {
 struct World {
     hooks: Cell<Option<Hooks>>,
     is_over: Cell<bool>,
+    is_alone: Cell<bool>,
     seed: Cell<u64>,
     chance: Cell<u64>,
     deadline: Cell<Option<&'static AtomicU64>>,
@@ -84,6 +85,7 @@ unsafe impl Sync for World {}
 static WORLD: World = World {
     hooks: Cell::new(None),
     is_over: Cell::new(false),
+    is_alone: Cell::new(false),
     seed: Cell::new(0),
     chance: Cell::new(0),
     deadline: Cell::new(None),
@@ -92,6 +94,19 @@ static WORLD: World = World {
 /// From now on the process is simulated; `None`: no longer, and it is about to end.
 pub(crate) fn begin(hooks: Option<Hooks>) {
     WORLD.hooks.set(hooks);
+    WORLD.is_alone.set(hooks.is_some());
+}
+
+/// There will be other kernel threads, or processes that have the same memory.
+pub(crate) fn has_others() {
+    WORLD.is_alone.set(false);
+}
+
+/// Whether this is the only kernel thread.
+#[cfg(greenthread_points)]
+#[inline(always)]
+pub(crate) fn is_alone() -> bool {
+    WORLD.is_alone.get()
 }
 
 #[inline(always)]
@@ -102,6 +117,7 @@ pub(crate) fn is_on() -> bool {
 /// The run has ended.
 pub(crate) fn end() {
     WORLD.is_over.set(true);
+    has_others();
 }
 
 /// Whether the run has ended: who says how allocates wherever he is.
@@ -175,7 +191,9 @@ pub(crate) fn draw() -> u64 {
 #[cfg(greenthread_points)]
 #[inline]
 pub(crate) fn is_behind() -> bool {
-    mix(WORLD.chance.get()) & 1 == 0
+    // A part of what `mix` does: it is asked at each operation.
+    let state = WORLD.chance.get();
+    (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 63 == 0
 }
 
 /// A number below `count`, by chance; 0 in a process that is not simulated.
