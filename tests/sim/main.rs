@@ -8,6 +8,7 @@ mod common;
 
 mod bugs;
 mod ends;
+mod found;
 mod hash;
 mod libraries;
 mod programs;
