@@ -40,7 +40,7 @@
 //! ```
 //!
 //! # Schedule points
-//! A thread comes to a point before each
+//! A thread comes to a point before each of these (at atomic operations also behind, by chance):
 //! - operation of this crate's locks, channels and threads, `spawn`, `join`, `park` and `yield_now`,
 //! - call of libc that can park a green thread ([docs/unmodified.md]), futexes and C's locks included,
 //! - reading of a clock,
@@ -177,7 +177,9 @@ pub enum Isolation {
     Auto,
     /// Each seed has a fresh process.
     EachSeed,
-    /// A process runs up to 1,000 seeds, after a run that makes what is made once in a process. A process ends early after a run that has left threads or descriptors behind.
+    /// A process runs up to 1,000 seeds, after a run that makes what is made once in a process. It ends early after a
+    /// run that has left threads or descriptors behind. If that first run fails, or leaves something behind, it is as with
+    /// `EachSeed`.
     Batch,
 }
 

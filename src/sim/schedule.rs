@@ -1,7 +1,8 @@
 //! The schedule of one seed: which thread runs after each point, and what time it is.
 //!
 //! One kernel thread runs all green threads, and this is their policy. A thread comes to a point before each operation that
-//! others could see ([`at`]): there the schedule decides whether the thread stays, which costs no switch, or gives way.
+//! others could see ([`at`]), or, if that is an atomic one, [`behind`] it: there the schedule decides whether the thread stays,
+//! which costs no switch, or gives way.
 //! When a thread has left its stack, [`Policy::next`] says who follows.
 //!
 //! | a strategy | at a point | when a thread has left its stack |
@@ -22,8 +23,8 @@
 //! Each point adds 50 to 150 ns, and a clock is read after a point: so clocks are monotonic, and a thread that computes can miss
 //! a deadline. If no thread is ready, the clock jumps to the next deadline. If the threads that are ready only poll clocks,
 //! or give way in vain, the next deadline comes nearer: after each [`ALONE`] such steps of a thread they are twice as long as
-//! before. Now and then, in each seed more or less often, a thread is *stalled*: it is put aside for a time between 1 µs and 16 s, each order of magnitude as
-//! likely, as a system puts threads aside that has others to run.
+//! before. Now and then, in each seed more or less often, a thread is *stalled*: it is put aside for a time between 1 µs and
+//! 16 s, each order of magnitude as likely, as a system puts threads aside that has others to run.
 //!
 //! # Invariants
 //! 1. What is decided depends on the seed and on what the threads do, and on nothing else: no address, no real time, no number

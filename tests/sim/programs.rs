@@ -141,22 +141,19 @@ fn lock_order(threads: Threads) {
 
 /// The one who opens the gate does not take the lock, so the one who waits may miss it between its look and its wait.
 fn lost_wakeup(threads: Threads) {
+    #[derive(Default)]
     struct Gate {
         is_open: AtomicBool,
-        lock: parking_lot::Mutex<()>,
-        opened: parking_lot::Condvar,
+        lock: Mutex<()>,
+        opened: Condvar,
     }
-    let gate = Arc::new(Gate {
-        is_open: AtomicBool::new(false),
-        lock: parking_lot::Mutex::new(()),
-        opened: parking_lot::Condvar::new(),
-    });
+    let gate: Arc<Gate> = Arc::default();
     let guest = {
         let gate = gate.clone();
         move || {
-            let mut guard = gate.lock.lock();
+            let mut guard = gate.lock.lock().unwrap();
             while !gate.is_open.load(SeqCst) {
-                gate.opened.wait(&mut guard);
+                guard = gate.opened.wait(guard).unwrap();
             }
         }
     };
