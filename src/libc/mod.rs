@@ -320,7 +320,7 @@ mod transfer;
 // ==== what the functions share ====
 
 /// Whether calls are hooked in this process.
-pub(crate) fn is_on() -> bool {
+fn is_on() -> bool {
     /// 0: nobody has asked yet.
     static STATE: AtomicU8 = AtomicU8::new(0);
     const ON: u8 = 1;
