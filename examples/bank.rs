@@ -59,7 +59,7 @@ fn customer(bank: &[Account], seed: u64) {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     let bank: &[Account] = &std::array::from_fn::<_, ACCOUNTS, _>(|_| Account::default());
     let pay_everybody = |amount| bank.iter().for_each(|account| account.deposit(amount));
     let spent: u64 = greenthread::scope(|s| {

@@ -8,6 +8,9 @@
 //! shuttle runs on one kernel thread; `sim` has a process for each CPU. So both are also given for one CPU: the rows of `sim` say how
 //! much CPU time a run takes. std's `Mutex` is compiled, and spins a hundred times before it waits: with many switches
 //! that is most of the time of contended runs. shuttle's own `Mutex` does not spin.
+//!
+//! Last come two examples, `bank` and the store of `redis`, beside a run on a runtime of one processor. That is to be of an ordinary
+//! build: `cargo run --release -p sim -- ordinary` runs nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -146,12 +149,47 @@ mod shuttles {
     }
 }
 
+// ==== the examples ====
+
+#[path = "../../../examples/bank.rs"]
+mod bank;
+
+mod redis;
+
+/// Prints what runs of the examples take.
+fn examples(is_ordinary: bool) {
+    const RUNS: u64 = 20;
+    let each: [(&str, fn()); 2] = [("bank", bank::main), ("redis", redis::main)];
+    for (name, main) in each {
+        let time = if is_ordinary {
+            let runtime = greenthread::runtime::Runtime::builder().processors(1);
+            let runtime = runtime.build().unwrap();
+            let run = || {
+                let start = Instant::now();
+                runtime.spawn(main).join().unwrap();
+                start.elapsed()
+            };
+            (0..RUNS).map(|_| run()).min().unwrap().as_secs_f64()
+        } else {
+            // Those that warm processes up count, too: three, and one for each process.
+            let (summary, _, cpu) = ours(RUNS, RANDOM, main);
+            println!("{name}: {} points a run", summary.points / RUNS);
+            cpu.as_secs_f64() / (RUNS + 3 + 1) as f64
+        };
+        println!("{name}: {:.1} ms", time * 1e3);
+    }
+}
+
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("ordinary") {
+        return examples(true);
+    }
     let stays = point(PCT, 1);
     let switches = point(Strategy::RoundRobin, 2);
     let run =
         |(_, seeds, _, body): Program| [RANDOM, PCT].map(|strategy| ours(seeds, strategy, body));
     let all = PROGRAMS.map(run);
+    examples(false);
     // What comes before a check runs again in the process that is made for it: so shuttle comes last.
     println!("a point: {stays:.1} ns if the thread stays, {switches:.1} ns if it switches");
     for ((name, seeds, theirs, _), ours) in PROGRAMS.into_iter().zip(all) {
