@@ -35,7 +35,7 @@ use std::{env, fs, thread};
 use super::record::{End, MOST_SEEDS, Sheet};
 use super::report::{self, Failure, FailureKind, Verdict};
 use super::schedule::{self, Schedule};
-use super::{Builder, Isolation, POINTS, SEED, Strategy};
+use super::{Builder, Isolation, POINTS, SEED, Strategy, Summary};
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::{Backend, RuntimeOptions, text_of};
 use crate::sys::{self, simulated, variable};
@@ -105,14 +105,12 @@ pub(super) fn compare(builder: &Builder) -> io::Result<Verdict> {
     let until = |points: u64, addresses, more: &[Variable]| {
         let own = [(SEED, name.clone()), (POINTS, points.to_string())];
         let verdict = ask(builder, addresses, &[&own[..], more].concat())?;
-        verdict
-            .failure
-            .ok_or_else(|| io::Error::other("they differ no more"))
+        verdict.failure.ok_or(io::Error::from(io::ErrorKind::Other))
     };
     // The first point at which they differ is looked for by runs that end early.
     let (mut alike, mut step) = (0, 1 << 24);
     let text = format!("sim: two runs of seed {name} differed, and others of it alone did not\n");
-    let mut found = Failure::without_run(FailureKind::Different, &name, text);
+    let mut found = Failure::new(FailureKind::Different, &name, Summary::default(), text);
     while step != 0 {
         let one = until(alike + step, SAME, &[]);
         let other = until(alike + step, again, &padding);
@@ -464,7 +462,8 @@ impl Server<'_> {
         let name = self.builder.strategy.name(self.steps, needed, seed);
         let Some(failure) = shown.failure() else {
             let text = format!("sim: seed {name} has failed once, and then no more\n");
-            return Ok(Failure::without_run(FailureKind::Different, &name, text));
+            let run = Summary::default();
+            return Ok(Failure::new(FailureKind::Different, &name, run, text));
         };
         Ok(Failure::of(failure, &name, needed == seed, shown.sheet))
     }

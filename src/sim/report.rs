@@ -72,18 +72,13 @@ impl Verdict {
         while let Some(seed) = next() {
             hashes.push((seed, next()?));
         }
-        let (seed, text) = (lines.next()?.to_owned(), lines.next()?);
+        let (seed, text) = (lines.next()?, lines.next()?);
         let text = match more {
             "" => text.to_owned(),
             _ => format!("{text}  the run has said:\n{more}"),
         };
         let kind = FailureKind::ALL.get((kind as usize).wrapping_sub(1));
-        let failure = kind.map(|&kind| Failure {
-            kind,
-            seed,
-            summary,
-            text,
-        });
+        let failure = kind.map(|&kind| Failure::new(kind, seed, summary, text));
         Some(Verdict {
             summary,
             steps,
@@ -262,7 +257,7 @@ impl FailureKind {
 /// assert!(text.contains("repeat it with GREENTHREAD_SIM_SEED=random:0\n"));
 /// assert!(text.contains("fails alone: yes\n"));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Failure {
     kind: FailureKind,
     seed: String,
@@ -313,14 +308,14 @@ impl Failure {
     }
 
     pub(super) fn impossible(text: String) -> Failure {
-        Failure::without_run(FailureKind::Impossible, "", text)
+        Failure::new(FailureKind::Impossible, "", Summary::default(), text)
     }
 
-    pub(super) fn without_run(kind: FailureKind, seed: &str, text: String) -> Failure {
+    pub(super) fn new(kind: FailureKind, seed: &str, summary: Summary, text: String) -> Failure {
         Failure {
             kind,
             seed: seed.to_owned(),
-            summary: Summary::default(),
+            summary,
             text,
         }
     }
@@ -342,8 +337,7 @@ impl Failure {
             {} points, hash {:016x}\n",
             run.points, run.hash
         );
-        let mut failure = Failure::without_run(kind, name, text);
-        failure.summary = run;
+        let mut failure = Failure::new(kind, name, run, text);
         write_choices(&mut failure.text, sheet);
         failure
     }
@@ -352,6 +346,13 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{WITHOUT_POINTS}{}", self.text)
+    }
+}
+
+/// As [`Display`](fmt::Display), so that `unwrap` shows what is to be read.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
