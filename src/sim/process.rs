@@ -51,6 +51,8 @@ const BLOCKED: Duration = Duration::from_secs(60);
 const WARM_UP: Strategy = Strategy::Pct { depth: 1 };
 
 pub(super) type Body = Arc<dyn Fn() + Send + Sync>;
+/// How often servers are asked, and for what: [`ask_once`], [`compare`].
+type Asks = fn(&Builder) -> io::Result<Verdict>;
 
 /// What the system is asked for so that it gives a process the same addresses each time.
 const SAME: libc::c_int = libc::ADDR_NO_RANDOMIZE;
@@ -61,16 +63,12 @@ type Variable = (&'static str, String);
 thread_local! {
     /// The verdicts of the checks that the calling thread has done.
     static DONE: RefCell<String> = const { RefCell::new(String::new()) };
-    /// How many of them the thread has been given, in a server.
+    /// How many bytes of them the thread has been given, in a server.
     static GIVEN: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Does a check: in the test's own process, with the help of servers that `asks` starts; or, in a server, for good.
-pub(super) fn check(
-    builder: &Builder,
-    body: Body,
-    asks: impl FnOnce(&Builder) -> io::Result<Verdict>,
-) -> Verdict {
+pub(super) fn check(builder: &Builder, body: Body, asks: Asks) -> Verdict {
     given(builder, &body).unwrap_or_else(|| {
         // Servers of later checks of the test are told, too.
         let verdict = told(asks(builder));
@@ -139,10 +137,17 @@ fn told(verdict: io::Result<Verdict>) -> Verdict {
 fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     assert!(!super::is_simulated(), "sim: a check inside a check");
     let file = variable::read(VARIABLE)?;
-    let done = fs::read_to_string(&file).unwrap_or_default();
-    let given = GIVEN.replace(GIVEN.get() + 1);
-    if let Some(verdict) = done.split_inclusive(report::END).nth(given) {
-        return Some(Verdict::decode(verdict, "").unwrap_or_default());
+    if GIVEN.get() == 0 {
+        DONE.set(fs::read_to_string(&file).unwrap_or_default());
+    }
+    let verdict = DONE.with_borrow(|done| {
+        let rest = &done[GIVEN.get()..];
+        let end = rest.find(report::END)? + 1;
+        GIVEN.set(GIVEN.get() + end);
+        Verdict::decode(&rest[..end], "")
+    });
+    if verdict.is_some() {
+        return verdict;
     }
     let place = &builder.place;
     if variable::read(CHECK).is_none_or(|check| check != **place) {
@@ -150,7 +155,7 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
         return Some(Failure::impossible(other).into());
     }
     let verdict = told(serve(builder, body));
-    let told = fs::write(file, done + &verdict.encode());
+    let told = fs::write(file, DONE.take() + &verdict.encode());
     // SAFETY: the process ends at once: it was made for this.
     unsafe { libc::_exit(told.is_err().into()) }
 }
@@ -283,9 +288,16 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
         ..Verdict::default()
     };
     loop {
-        while running.len() < slots && !left.is_empty() {
+        while running.len() < slots
+            && let Some(mut seeds) = left.pop()
+        {
+            let end = seeds.end.min(seeds.start.saturating_add(size));
+            if end < seeds.end {
+                left.push(end..seeds.end);
+            }
+            seeds.end = end;
             let sheet = free.pop().map_or_else(Sheet::share, Ok)?;
-            running.push(server.fork(&running, sheet, first_of(&mut left, size), Kind::Seeds)?);
+            running.push(server.fork(&running, sheet, seeds, Kind::Seeds)?);
         }
         if running.is_empty() {
             if let Some(failed) = failed {
@@ -320,16 +332,6 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
 
 const WITHOUT_ATOMICS: &str = "sim: no atomic operation has a schedule point: build with RUSTFLAGS=\"--cfg greenthread_points \
     -C passes=tsan -C llvm-args=-tsan-instrument-func-entry-exit=0\", and with --target\n";
-
-/// Takes the next seeds, `most` at most.
-fn first_of(left: &mut Vec<Range<u64>>, most: u64) -> Range<u64> {
-    let seeds = left.pop().unwrap_or(0..0);
-    let middle = seeds.end.min(seeds.start.saturating_add(most));
-    if middle < seeds.end {
-        left.push(middle..seeds.end);
-    }
-    seeds.start..middle
-}
 
 /// Waits until one of the processes has ended. Ends those that do not get on.
 fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
