@@ -65,7 +65,7 @@ words! {
 }
 
 #[inline(always)]
-pub(crate) fn fence() {
+pub(crate) fn fence(_is_alone: bool) {
     // SAFETY: a fence.
     unsafe { asm!("dmb ish", options(nostack, preserves_flags)) };
 }

@@ -58,7 +58,9 @@ words! {
 }
 
 #[inline(always)]
-pub(crate) fn fence() {
-    // SAFETY: a fence.
-    unsafe { asm!("mfence", options(nostack, preserves_flags)) };
+pub(crate) fn fence(is_alone: bool) {
+    if !is_alone {
+        // SAFETY: a fence.
+        unsafe { asm!("mfence", options(nostack, preserves_flags)) };
+    }
 }

@@ -105,7 +105,7 @@ operations! { u8 "8" u16 "16" u32 "32" u64 "64" }
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_thread_fence(_: c_int) {
     schedule::at(Step::Fence);
-    points::fence();
+    points::fence(is_alone());
 }
 
 #[unsafe(no_mangle)]

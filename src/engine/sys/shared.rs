@@ -210,6 +210,11 @@ impl Backoff {
     /// Pauses. False: the caller has paused for long enough, and this time it did not.
     #[inline]
     pub(crate) fn pause(&mut self) -> bool {
+        // The holder cannot get on meanwhile.
+        #[cfg(sim)]
+        if super::simulated::is_on() {
+            return false;
+        }
         if self.next > self.longest {
             return false;
         }
