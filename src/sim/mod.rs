@@ -111,8 +111,10 @@ use core::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+pub(crate) use self::process::when_loaded;
 pub use self::report::{Failure, FailureKind, Summary};
 use self::schedule::Rules;
+pub use self::schedule::elapsed;
 pub(crate) use self::schedule::{KERNEL_THREAD, cpus, goes, own};
 use crate::sys::{simulated, variable};
 
@@ -199,7 +201,6 @@ pub struct Builder {
     strategy: Strategy,
     isolation: Isolation,
     rules: Rules,
-    processes: usize,
     /// The points of a run, for PCT; 0: as the first seed's run has.
     steps: u64,
     all_threads_end: bool,
@@ -259,7 +260,6 @@ impl Builder {
                 allows_threads: false,
                 allows_outside: false,
             },
-            processes: std::thread::available_parallelism().map_or(1, |count| count.get()),
             steps: 0,
             all_threads_end: false,
             require_atomics: false,
@@ -568,7 +568,7 @@ impl Builder {
     #[track_caller]
     pub fn run(mut self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
         self.read_variables();
-        process::check(&self, Arc::new(body), process::ask_once).into()
+        process::check(&self, Arc::new(body), process::ask_once).result()
     }
 
     /// Runs `body` under each seed, and then once more with other addresses and another environment, and compares what
@@ -602,7 +602,7 @@ impl Builder {
     #[track_caller]
     pub fn repeats(mut self, body: impl Fn() + Send + Sync + 'static) -> Result<Summary, Failure> {
         self.read_variables();
-        process::check(&self, Arc::new(body), process::compare).into()
+        process::check(&self, Arc::new(body), process::compare).result()
     }
 
     /// Notes where the check is, and what variables ask for.
@@ -611,17 +611,17 @@ impl Builder {
         self.place = Location::caller().to_string();
         let text = |name| Some(variable::read(name)?.to_string_lossy().into_owned());
         if let Some(text) = text("GREENTHREAD_SIM_SEEDS") {
-            let count = text.parse::<u64>().ok();
-            let end = count.map(|count| self.seeds.start.saturating_add(count));
-            self.seeds.end = end.unwrap_or_else(|| {
+            let Ok(count) = text.parse() else {
                 panic!("GREENTHREAD_SIM_SEEDS={text:?}: accepted is a number of seeds")
-            });
+            };
+            self.seeds.end = self.seeds.start.saturating_add(count);
         }
         if let Some(points) = text(POINTS) {
             self.until = points.parse().unwrap_or(u64::MAX);
         }
         if let Some(text) = text(SEED) {
-            let accepted = "random:SEED, round-robin:SEED or pctDEPTH.POINTS:SEED";
+            let accepted =
+                "random:SEED, round-robin:SEED, pctDEPTH.POINTS:SEED or mixed.POINTS:FIRST-LAST";
             (self.strategy, self.steps, self.seeds) = Strategy::parse(&text)
                 .unwrap_or_else(|| panic!("{SEED}={text:?}: accepted is {accepted}"));
         }
@@ -737,27 +737,4 @@ pub fn buggify(one_in: u32) -> bool {
 /// The next number of the calling thread's own, in a process of a check.
 pub(crate) fn own_number() -> Option<u64> {
     schedule::own_number().or_else(process::own_number)
-}
-
-/// The answer in a simulated process.
-pub(crate) fn constant<T>(value: T) -> Option<T> {
-    is_simulated().then_some(value)
-}
-
-/// The virtual time since the beginning of the seed's run; zero in any other process.
-///
-/// It is no point, and takes no time.
-///
-/// ```
-/// use greenthread::sim;
-/// use std::time::Duration;
-///
-/// sim::check(10, || {
-///     std::thread::sleep(Duration::from_secs(3600));
-///     assert!(sim::elapsed() >= Duration::from_secs(3600));
-/// });
-/// assert_eq!(sim::elapsed(), Duration::ZERO);
-/// ```
-pub fn elapsed() -> Duration {
-    Duration::from_nanos(schedule::elapsed())
 }

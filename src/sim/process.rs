@@ -22,14 +22,15 @@
 //! it in its batch are run, too.
 
 use core::cell::{Cell, RefCell};
+use core::ffi::CStr;
 use core::ops::Range;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::panic::{catch_unwind, resume_unwind};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use std::{env, fs, thread};
 
 use super::record::{End, MOST_SEEDS, Sheet};
@@ -40,12 +41,13 @@ use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::{Backend, RuntimeOptions, text_of};
 use crate::sys::{self, simulated, variable};
 
-/// The file with the verdicts of earlier checks, for a server's own; and which check it is for.
-const VARIABLE: &str = "GREENTHREAD_SIM";
-const CHECK: &str = "GREENTHREAD_SIM_CHECK";
-/// A simulated process that uses so much CPU time, or that is blocked for so long, without coming to a point is ended.
+/// The file with the verdicts of earlier checks, for a server's own; and, behind a space, which check it is for.
+const VARIABLE: &CStr = c"GREENTHREAD_SIM";
+/// A simulated process that uses so much CPU time, or that is blocked for so many looks, without coming to a point is ended.
 const PATIENCE: Duration = Duration::from_secs(5);
-const BLOCKED: Duration = Duration::from_secs(60);
+const BLOCKED: u32 = 60 * 1000 / LOOK as u32;
+/// How often it is looked whether processes get on, in milliseconds.
+const LOOK: i32 = 250;
 
 /// The run that warms a process up: no thread is interrupted but by a wait.
 const WARM_UP: Strategy = Strategy::Pct { depth: 1 };
@@ -59,6 +61,9 @@ const SAME: libc::c_int = libc::ADDR_NO_RANDOMIZE;
 
 /// A variable of the environment.
 type Variable = (&'static str, String);
+
+/// The variable's value in a server.
+static ASKED: OnceLock<Vec<u8>> = OnceLock::new();
 
 thread_local! {
     /// The verdicts of the checks that the calling thread has done.
@@ -87,13 +92,11 @@ pub(super) fn ask_once(builder: &Builder) -> io::Result<Verdict> {
 pub(super) fn compare(builder: &Builder) -> io::Result<Verdict> {
     let padding = [("GREENTHREAD_SIM_PADDING", "x".repeat(3000))];
     let again = if builder.same_addresses { SAME } else { 0 };
-    let first = ask(builder, SAME, &[])?;
-    if first.failure.is_some() {
-        return Ok(first);
-    }
-    let second = ask(builder, again, &padding)?;
-    if second.failure.is_some() {
-        return Ok(second);
+    let (first, second) = (ask_once(builder)?, ask(builder, again, &padding)?);
+    for verdict in [&first, &second] {
+        if verdict.failure.is_some() {
+            return Ok(verdict.clone());
+        }
     }
     let mut both = first.hashes.iter().zip(&second.hashes);
     let Some((&(seed, _), _)) = both.find(|(one, other)| one != other) else {
@@ -122,10 +125,18 @@ pub(super) fn compare(builder: &Builder) -> io::Result<Verdict> {
     Ok(found.into())
 }
 
+/// The program is loaded: takes the variable, which is meant for this process, and not for its children.
+pub(crate) fn when_loaded() {
+    let asked = variable::peek(VARIABLE, <[u8]>::to_vec);
+    // SAFETY: nothing else runs yet.
+    unsafe { libc::unsetenv(VARIABLE.as_ptr()) };
+    asked.map(|asked| ASKED.set(asked));
+}
+
 /// A number by chance in a server, where what is made before the seeds, such as a map that the closure has, is the same each time.
 pub(super) fn own_number() -> Option<u64> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    variable::read(VARIABLE)?;
+    ASKED.get()?;
     Some(simulated::mix(COUNT.fetch_add(1, Relaxed)))
 }
 
@@ -136,9 +147,9 @@ fn told(verdict: io::Result<Verdict>) -> Verdict {
 /// In a server: the verdict of a check that the test has made before the one that the server is for, in which it does not return.
 fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     assert!(!super::is_simulated(), "sim: a check inside a check");
-    let file = variable::read(VARIABLE)?;
+    let (file, check) = str::from_utf8(ASKED.get()?).ok()?.split_once(' ')?;
     if GIVEN.get() == 0 {
-        DONE.set(fs::read_to_string(&file).unwrap_or_default());
+        DONE.set(fs::read_to_string(file).unwrap_or_default());
     }
     let verdict = DONE.with_borrow(|done| {
         let rest = &done[GIVEN.get()..];
@@ -149,9 +160,8 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
     if verdict.is_some() {
         return verdict;
     }
-    let place = &builder.place;
-    if variable::read(CHECK).is_none_or(|check| check != **place) {
-        let other = format!("sim: a process was run for another check than that at {place}");
+    if check != builder.place {
+        let other = format!("sim: a process was run for the check at {check}, and came to another");
         return Some(Failure::impossible(other).into());
     }
     let verdict = told(serve(builder, body));
@@ -190,9 +200,8 @@ fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io:
         let how = "--exact --nocapture --test-threads=1 --include-ignored";
         command.arg(test).args(how.split(' '));
     }
-    command
-        .env(VARIABLE, path(&told))
-        .env(CHECK, &builder.place);
+    let asked = format!("{} {}", path(&told), builder.place);
+    command.env("GREENTHREAD_SIM", asked);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     let persona = move || {
         // SAFETY: plain calls. (In a container they may be refused: then addresses differ.)
@@ -219,12 +228,12 @@ fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io:
 /// A simulated process that runs, or has run.
 struct Batch {
     process: libc::pid_t,
-    /// Becomes readable when the process ends.
-    end: OwnedFd,
+    /// Becomes readable when the process ends, and is closed then.
+    end: RawFd,
     seeds: Range<u64>,
     sheet: &'static Sheet,
-    /// When it was last seen to get on: its points, its CPU time, and the time.
-    seen: (u64, Duration, Instant),
+    /// When it was last seen to get on: its points, its CPU time, and how many looks ago that was.
+    seen: (u64, Duration, u32),
     /// It does not get on, and was asked where it is.
     is_stuck: bool,
     /// As `waitpid` tells.
@@ -244,14 +253,12 @@ struct Server<'a> {
 fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     // SAFETY: a plain call. The process ends with the one that has started it.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let wrong = |text: &str| Err(io::Error::other(text));
     if !Backend::all().is_empty() {
-        return Err(io::Error::other(
-            "sim: a runtime was started before the check",
-        ));
+        return wrong("sim: a runtime was started before the check");
     }
     if variable::read("GREENTHREAD_UNMODIFIED").is_some_and(|asked| asked == "off") {
-        let off = "sim: GREENTHREAD_UNMODIFIED=off: accepted is that calls of libc park threads";
-        return Err(io::Error::other(off));
+        return wrong("sim: GREENTHREAD_UNMODIFIED=off: calls of libc must park threads");
     }
     RuntimeOptions::prepare()?;
     // The first unwinding in a process takes a lock.
@@ -269,18 +276,17 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
     if builder.isolation != Isolation::EachSeed || builder.steps == 0 {
         let probe = server.run(Sheet::share()?, 0..0, Kind::Probe)?;
         let hash = |place: usize| probe.sheet.runs[place].get().hash;
-        server.is_warm = probe.sheet.done.get() == 3
-            && match builder.isolation {
-                Isolation::Auto => hash(1) == hash(2),
-                isolation => isolation == Isolation::Batch,
-            };
+        let is_alike = builder.isolation == Isolation::Batch || hash(1) == hash(2);
+        let may_be_warm = builder.isolation != Isolation::EachSeed;
+        server.is_warm = may_be_warm && probe.sheet.done.get() == 3 && is_alike;
         if builder.steps == 0 {
             server.steps = probe.sheet.run.get().points;
         }
     }
     let size = if server.is_warm { MOST_SEEDS as u64 } else { 1 };
     let count = seeds.end - seeds.start;
-    let slots = builder.processes.min(count.div_ceil(size) as usize);
+    let processes = thread::available_parallelism().map_or(1, |count| count.get());
+    let slots = processes.min(count.div_ceil(size) as usize);
     let (mut left, mut running, mut failed) = (vec![seeds], Vec::new(), None);
     let mut free: Vec<&'static Sheet> = Vec::new();
     let mut verdict = Verdict {
@@ -304,20 +310,19 @@ fn serve(builder: &Builder, body: &Body) -> io::Result<Verdict> {
                 return server.report(&failed).map(Verdict::from);
             }
             verdict.hashes.sort_unstable();
-            let has_none = builder.require_atomics && verdict.summary.atomics == 0;
-            return Ok(match has_none {
-                true => Failure::impossible(WITHOUT_ATOMICS.into()).into(),
-                false => verdict,
-            });
+            if builder.require_atomics && verdict.summary.atomics == 0 {
+                return wrong(WITHOUT_ATOMICS);
+            }
+            return Ok(verdict);
         }
         let batch = next_ended(&mut running)?;
         if batch.failure().is_some() {
             // The lowest seed that fails is told of, whichever process is the first to end.
-            let seed = batch.sheet.seed.get();
+            let seed = batch.seed();
             left.retain(|seeds| seeds.start < seed);
             running.retain_mut(|other| other.seeds.start < seed || other.drop_process());
             failed = failed
-                .filter(|other: &Batch| other.sheet.seed.get() < seed)
+                .filter(|other: &Batch| other.seed() < seed)
                 .or(Some(batch));
             continue;
         }
@@ -335,12 +340,10 @@ const WITHOUT_ATOMICS: &str = "sim: no atomic operation has a schedule point: bu
 
 /// Waits until one of the processes has ended. Ends those that do not get on.
 fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
-    /// How often it looks whether they get on, in milliseconds.
-    const LOOK: i32 = 250;
     loop {
         let ends = running
             .iter()
-            .map(|batch| sys::pollfd(batch.end.as_raw_fd(), libc::POLLIN));
+            .map(|batch| sys::pollfd(batch.end, libc::POLLIN));
         let mut ends: Vec<_> = ends.collect();
         // SAFETY: valid entries, and their number.
         unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, LOOK) };
@@ -348,6 +351,7 @@ fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
             let mut batch = running.swap_remove(place);
             // SAFETY: a valid place; the child is this process's.
             let ended = unsafe { libc::waitpid(batch.process, &mut batch.status, 0) };
+            sys::close(batch.end);
             return match ended {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(batch),
@@ -358,6 +362,11 @@ fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
 }
 
 impl Batch {
+    /// The seed that runs, or the last one that ran; the first one, if that is still to come.
+    fn seed(&self) -> u64 {
+        self.sheet.seed.get().max(self.seeds.start)
+    }
+
     /// Whether the process's last run has failed: how, and what is said of it.
     fn failure(&self) -> Option<(FailureKind, String)> {
         let (signal, code) = (libc::WTERMSIG(self.status), libc::WEXITSTATUS(self.status));
@@ -376,6 +385,7 @@ impl Batch {
         self.kill(libc::SIGKILL);
         // SAFETY: a valid place; the child is this process's.
         unsafe { libc::waitpid(self.process, &mut self.status, 0) };
+        sys::close(self.end);
         false
     }
 
@@ -386,18 +396,24 @@ impl Batch {
 
     /// Ends the process if it does not get on. It is asked first, so that it can say where it is.
     fn look_after(&mut self) {
-        let points = self.sheet.run.get().points ^ self.sheet.seed.get() << 40;
-        let now = Instant::now();
+        let points = self.sheet.run.get().points ^ (self.sheet.done.get() as u64) << 40;
         let clock = sys::kernel_thread::process_clock(self.process);
         let used = Duration::from_nanos(sys::clock::cpu_time(clock));
-        let (seen, cpu, since) = self.seen;
+        let (seen, cpu, looks) = self.seen;
         if points != seen && !self.is_stuck {
-            self.seen = (points, used, now);
-        } else if used.saturating_sub(cpu) > 2 * PATIENCE || now - since > BLOCKED + PATIENCE {
-            self.kill(libc::SIGKILL);
-        } else if used.saturating_sub(cpu) > PATIENCE || now - since > BLOCKED {
+            self.seen = (points, used, 0);
+            return;
+        }
+        // It is asked, and then ended. Looks are counted, and not seconds, since all may be stopped together.
+        self.seen.2 += 1;
+        let (more, signal) = match self.is_stuck {
+            false => (0, libc::SIGQUIT),
+            true => (1, libc::SIGKILL),
+        };
+        let has_burnt = used.saturating_sub(cpu) > PATIENCE * (more + 1);
+        if has_burnt || looks > BLOCKED + BLOCKED / 12 * more {
             self.is_stuck = true;
-            self.kill(libc::SIGQUIT);
+            self.kill(signal);
         }
     }
 }
@@ -426,23 +442,21 @@ impl Server<'_> {
         let process = unsafe { libc::fork() };
         if process == 0 {
             // Descriptors have the same numbers, whatever else runs.
-            others
-                .iter()
-                .for_each(|other| sys::close(other.end.as_raw_fd()));
+            others.iter().for_each(|other| sys::close(other.end));
             self.live(sheet, seeds, kind);
         }
         // SAFETY: a plain call.
-        let end = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
-        if process < 0 || end < 0 {
+        let open = || unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+        let end = if process < 0 { -1 } else { open() };
+        if end < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(Batch {
             process,
-            // SAFETY: the descriptor was just made.
-            end: unsafe { OwnedFd::from_raw_fd(end as i32) },
+            end: end as RawFd,
             seeds,
             sheet,
-            seen: (0, Duration::ZERO, Instant::now()),
+            seen: (0, Duration::ZERO, 0),
             is_stuck: false,
             status: 0,
         })
@@ -455,7 +469,7 @@ impl Server<'_> {
 
     /// Runs the seed at which `batch` has failed again, traced, and tells of it.
     fn report(&self, batch: &Batch) -> io::Result<Failure> {
-        let (seed, first) = (batch.sheet.seed.get(), batch.seeds.start);
+        let (seed, first) = (batch.seed(), batch.seeds.start);
         let again = |first| self.run(Sheet::share()?, first..seed + 1, Kind::Traced);
         let (mut shown, mut needed) = (again(seed)?, seed);
         if shown.failure().is_none() && first != seed {

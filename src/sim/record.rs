@@ -33,6 +33,8 @@ const MOST_FRAMES: usize = 48;
 const TEXT: usize = 256 << 10;
 const NAME: usize = 32;
 const MOST_NAMES: usize = 256;
+/// Who follows is still to come.
+pub(super) const NOBODY: usize = usize::MAX;
 
 /// A switch that the schedule has chosen.
 #[derive(Clone, Copy)]
@@ -63,8 +65,6 @@ pub(super) struct Sheet {
     pub(super) runs: [Cell<Summary>; MOST_SEEDS],
     /// Choices are written.
     pub(super) is_traced: Cell<bool>,
-    /// The last choice has no successor yet.
-    is_open: Cell<bool>,
     pub(super) count: Cell<usize>,
     /// Without the last ones, if there were too many.
     pub(super) choices: [Cell<Choice>; MOST_CHOICES],
@@ -107,7 +107,6 @@ impl Sheet {
             is_repeatable,
             ..Summary::default()
         });
-        self.is_open.set(false);
         self.count.set(0);
         self.length.set(0);
     }
@@ -159,22 +158,19 @@ impl Sheet {
                 point: self.run.get().points,
                 time,
                 from: number,
-                to: number,
+                to: NOBODY,
                 kind,
                 frames: frames(),
             });
         }
         self.count.update(|count| count + 1);
-        self.is_open.set(true);
     }
 
     /// Thread `number` follows.
     pub(super) fn follow(&self, number: usize) {
-        if !self.is_open.replace(false) {
-            return;
-        }
-        let last = self.count.get() - 1;
+        let last = self.count.get().wrapping_sub(1);
         match self.choices.get(last).map(|place| (place, place.get())) {
+            Some((_, choice)) if choice.to != NOBODY => {}
             // The thread goes on itself: that is no switch.
             Some((_, choice)) if choice.from == number => self.count.set(last),
             Some((place, choice)) => place.set(Choice {
@@ -202,7 +198,6 @@ impl Sheet {
 
     /// The process ends: its run has failed. What its threads do, a dump tells, if that is of interest.
     pub(super) fn fail(&self, kind: FailureKind) -> ! {
-        self.end_seed();
         simulated::end();
         // Before what may take long.
         self.kind.set(kind);

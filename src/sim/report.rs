@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::fmt::{self, Write};
 
-use super::record::Sheet;
+use super::record::{NOBODY, Sheet};
 use super::schedule::BEHIND;
 use crate::observe::{Kind, Modules, Symbol, Symbols};
 use crate::sys::simulated::mix;
@@ -37,6 +37,10 @@ impl Verdict {
             sum.hash = sum.hash.wrapping_add(mix(run.hash ^ seed));
             sum.is_repeatable &= run.is_repeatable;
         }
+    }
+
+    pub(super) fn result(self) -> Result<Summary, Failure> {
+        self.failure.map_or(Ok(self.summary), Err)
     }
 
     /// As text, of which [`decode`](Verdict::decode) makes the verdict again.
@@ -98,12 +102,6 @@ impl From<Failure> for Verdict {
     }
 }
 
-impl From<Verdict> for Result<Summary, Failure> {
-    fn from(verdict: Verdict) -> Self {
-        verdict.failure.map_or(Ok(verdict.summary), Err)
-    }
-}
-
 /// What a check that has found nothing amounts to. Its numbers are the sums over all runs.
 ///
 /// ```
@@ -153,16 +151,14 @@ impl Default for Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seeds, points, atomics) = (self.seeds, self.points, self.atomics);
-        let (switches, hash) = (self.switches, self.hash);
         let repeatable = match self.is_repeatable {
             true => "",
             false => "; not repeatable",
         };
         write!(
             f,
-            "{WITHOUT_POINTS}sim: {seeds} seeds, {points} points, {atomics} of them at atomic operations, {switches} switches, \
-            hash {hash:016x}{repeatable}"
+            "{WITHOUT_POINTS}sim: {} seeds, {} points, {} of them at atomic operations, {} switches, hash {:016x}{repeatable}",
+            self.seeds, self.points, self.atomics, self.switches, self.hash
         )
     }
 }
@@ -372,7 +368,7 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
         let stack = choice.frames.split(|&at| at == 0).next().unwrap_or(&[]);
         let place = place_in(&symbols.stack(stack, true, &modules));
         let place = place.unwrap_or_else(|| "a place outside of the program's code".into());
-        let to = match from == to {
+        let to = match to == NOBODY {
             true => String::new(),
             false => format!(" -> {}", sheet.name_of(to)),
         };

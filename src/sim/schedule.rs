@@ -36,6 +36,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use std::backtrace::Backtrace;
+use std::time::Duration;
 
 use super::record::{End, Sheet};
 use super::{FailureKind, Strategy};
@@ -53,9 +54,9 @@ const SPINS: u32 = 100;
 /// A thread that waits may look at so many words in turn.
 const SEEN: usize = 4;
 /// How often a thread polls in vain before time runs faster: a program that measures something short is not misled.
-const ALONE: u64 = 1000 * POLL;
-/// So many changes weigh as much as a step of one that polls: those of a lock that it takes each time do not count as progress.
-const POLL: u64 = 8;
+const ALONE: u64 = 1000;
+/// So many changes a thread makes between two steps in which it polls, and still gets nowhere: it takes a lock each time.
+const POLL: u32 = 8;
 /// After so many points the run loop asks the kernel for events: who waits for a pipe goes on beside others that compute.
 const LOOK_OUTSIDE: u64 = 256;
 /// The deepest PCT.
@@ -87,6 +88,8 @@ struct Standing {
     /// What the thread has loaded last, and how often in a row that was nothing new.
     seen: [usize; SEEN],
     looks: u32,
+    /// How many changes it has made since it polled, or gave way.
+    changes: u32,
     /// How many numbers by chance the thread has asked for (`getrandom`).
     drawn: u32,
 }
@@ -122,7 +125,7 @@ struct State {
     now: u64,
     /// When the first stalled thread goes on.
     wakes_at: u64,
-    /// How many steps threads have polled, or given way, times [`POLL`], less the changes since.
+    /// How many steps in a row threads have polled, or given way, while nobody has got on.
     idle: u64,
     /// One of so many points, less one, is a random walk's turn; at one of so many a thread is stalled.
     rarity: u64,
@@ -230,9 +233,22 @@ pub(super) fn drain() -> bool {
     with(may_get_on) == Some(true)
 }
 
-/// The virtual time since the seed's begin.
-pub(super) fn elapsed() -> u64 {
-    with(|state| state.now - BEGIN).unwrap_or(0)
+/// The virtual time since the beginning of the seed's run; zero in any other process.
+///
+/// It is no point, and takes no time.
+///
+/// ```
+/// use greenthread::sim;
+/// use std::time::Duration;
+///
+/// sim::check(10, || {
+///     std::thread::sleep(Duration::from_secs(3600));
+///     assert!(sim::elapsed() >= Duration::from_secs(3600));
+/// });
+/// assert_eq!(sim::elapsed(), Duration::ZERO);
+/// ```
+pub fn elapsed() -> Duration {
+    Duration::from_nanos(with(|state| state.now - BEGIN).unwrap_or(0))
 }
 
 /// The number of the calling thread in its run. So are those below for libc's functions: `None` in a process that is not
@@ -282,15 +298,16 @@ pub(crate) fn goes(what: &str) {
 /// A signal's handler: the process does not get on. Where it is, is noted, and the process ends.
 pub(super) unsafe extern "C" fn stand_still(_: i32, _: *mut libc::siginfo_t, _: *mut c_void) {
     let seen = with(|state| (state.sheet, state.now - BEGIN));
-    if let Some((sheet, time)) = seen
-        && sheet.end.get() != End::Failed
-    {
-        sheet.choose(own().unwrap_or(ROOT), 0, time);
-        sheet.fail(FailureKind::Stuck);
+    match seen.map(|(sheet, time)| (sheet, time, sheet.end.get())) {
+        Some((sheet, time, End::Not)) => {
+            sheet.choose(own().unwrap_or(ROOT), 0, time);
+            sheet.fail(FailureKind::Stuck);
+        }
+        // Its run is over: what is left may compute.
+        Some((sheet, _, End::Passed)) => sheet.end(End::Passed),
+        _ => {}
     }
 }
-
-// ==== points ====
 
 /// The calling thread is about to do `what`.
 #[inline(always)]
@@ -392,7 +409,7 @@ impl State {
         if waits {
             self.give_way(number);
         } else if what == Step::Look {
-            self.hurry_if_idle();
+            self.hurry_if_idle(number);
         }
         self.ending = self.ending.or(self.is_over());
         self.is_due = simulated::deadline() <= self.now || points.is_multiple_of(LOOK_OUTSIDE);
@@ -431,7 +448,8 @@ impl State {
             }
             Step::Look => standing.looks += 1,
             Step::Store | Step::Change => {
-                (standing.looks, self.idle) = (0, self.idle.saturating_sub(1))
+                (standing.looks, standing.changes) = (0, standing.changes + 1);
+                self.idle *= u64::from(standing.changes <= POLL);
             }
             Step::Fence | Step::Call => {}
         }
@@ -444,13 +462,14 @@ impl State {
     fn give_way(&mut self, number: usize) {
         self.lowest -= 1;
         self.threads[number].priority = self.lowest;
-        self.hurry_if_idle();
+        self.hurry_if_idle(number);
     }
 
     /// A thread polls, or gives way. If the threads that are ready do nothing else, time passes faster and faster, up to the next
     /// thing that happens.
-    fn hurry_if_idle(&mut self) {
-        self.idle += POLL;
+    fn hurry_if_idle(&mut self, number: usize) {
+        self.threads[number].changes = 0;
+        self.idle += 1;
         let rounds = self.idle / ALONE / (self.ready.len() as u64 + 1);
         if rounds != 0 {
             let end = BEGIN.saturating_add(self.rules.max_time);

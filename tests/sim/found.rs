@@ -224,3 +224,136 @@ fn a_pool_of_kernel_threads_in_a_static() {
     let summary = ended.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(!summary.is_repeatable);
 }
+
+/// A thread that works keeps time from passing for one that polls.
+#[test]
+fn polling_beside_work() {
+    crate::support::needs_points!();
+    let works = || {
+        let lock: Arc<Mutex<u64>> = Arc::default();
+        move || (0..20_000).for_each(|_| *lock.lock().unwrap() += 1)
+    };
+    let builder = Builder::new()
+        .seeds(12)
+        .stalls(0)
+        .max_time(Duration::from_secs(60));
+    builder.check(move || {
+        let is_done: Arc<AtomicBool> = Arc::default();
+        let (work, done) = (works(), is_done.clone());
+        spawn(move || {
+            work();
+            done.store(true, SeqCst);
+        });
+        while !is_done.load(SeqCst) {
+            yield_now();
+        }
+    });
+    let builder = Builder::new().seeds(12).stalls(0);
+    builder.check(move || {
+        let (answer, answers) = std::sync::mpsc::channel();
+        let is_done: Arc<AtomicBool> = Arc::default();
+        let (work, done) = (works(), is_done.clone());
+        spawn(move || {
+            work();
+            answer.send(()).unwrap();
+            done.store(true, SeqCst);
+        });
+        spawn(move || {
+            while !is_done.load(SeqCst) {
+                yield_now();
+            }
+        });
+        answers
+            .recv_timeout(Duration::from_secs(60))
+            .expect("it takes less than a second");
+    });
+}
+
+/// The run that is traced has the descriptors of the one that has failed.
+#[test]
+fn descriptors_of_a_failing_run() {
+    let builder = Builder::new().isolation(Isolation::EachSeed);
+    let failure = fails(builder, || {
+        let (out, _into) = std::io::pipe().unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&out);
+        assert_ne!(sim::random() % 8, 0, "descriptor {number}");
+    });
+    assert!(
+        failure.to_string().contains("fails alone: yes"),
+        "{failure}"
+    );
+    let said = failure.to_string();
+    let number = said
+        .split("descriptor ")
+        .nth(1)
+        .and_then(|rest| rest.split('\n').next());
+    let number: i32 = number.unwrap().parse().unwrap();
+    let same = move || {
+        let (out, _into) = std::io::pipe().unwrap();
+        assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&out), number);
+    };
+    let builder = Builder::new().seeds(20).isolation(Isolation::EachSeed);
+    builder.check(same);
+}
+
+/// Conditions of C end without reason, too, and give the mutex away meanwhile.
+#[test]
+fn conditions_of_c() {
+    struct Gate(libc::pthread_mutex_t, libc::pthread_cond_t, bool);
+    let run = |waits_once: bool| {
+        let gate = Gate(
+            libc::PTHREAD_MUTEX_INITIALIZER,
+            libc::PTHREAD_COND_INITIALIZER,
+            false,
+        );
+        let gate = Box::leak(Box::new(gate)) as *mut Gate as usize;
+        // SAFETY: the gate lives for ever, and what is in it is used under its mutex.
+        let opener = spawn(move || unsafe {
+            let gate = gate as *mut Gate;
+            libc::pthread_mutex_lock(&raw mut (*gate).0);
+            (*gate).2 = true;
+            libc::pthread_cond_signal(&raw mut (*gate).1);
+            libc::pthread_mutex_unlock(&raw mut (*gate).0);
+        });
+        // SAFETY: as above.
+        unsafe {
+            let gate = gate as *mut Gate;
+            libc::pthread_mutex_lock(&raw mut (*gate).0);
+            while !(*gate).2 {
+                libc::pthread_cond_wait(&raw mut (*gate).1, &raw mut (*gate).0);
+                if waits_once {
+                    break;
+                }
+            }
+            assert!((*gate).2, "it is closed");
+            libc::pthread_mutex_unlock(&raw mut (*gate).0);
+        }
+        opener.join().unwrap();
+    };
+    Builder::new()
+        .seeds(50)
+        .spurious(1)
+        .check(move || run(false));
+    let failure = fails(Builder::new(), move || run(true));
+    assert!(failure.to_string().contains("it is closed"), "{failure}");
+}
+
+/// Outside of checks nothing has changed: a bad path is an error, and so it is inside.
+#[test]
+fn paths_that_are_none() {
+    let opens = || {
+        // SAFETY: the kernel checks the path.
+        let opened = unsafe { libc::open(core::ptr::null(), libc::O_RDONLY) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        assert_eq!((opened, error), (-1, Some(libc::EFAULT)));
+    };
+    sim::check(3, opens);
+    opens();
+    spawn(opens).join().unwrap();
+}
+
+/// The variable by which a server knows what it is for is not for its children.
+#[test]
+fn children_are_no_servers() {
+    sim::check(3, || assert_eq!(std::env::var_os("GREENTHREAD_SIM"), None));
+}

@@ -205,6 +205,9 @@ impl Hiding {
             // The handler was left without `sigreturn`, so the thread may still have the handler's signal mask.
             if let Some(green) = self.owner.get() {
                 green.flags.add(ThreadFlags::MASK);
+                // Nor has the operation ended that it may have interrupted.
+                #[cfg(sim)]
+                green.observed[1].store(0, Relaxed);
             }
         }
         hides

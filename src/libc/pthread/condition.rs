@@ -122,16 +122,19 @@ fn wait_or(
     if mutex.may_not_unlock() {
         return libc::EPERM;
     }
-    #[cfg(sim)]
-    if crate::sys::simulated::is_spurious() {
-        return 0;
-    }
     let place = [Waiting::new(condition.address(), SIGNAL)];
     let mut refuse = |_, _: Beside<'_>| Ok(());
     let unlock = || {
         // SAFETY: a mutex that the caller has locked.
         unsafe { locks::pthread_mutex_unlock(mutex) };
     };
+    #[cfg(sim)]
+    if crate::sys::simulated::is_spurious() {
+        unlock();
+        crate::thread::yield_now();
+        // SAFETY: as below.
+        return unsafe { locks::pthread_mutex_lock(mutex) };
+    }
     let deadline = limit.deadline();
     let (how, position) = (How::Park, Position::Back);
     let ended = TABLE.wait(&place, how, position, deadline, &mut refuse, &unlock);
