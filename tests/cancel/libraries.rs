@@ -11,9 +11,30 @@ use greenthread::time::{self, Duration, Instant};
 
 use crate::common::directory::Directory;
 use crate::common::{green, watchdog};
-use crate::table::{full, full_tcp};
 
 const SOON: Duration = Duration::from_millis(5);
+
+/// A listener whose queue is full, and the connections that nobody accepts.
+pub fn full_tcp() -> (TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: a descriptor of ours.
+    unsafe { libc::listen(listener.as_raw_fd(), 0) };
+    let address = listener.local_addr().unwrap();
+    let mut made = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, 20 * SOON) {
+        made.push(stream);
+    }
+    (listener, made)
+}
+
+/// The same of a Unix socket, whose queue one connection fills.
+pub fn full(directory: &Directory) -> (UnixListener, UnixStream) {
+    let listener = UnixListener::bind(directory.path("full")).unwrap();
+    // SAFETY: a descriptor of ours.
+    unsafe { libc::listen(listener.as_raw_fd(), 0) };
+    let first = UnixStream::connect(directory.path("full")).unwrap();
+    (listener, first)
+}
 
 /// Runs `call` in a frame that ends soon, and in one that has ended. Both return at the limit, and not much later.
 #[track_caller]

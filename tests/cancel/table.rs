@@ -17,6 +17,7 @@ use greenthread::{channel, thread};
 
 use crate::common::directory::Directory;
 use crate::common::{alone, both, everywhere, hooked, wait_until, watchdog};
+use crate::libraries::{full, full_tcp};
 
 const SOON: Duration = Duration::from_millis(5);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -92,28 +93,6 @@ fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (near, listener.accept().unwrap().0)
-}
-
-/// A listener whose queue is full, and the connections that nobody accepts.
-pub fn full_tcp() -> (TcpListener, Vec<TcpStream>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: a descriptor of ours.
-    unsafe { libc::listen(listener.as_raw_fd(), 0) };
-    let address = listener.local_addr().unwrap();
-    let mut made = Vec::new();
-    while let Ok(stream) = TcpStream::connect_timeout(&address, 20 * SOON) {
-        made.push(stream);
-    }
-    (listener, made)
-}
-
-/// The same of a Unix socket, whose queue one connection fills.
-pub fn full(directory: &Directory) -> (UnixListener, UnixStream) {
-    let listener = UnixListener::bind(directory.path("full")).unwrap();
-    // SAFETY: a descriptor of ours.
-    unsafe { libc::listen(listener.as_raw_fd(), 0) };
-    let first = UnixStream::connect(directory.path("full")).unwrap();
-    (listener, first)
 }
 
 fn is_alive(process: u32) -> bool {

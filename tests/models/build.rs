@@ -185,7 +185,7 @@ const CHANNEL: &[&str] = &[
 ];
 
 fn main() {
-    println!("cargo::rustc-check-cfg=cfg(greenthread_model, tsan)");
+    println!("cargo::rustc-check-cfg=cfg(greenthread_model, sim, tsan)");
     println!("cargo::rustc-cfg=greenthread_model");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=mutants.rs");

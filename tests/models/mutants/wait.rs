@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "addresses", name: "any_event_wakes", model: "three_events", fails: LOST,
         edits: &[(ADDRESSES, "        && waiting.events & events != 0\n", "")] },
     Mutant { protocol: "addresses", name: "only_the_first_is_asked", model: "three_events", fails: LOST,
-        edits: &[(ADDRESSES, "locked.list.pop_where(is_meant)", "locked.list.pop_if(is_meant)")] },
+        edits: &[(ADDRESSES, "locked.list.pop_any(is_meant)", "locked.list.pop_if(is_meant)")] },
     Mutant { protocol: "addresses", name: "who_comes_again_is_woken_again", model: "comes_again", fails: LOST,
         edits: &[(ADDRESSES, "        && waiting.stamp.get() <= until\n", "")] },
     Mutant { protocol: "addresses", name: "only_a_few_are_woken", model: "comes_again", fails: "deadlock",
