@@ -5,9 +5,11 @@
 //! | `getrandom`, `getentropy`, `arc4random` and its kin, `/dev/urandom` | tell numbers that follow from the seed, a stream of its own for each thread |
 //! | `time`, `gettimeofday`, `timespec_get`, `clock` | ask `clock_gettime`, which tells virtual time |
 //! | `getpid`, `getppid`, `gettid`, `sched_getcpu`, `getcpu`, `sysconf` of CPUs, `gethostname`, `uname` | tell constants. `sched_getaffinity` fails, so that who asks it for the number of CPUs asks `sysconf` |
+//! | `pthread_mutex_trylock` and other attempts, `pthread_spin_lock` | are points, and park nobody; a spin lock lets others run |
 //! | `pthread_create`, `posix_spawn` and its kin, Internet sockets, timers of the system's | end the run with a failure, unless they are allowed |
 //!
-//! In any other process each of them is libc's, or does as that.
+//! In any other process each of them is libc's, or does as that. (But the numbers are counted in a process that will fork
+//! simulated ones.)
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 

@@ -2,11 +2,12 @@
 //!
 //! The pass, which needs no runtime of the sanitizer's and no nightly compiler, replaces each atomic operation by a call of one
 //! of these functions: in every crate, and in what of std is generic or inlined. (`docs/sim.md` has the flags.) So the functions
-//! are here only in a build with `--cfg greenthread_points`. Each comes to a point, and does the operation.
+//! are here only in a build with `--cfg greenthread_points`. Each does the operation, and comes to a
+//! point before or behind it.
 //!
-//! Other kernel threads may run the functions too, outside of simulated processes: so the operations are real ones, sequentially
-//! consistent, whatever order they are called with. They are in assembly (`arch`): the pass would replace one in Rust
-//! by a call of the function that it is in.
+//! Other kernel threads may run the functions too, outside of simulated processes: there the operations are real ones,
+//! sequentially consistent, whatever order they are called with. They are in assembly (`arch`): the pass would replace one in
+//! Rust by a call of the function that it is in.
 
 use core::ffi::c_int;
 

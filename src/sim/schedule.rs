@@ -251,8 +251,7 @@ pub fn elapsed() -> Duration {
     Duration::from_nanos(with(|state| state.now - BEGIN).unwrap_or(0))
 }
 
-/// The number of the calling thread in its run. So are those below for libc's functions: `None` in a process that is not
-/// simulated.
+/// The number of the calling thread in its run; `None` in a process that is not simulated.
 pub(crate) fn own() -> Option<usize> {
     let mark = simulated::is_on().then(own_mark).flatten();
     mark.map(|mark| mark as usize)

@@ -231,7 +231,7 @@ fn polling_beside_work() {
     crate::support::needs_points!();
     let works = || {
         let lock: Arc<Mutex<u64>> = Arc::default();
-        move || (0..20_000).for_each(|_| *lock.lock().unwrap() += 1)
+        move || (0..100_000).for_each(|_| *lock.lock().unwrap() += 1)
     };
     let builder = Builder::new()
         .seeds(12)
