@@ -10,6 +10,7 @@
 //! | [`auxiliary`] | an entry of the kernel's auxiliary vector |
 //! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
 //! | `jump_where`, `call_around` | the bodies of functions that leave no frame of Rust's |
+//! | `call_as_pthread`, `with_caller` | the bodies of the function that calls a pthread's, and of one that learns its caller |
 //! | [`guarded`] | accesses to memory that may not be there |
 //! | [`stack_word`] | reads a word of a stack, whosever it is |
 //! | [`page_size`], [`LARGEST_PAGE`] | bytes of a page here; of the largest that a kernel of this architecture has |

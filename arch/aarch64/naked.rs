@@ -92,6 +92,46 @@ macro_rules! call_around {
 }
 pub(crate) use call_around;
 
+/// The body of a naked function of three arguments, a function, its argument, and a `CancelBuffer`: calls the function as libc
+/// calls that of a pthread, so that `pthread_exit` and cancellation end here. Returns what it has returned, and 0; or 0 and 1. Every
+/// backtrace ends here, so an exception that nobody catches ends the process.
+#[cfg(hooks)]
+macro_rules! call_as_pthread {
+    () => {
+        core::arch::naked_asm!(
+            ".cfi_startproc; .cfi_undefined x30; hint #34", // bti c
+            "stp x29, x30, [sp, #-48]!; mov x29, sp; stp x19, x20, [sp, #16]; str x21, [sp, #32]",
+            "mov x19, x0; mov x20, x1; mov x21, x2",
+            "mov x0, x21; mov w1, wzr; bl __sigsetjmp",
+            "hint #36; cbnz w0, 2f", // bti j
+            "mov x0, x21; bl __pthread_register_cancel",
+            "mov x0, x20; blr x19; mov x20, x0",
+            "mov x0, x21; bl __pthread_unregister_cancel",
+            "mov x0, x20; mov x1, xzr; b 3f",
+            "2: mov x0, xzr; mov x1, #1",
+            "3: ldp x19, x20, [sp, #16]; ldr x21, [sp, #32]; ldp x29, x30, [sp], #48; ret; .cfi_endproc",
+        )
+    };
+}
+#[cfg(hooks)]
+pub(crate) use call_as_pthread;
+
+/// The body of `greenthread_pthread_create`, which is also `pthread_create`, unless the program has one of its own (an allocator,
+/// say): goes on in `$function`, which gets the address to which the call returns as the fifth argument.
+#[cfg(hooks)]
+macro_rules! with_caller {
+    ($function:path) => {
+        core::arch::naked_asm!(
+            ".weak pthread_create; .type pthread_create, %function",
+            ".set pthread_create, greenthread_pthread_create",
+            "hint #34; mov x4, x30; b {function}",
+            function = sym $function,
+        )
+    };
+}
+#[cfg(hooks)]
+pub(crate) use with_caller;
+
 /// The body of a naked `vfork`. `$before` is called first, and returns a `bool`; the parent calls `$after` with the
 /// system call's result and that, and returns what it returns.
 macro_rules! vfork {

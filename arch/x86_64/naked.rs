@@ -74,6 +74,44 @@ macro_rules! call_around {
 }
 pub(crate) use call_around;
 
+/// The body of a naked function of three arguments, a function, its argument, and a `CancelBuffer`: calls the function as libc
+/// calls that of a pthread, so that `pthread_exit` and cancellation end here. Returns what it has returned, and 0; or 0 and 1. Every
+/// backtrace ends here, so an exception that nobody catches ends the process.
+#[cfg(hooks)]
+macro_rules! call_as_pthread {
+    () => {
+        core::arch::naked_asm!(
+            ".cfi_startproc; .cfi_undefined rip; push rbx; push r12; push r13",
+            "mov rbx, rdi; mov r12, rsi; mov r13, rdx",
+            "mov rdi, r13; xor esi, esi; call __sigsetjmp@PLT; test eax, eax; jnz 2f",
+            "mov rdi, r13; call __pthread_register_cancel@PLT",
+            "mov rdi, r12; call rbx; mov r12, rax",
+            "mov rdi, r13; call __pthread_unregister_cancel@PLT",
+            "mov rax, r12; xor edx, edx; jmp 3f",
+            "2: xor eax, eax; mov edx, 1",
+            "3: pop r13; pop r12; pop rbx; ret; .cfi_endproc",
+        )
+    };
+}
+#[cfg(hooks)]
+pub(crate) use call_as_pthread;
+
+/// The body of `greenthread_pthread_create`, which is also `pthread_create`, unless the program has one of its own (an allocator,
+/// say): goes on in `$function`, which gets the address to which the call returns as the fifth argument.
+#[cfg(hooks)]
+macro_rules! with_caller {
+    ($function:path) => {
+        core::arch::naked_asm!(
+            ".weak pthread_create; .type pthread_create, %function",
+            ".set pthread_create, greenthread_pthread_create",
+            "mov r8, [rsp]; jmp {function}",
+            function = sym $function,
+        )
+    };
+}
+#[cfg(hooks)]
+pub(crate) use with_caller;
+
 /// The body of a naked `vfork`. `$before` is called first, and returns a `bool`; the parent calls `$after` with the
 /// system call's result and that, and returns what it returns.
 macro_rules! vfork {

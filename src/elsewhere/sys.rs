@@ -184,6 +184,10 @@ pub(crate) mod kernel_thread {
         std::thread::sleep(std::time::Duration::from_nanos(nanos));
     }
 
+    pub(crate) fn making<T>(make: impl FnOnce() -> T) -> T {
+        make()
+    }
+
     pub(crate) const NAME: usize = 16;
 
     /// Returns no name: only the system knows it.

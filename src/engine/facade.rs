@@ -4,7 +4,7 @@
 //! | to … | |
 //! |---|---|
 //! | start what runs threads; know which runtimes there are | [`RuntimeOptions::start`], [`Backend`] |
-//! | start a thread, and know it | [`public`](super::public): what users see of it |
+//! | start a thread, and know it; have C's threads be green | [`public`](super::public): what users see of it; [`adopting`] |
 //! | wait; give way; know the calling thread | [`Thread::park`], [`Thread::sleep_until`], [`Thread::yield_now`], [`Thread::is_green`], [`mark`] |
 //! | block in the kernel | [`blocking`], [`may_block`]; [`unhooked`] |
 //! | wait for a descriptor, until a [`Limit`] | [`Source`]; [`Nature`] for files |
@@ -23,6 +23,8 @@ pub(crate) use super::driver::{Direction, Limit, Source, file::Nature};
 use super::public::Thread;
 #[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
+#[cfg(hooks)]
+pub(crate) use super::runtime::pthread::{IS_OURS, adopting, prepare as prepare_pthreads};
 pub(crate) use super::runtime::{Backend, Running, options::RuntimeOptions, panic_hook::text_of};
 pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
 #[cfg(sim)]

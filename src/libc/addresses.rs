@@ -31,9 +31,9 @@ use core::{ffi::c_int, ptr};
 use super::inside::{self, Inside};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::{AtomicUsize, Cell, const_fn, fence};
-use crate::sys::perturb;
 #[cfg(not(greenthread_model))]
 use crate::sys::shared::{Zero, Zeros};
+use crate::sys::{clock, perturb};
 use crate::wait::queue::{Chain, Ended, Locked, Node, Position, Wait, WaitQueue};
 use crate::wait::{WaitKind, WaitReason};
 
@@ -49,6 +49,8 @@ pub(crate) const ANY: Events = !0;
 pub(crate) struct Addresses {
     /// For reports: the kind of thing at these addresses.
     kind: &'static WaitKind,
+    /// The same kind, in a wait that [cancellation ends](How::Listen).
+    listening: &'static WaitKind,
     buckets: &'static Buckets,
 }
 
@@ -122,6 +124,8 @@ fn waits(node: &Node, address: usize, events: Events, until: u64) -> bool {
 pub(crate) enum How {
     /// A green thread leaves its kernel thread to others.
     Park,
+    /// The same; C's cancellation ends the wait, too.
+    Listen,
     /// The kernel thread is blocked. A signal's handler ends the wait.
     Block,
 }
@@ -133,14 +137,17 @@ pub(crate) enum Waited {
     /// At the place of this number.
     Woken(usize),
     TimedOut,
-    /// A signal's handler has run on the kernel thread.
+    /// A signal's handler has run on the kernel thread, or there is a signal for the thread.
     Interrupted,
 }
 
 impl Addresses {
     const_fn! {
-        pub(crate) const fn new(kind: &'static WaitKind, buckets: &'static Buckets) -> Addresses {
-            Addresses { kind, buckets }
+        pub(crate) const fn new(
+            [kind, listening]: [&'static WaitKind; 2],
+            buckets: &'static Buckets,
+        ) -> Addresses {
+            Addresses { kind, listening, buckets }
         }
     }
 
@@ -165,7 +172,11 @@ impl Addresses {
         then: &dyn Fn(),
     ) -> Result<Waited, ()> {
         let name = places[0].address();
-        let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
+        let kind = match how {
+            How::Listen => self.listening,
+            _ => self.kind,
+        };
+        let wait = Wait::new(WaitReason::new(kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));
         let mut is_refused = false;
         {
@@ -198,7 +209,7 @@ impl Addresses {
         perturb::point("addresses: queued");
         then();
         let ended = match how {
-            How::Park => Some(wait.wait(deadline)),
+            How::Park | How::Listen => Some(wait.wait(deadline)),
             How::Block => wait.block(deadline),
         };
         let woken = match ended {
@@ -209,8 +220,10 @@ impl Addresses {
         if woken.is_none() || places.len() > 1 {
             leave();
         }
+        let is_over = || deadline.is_some_and(|deadline| deadline <= clock::now());
         Ok(match (woken, ended) {
             (Some(number), _) => Waited::Woken(number),
+            (None, Some(_)) if !is_over() => Waited::Interrupted,
             (None, Some(_)) => Waited::TimedOut,
             (None, None) => Waited::Interrupted,
         })

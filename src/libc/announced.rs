@@ -18,7 +18,7 @@
 //! nothing (`WNOWAIT`), and then the thread looks again: another one may have come first. The wait is announced where the ring
 //! has none (before Linux 6.7); and so is a wait with `__WNOTHREAD`, which is about the kernel thread that calls.
 //!
-//! A parked thread is not interrupted, so nothing is ever left of its sleep. A sleep until a time of a clock that
+//! A signal for the thread alone ends a sleep. A sleep until a time of a clock that
 //! may jump looks at that clock again now and then: it can be set, or it goes on while the machine is suspended.
 //! A sleep by a clock of CPU time is the kernel's.
 
@@ -28,18 +28,20 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI, TIMER_ABSTIME, clockid_t, id_t,
-    idtype_t, pid_t, pthread_t, rusage, siginfo_t, sigset_t, socklen_t, timespec,
+    idtype_t, pid_t, pthread_t, rusage, siginfo_t, socklen_t, timespec,
 };
 
 use super::descriptor::{can_be_written, not_ready, run, until, value_at};
 use super::poll::for_time;
 use super::{
-    after, count_parked, deadline_on, errno, fail, in_kernel, nanos, read, repeated, set_errno,
+    after, count_parked, deadline_on, errno, fail, heed, in_kernel, nanos, read, repeated,
+    set_errno,
 };
 use crate::cancel::is_cancelled;
-use crate::engine::hooks::{Operation, operate, thread_id};
+use crate::engine::hooks::{Operation, directed::due, operate, thread_id};
 use crate::engine::{facade::blocking, hooks::watch::Direction};
 use crate::sys::calls::{self, is_nonblocking};
+use crate::sys::clock;
 use crate::thread::Thread;
 use crate::wait::{is_in_frame, refusal, shielded};
 
@@ -67,7 +69,6 @@ announced! { blocking:
     // Other programs.
     fn system(command: *const c_char) -> c_int;
     fn pclose(stream: *mut c_void) -> c_int;
-    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
 }
 
 announced! { in_kernel:
@@ -81,8 +82,6 @@ announced! { in_kernel:
     fn mq_receive(queue: c_int, message: *mut c_char, length: usize, priority: *mut u32) -> isize;
     // Signals.
     fn pause() -> c_int;
-    fn sigsuspend(mask: *const sigset_t) -> c_int;
-    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
     fn tcdrain(terminal: c_int) -> c_int;
 }
 
@@ -164,11 +163,6 @@ fn until_told(
 }
 
 hooked! {
-    fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, time: *const timespec) -> c_int
-    where real(time) {
-        for_time(time, null(), real, |limit| limit.block())
-    }
-
     fn semtimedop(set: c_int, operations: *mut c_void, count: usize, time: *const timespec) -> c_int
     where real(time) {
         for_time(time, null(), real, |limit| limit.block())
@@ -287,28 +281,35 @@ fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
     descriptor.filter(|_| name() == Some(id))
 }
 
-hooked! {
-    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int where real() {
-        // SAFETY: it takes nothing.
-        if thread == unsafe { libc::pthread_self() } {
-            return real(); // it says that this would wait for ever
-        }
-        // SAFETY: the caller's thread and place.
-        let attempt = || unsafe { libc::pthread_tryjoin_np(thread, result) };
-        let first = attempt();
-        if first != libc::EBUSY {
-            return first;
-        }
-        let Some(descriptor) = descriptor(thread) else {
-            return blocking(real);
-        };
-        let attempt = |_, _| match attempt() {
-            libc::EBUSY => not_ready(),
-            answer => answer as isize,
-        };
-        let block = |_, _| real() as isize;
-        shielded(|| run(descriptor.as_raw_fd(), Direction::Read, None, &attempt, &block)) as c_int
+/// `pthread_join` of a kernel thread: parks, or calls `real`, libc's, which blocks.
+pub(super) fn join(thread: pthread_t, result: *mut *mut c_void, real: impl Fn() -> c_int) -> c_int {
+    // SAFETY: it takes nothing.
+    if thread == unsafe { libc::pthread_self() } {
+        return real(); // it says that this would wait for ever
     }
+    // SAFETY: the caller's thread and place.
+    let attempt = || unsafe { libc::pthread_tryjoin_np(thread, result) };
+    let first = attempt();
+    if first != libc::EBUSY {
+        return first;
+    }
+    let Some(descriptor) = descriptor(thread) else {
+        return blocking(real);
+    };
+    let attempt = |_, _| match attempt() {
+        libc::EBUSY => not_ready(),
+        answer => answer as isize,
+    };
+    let block = |_, _| real() as isize;
+    shielded(|| {
+        run(
+            descriptor.as_raw_fd(),
+            Direction::Read,
+            None,
+            &attempt,
+            &block,
+        )
+    }) as c_int
 }
 
 // ==== sleeping ====
@@ -324,16 +325,21 @@ fn sleep_on(clock: clockid_t, time: u64) {
             CLOCK_MONOTONIC => Thread::rest_until(end),
             _ => Thread::rest_until(end.min(after(TRUST))),
         }
-        if read(clock) >= time || is_cancelled() {
+        if read(clock) >= time || is_cancelled() || due() != 0 {
             return;
         }
     }
 }
 
-/// Sleeps for `nanos`.
-fn sleep_for(nanos: u64) {
+/// Sleeps for `nanos`. Returns what is left, if a signal has come for the thread.
+fn sleep_for(nanos: u64) -> u64 {
     count_parked();
-    Thread::rest_until(after(nanos));
+    let end = after(nanos);
+    Thread::rest_until(end);
+    match due() {
+        0 => 0,
+        _ => end.saturating_sub(clock::now()),
+    }
 }
 
 hooked! {
@@ -354,12 +360,26 @@ hooked! {
             && is_known
             && flags & !TIMER_ABSTIME == 0
         {
-            match clock {
-                _ if is_absolute => sleep_on(clock, time),
-                CLOCK_BOOTTIME => sleep_on(clock, read(clock).saturating_add(time)),
-                _ => sleep_for(time),
+            let end = match clock {
+                _ if is_absolute => time,
+                _ => read(clock).saturating_add(time),
+            };
+            let rest = match clock {
+                CLOCK_REALTIME | CLOCK_MONOTONIC if !is_absolute => sleep_for(time),
+                _ => {
+                    sleep_on(clock, end);
+                    end.saturating_sub(read(clock))
+                }
+            };
+            if rest == 0 || due() == 0 {
+                return 0;
             }
-            return 0;
+            if !is_absolute && !left.is_null() {
+                // SAFETY: the caller's place.
+                unsafe { *left = clock::timespec(rest) };
+            }
+            heed(!0); // it does not fail with -1
+            return libc::EINTR;
         }
         // The kernel makes this sleep. It reads the time before it writes what is left, so both may be one place.
         let mut rest = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -372,7 +392,11 @@ hooked! {
             }
             answer
         };
-        repeated(sleep, |answer| *answer == libc::EINTR)
+        let answer = repeated(sleep, |answer| *answer == libc::EINTR);
+        if answer == libc::EINTR {
+            heed(!0);
+        }
+        answer
     }
 
     fn sched_yield() -> c_int {
@@ -381,12 +405,17 @@ hooked! {
     }
 
     fn usleep(micros: c_uint) -> c_int {
-        sleep_for(u64::from(micros) * 1_000);
-        0
+        match sleep_for(u64::from(micros) * 1_000) {
+            0 => 0,
+            _ => fail(libc::EINTR),
+        }
     }
 
     fn sleep(seconds: c_uint) -> c_uint {
-        sleep_for(u64::from(seconds) * 1_000_000_000);
-        0
+        let rest = sleep_for(u64::from(seconds) * 1_000_000_000);
+        if rest != 0 {
+            heed(!0); // what it returns says nothing of a failure
+        }
+        (rest / 1_000_000_000) as c_uint
     }
 }

@@ -35,23 +35,26 @@ use super::addresses::{ANY, Addresses, Beside, Buckets, Events, How, Waited, Wai
 use super::descriptor::{Record, value_at};
 use super::{
     Answer, after, answered, count_parked, deadline_on, descriptor, is_hooked, is_on, nanos,
-    repeated, threads,
+    pthread::signals::handle, repeated, threads,
 };
 use crate::engine::facade::is_forked_child;
+use crate::engine::hooks::pthread::own_number;
 use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
 use crate::sys::call as kernel_call;
 use crate::sys::word;
 use crate::wait::{WaitKind, queue::Position};
 
 /// The threads that wait on words.
-pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
+pub(super) static FUTEXES: Addresses = Addresses::new([&FUTEX; 2], &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
-static FUTEX: WaitKind = WaitKind::inside("futex").with_numbers(|address, facts| {
-    if let Some(word) = word::look(address) {
-        facts.number("word", u64::from(word));
-    }
-});
+static FUTEX: WaitKind = WaitKind::inside("futex")
+    .with_numbers(|address, facts| {
+        if let Some(word) = word::look(address) {
+            facts.number("word", u64::from(word));
+        }
+    })
+    .handles();
 
 exported! {
     // A number that is not listed here goes to the kernel as it is.
@@ -78,6 +81,7 @@ exported! {
         }
         let answer = match number {
             libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
+            libc::SYS_gettid => own_number().map_or_else(kernels, |own| Ok(own as usize)),
             libc::SYS_prctl => prctl_of_green(a, b).unwrap_or_else(kernels),
             // The preemption signals' actions are the crate's.
             libc::SYS_rt_sigaction if b != 0 && signals::is_reserved(a as c_int) => Err(libc::EINVAL),
@@ -199,8 +203,8 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
         check(place.address())?;
         compare(number)?; // the common refusal needs no lock
     }
-    let how = if is_hooked() { How::Park } else { How::Block };
-    if how == How::Park {
+    let how = if is_hooked() { How::Listen } else { How::Block };
+    if how == How::Listen {
         count_parked();
         // A wait for several words tells which of them it was.
         #[cfg(sim)]
@@ -214,7 +218,10 @@ fn wait(places: &[Waiting], expected: impl Fn(usize) -> u32, deadline: Option<u6
     match waited.map_err(|()| reason)? {
         Waited::Woken(number) => Ok(number),
         Waited::TimedOut => Err(libc::ETIMEDOUT),
-        Waited::Interrupted => Err(libc::EINTR),
+        Waited::Interrupted => {
+            handle();
+            Err(libc::EINTR)
+        }
     }
 }
 

@@ -42,6 +42,7 @@
 //! | `exported!` | ours, with no use for libc's |
 //! | `interposed!` | ours, on every thread, and libc's |
 //! | `hooked!` | ours, on a green thread that may be parked; any other thread goes on in libc's |
+//! | `choosing!` | ours under conditions, or libc's |
 //! | `around!` | ours, which leave no frame below what they call, and libc's |
 //!
 //! A function of `interposed!` or `hooked!` may be declared `where real(fd)`: in its body `real(fd)` calls libc's function
@@ -251,8 +252,15 @@ macro_rules! hooked {
             pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
                 extern "C-unwind" fn parking($($argument: $Type),*) -> $Result {
                     operation!();
-                    real!($name($($argument),*) $($real($($new),*))?);
-                    $body
+                    let call = || {
+                        real!($name($($argument),*) $($real($($new),*))?);
+                        $body
+                    };
+                    #[cfg(hooks)]
+                    const HOW: $crate::libc::Interruption = $crate::libc::Interruption::of(stringify!($name));
+                    #[cfg(hooks)]
+                    let call = || $crate::libc::interruptible(HOW, call);
+                    call()
                 }
                 extern "C" fn way() -> *const () {
                     match $crate::libc::is_hooked() {
@@ -264,6 +272,39 @@ macro_rules! hooked {
             }
         )*
     };
+}
+
+/// Declares functions that have the names of libc's. Each goes on in the first of the expressions whose condition is true, or else
+/// in libc's function, with no frame of ours below it.
+#[cfg(hooks)]
+macro_rules! choosing {
+    ($(fn $name:ident $arguments:tt -> $Result:ty { $($is_so:expr => $ours:expr,)* })*) => {
+        libc_functions! {
+            $(fn $name $arguments -> $Result;)*
+        }
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            #[allow(unused_variables, reason = "not all look at all arguments")]
+            pub(super) unsafe extern "C-unwind" fn $name $arguments -> $Result {
+                #[allow(unused_variables, reason = "as above")]
+                extern "C" fn way $arguments -> *const () {
+                    $(if $is_so {
+                        return choosing!(ours $arguments $Result, $ours);
+                    })*
+                    $name::REAL.target()
+                }
+                $crate::sys::libraries::jump_where!(way)
+            }
+        )*
+    };
+    (ours $arguments:tt $Result:ty, $ours:expr) => {{
+        #[allow(unused_variables, reason = "as above")]
+        extern "C-unwind" fn ours $arguments -> $Result {
+            $ours
+        }
+        ours as *const ()
+    }};
 }
 
 /// Declares functions that have the names of libc's, and call another function: `before` gets the arguments, and says
@@ -318,6 +359,9 @@ mod threads;
 mod transfer;
 
 // ==== what the functions share ====
+
+#[cfg(hooks)]
+use pthread::signals::{Interruption, heed, interruptible};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -392,10 +436,18 @@ fn repeated<T>(mut call: impl FnMut() -> T, is_cut: impl Fn(&T) -> bool) -> T {
     loop {
         let before = begun();
         let answer = call();
-        if !is_cut(&answer) || begun() != before {
+        if !is_cut(&answer) || begun() != before || is_signalled() {
             return answer;
         }
     }
+}
+
+/// Whether there is a signal for the calling green thread.
+fn is_signalled() -> bool {
+    #[cfg(hooks)]
+    return crate::engine::hooks::directed::due() != 0;
+    #[cfg(not(hooks))]
+    false
 }
 
 /// The same for a call that fails with -1 and `errno`.

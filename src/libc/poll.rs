@@ -16,7 +16,9 @@ use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 
 use super::announced::polled;
 use super::descriptor::{can_be_written, until, value_at};
+use super::pthread::signals::under;
 use super::{after, fail, in_kernel, must_hold, nanos, sum, uninterrupted};
+use crate::engine::facade::blocking;
 use crate::engine::hooks::watch::{self, Call, Direction, Interest};
 use crate::sys::{self, clock, signal};
 use crate::wait::refusal;
@@ -74,7 +76,16 @@ impl Limit<'_> {
 
     /// Makes libc's call.
     pub(super) fn block(self) -> c_int {
-        in_kernel(|| (self.real)(self.left()))
+        // The first word of libc's set is the kernel's mask.
+        match value_at(self.mask.cast::<signal::Mask>()) {
+            Some(mask) => blocking(|| under(mask, || self.once())),
+            None => in_kernel(|| self.once()),
+        }
+    }
+
+    /// Makes libc's call once.
+    pub(super) fn once(self) -> c_int {
+        (self.real)(self.left())
     }
 
     /// Makes a call that waits. `look` asks without waiting, and its answer is not 0 if there is something to tell; `wait`
@@ -299,7 +310,7 @@ hooked! {
 
 /// `epoll_wait` and its kin.
 fn collecting(epoll: c_int, events: *mut epoll_event, size: c_int, limit: Limit<'_>) -> c_int {
-    let call = pin!(Call::new(epoll, &watch::UNENDED));
+    let call = pin!(Call::new(epoll, &watch::COLLECTED));
     let call = call.as_ref();
     // SAFETY: the caller's place for events.
     let look = || uninterrupted(|| unsafe { epoll_wait::real(call.fd(), events, size, 0) });

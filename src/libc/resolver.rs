@@ -115,9 +115,18 @@ hooked! {
         if is_new && spawn_helper("gt-resolver", ask_all).is_err() {
             blocking(ask_all);
         }
-        let _ = question.has_come.wait(WaitReason::only(&KIND), None);
-        let found = locked(&question.answer).take();
-        match (found, refusal(None)) {
+        #[cfg_attr(not(hooks), expect(clippy::never_loop, reason = "no signal ends it"))]
+        let (found, refusal) = loop {
+            let _ = question.has_come.wait(WaitReason::only(&KIND), None);
+            let found = locked(&question.answer).take();
+            match refusal(None) {
+                // libc's function goes on after a handler has run.
+                #[cfg(hooks)]
+                Some(libc::EINTR) if found.is_none() => _ = super::heed(!0),
+                refusal => break (found, refusal),
+            }
+        };
+        match (found, refusal) {
             (Some(mut found), _) => {
                 if found.0 == 0 {
                     // SAFETY: the caller's place.

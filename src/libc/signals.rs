@@ -137,6 +137,10 @@ exported! {
 fn marked(answer: c_int, is_change: bool) -> c_int {
     if is_change {
         mask_changed();
+        #[cfg(hooks)]
+        if crate::engine::hooks::directed::pending() != 0 {
+            super::pthread::signals::handle();
+        }
     }
     answer
 }
@@ -211,11 +215,22 @@ returning_elsewhere! { setcontext swapcontext }
 #[cfg(answers)]
 interposed! {
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int where real(new) {
-        use crate::engine::hooks::owner;
+        use crate::engine::hooks::{alternate_stack, owner};
         use crate::sys::word;
+        let last = size_of::<libc::stack_t>() - 1;
+        // std asks at the start of each of its threads. A place that cannot be written is an error.
+        let can_be_written = |at: usize| word::store_byte(at, 0).is_some();
+        if new.is_null()
+            && let Some((start, ss_size)) = alternate_stack()
+            && can_be_written(old.addr())
+            && can_be_written(old.addr().wrapping_add(last))
+        {
+            // SAFETY: the caller's place.
+            unsafe { *old = libc::stack_t { ss_sp: start as *mut c_void, ss_flags: 0, ss_size } };
+            return 0;
+        }
         // A record that cannot be read is an error.
         let can_be_read = |at: usize| word::load(at & !3).is_some();
-        let last = size_of::<libc::stack_t>() - 1;
         let is_ignored = owner().is_some()
             && can_be_read(new.addr())
             && can_be_read(new.addr().wrapping_add(last));

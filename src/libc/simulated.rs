@@ -13,9 +13,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 
-use libc::{cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t};
+use libc::{cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
-use super::fail;
+use super::{fail, pthread};
 use crate::sim;
 use crate::sys::{call as kernel_call, kernel_thread};
 
@@ -161,8 +161,6 @@ pub(super) fn by_number(number: c_long, [a, b, c, ..]: [usize; 6]) -> Option<c_l
     }
 }
 
-type Main = extern "C" fn(*mut c_void) -> *mut c_void;
-
 // Where a thread may be cancelled: so no thread that is not green has a frame of ours there.
 hooked! {
     fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int where real() {
@@ -208,8 +206,8 @@ interposed! {
         if sim::is_simulated() { PARENT } else { real() }
     }
 
-    fn gettid() -> pid_t where real() {
-        sim::own().map_or_else(real, |number| PROCESS + number as pid_t)
+    fn gettid() -> pid_t {
+        sim::own().map_or_else(pthread::create::number, |number| PROCESS + number as pid_t)
     }
 
     fn kill(process: pid_t, signal: c_int) -> c_int where real(process) {
@@ -306,13 +304,6 @@ interposed! {
     }
 
     // ==== the outside ====
-
-    fn pthread_create(
-        thread: *mut libc::pthread_t, attributes: *const pthread_attr_t, main: Main, argument: *mut c_void,
-    ) -> c_int where real() {
-        sim::goes(sim::KERNEL_THREAD);
-        real()
-    }
 
     fn fork() -> pid_t where real() {
         sim::goes("starts a process");

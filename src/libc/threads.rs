@@ -12,7 +12,7 @@
 //! | `pthread_setaffinity_np`, `pthread_setschedparam`, `pthread_setschedprio` | change its kernel thread, where it stays; of another thread they change nothing |
 //! | `pthread_getaffinity_np`, `pthread_getschedparam` | answer for the kernel thread that ran it last |
 //! | `pthread_detach` | leaves one that detaches itself as it is: libc would note it in a control block that other threads have later |
-//! | `pthread_kill`, `pthread_sigqueue` | signal its kernel thread when it signals itself. Another green thread is alive (signal 0), and can be sent nothing |
+//! | `pthread_kill`, `pthread_sigqueue` | signal its kernel thread when it signals itself. Another green thread is alive (signal 0); one that C has made gets the signal (`pthread::signals`) |
 //! | `pthread_mutexattr_setprotocol` | refuses priority inheritance and ceilings: the kernel finds a mutex's owner by its id |
 //!
 //! **Changes** of the kernel thread that makes the call: its CPUs, priority, credentials, namespaces, filters. Such a change
@@ -36,6 +36,8 @@ use libc::{clockid_t, cpu_set_t, pid_t, pthread_attr_t, pthread_t, sched_param, 
 use super::{Answer, answered, errno, fail, set_errno};
 use crate::atomic::Ordering::Relaxed;
 use crate::engine::facade::{is_forked_child, preemption_off};
+#[cfg(hooks)]
+use crate::engine::hooks::pthread;
 use crate::engine::hooks::{
     GUARD_SIZE, Who, after_vfork, before_vfork, for_good, owner, prctl_of_green, reveal_all,
     thread_clock,
@@ -54,11 +56,24 @@ fn send(
     const LIBCS_OWN: [c_int; 2] = [32, 33];
     match Who::is(thread) {
         _ if LIBCS_OWN.contains(&signal) => real(),
+        // One that has ended, and was not joined yet.
+        #[cfg(hooks)]
+        Who::Libcs if pthread::is_ours(thread) => match signal {
+            0..=64 => 0,
+            _ => libc::EINVAL,
+        },
         Who::Libcs => real(),
         Who::Own(_) => to_self(),
-        // The thread lives. A signal would come to whatever thread its kernel thread runs at that moment.
+        // The thread lives.
         Who::Other(_) if signal == 0 => 0,
-        Who::Other(_) if (1..=libc::SIGRTMAX()).contains(&signal) => libc::ENOTSUP,
+        Who::Other(_) if (1..=libc::SIGRTMAX()).contains(&signal) => {
+            #[cfg(hooks)]
+            if pthread::is_ours(thread) {
+                super::pthread::signals::send(thread, signal);
+                return 0;
+            }
+            libc::ENOTSUP
+        }
         Who::Other(_) => libc::EINVAL,
     }
 }
@@ -92,13 +107,15 @@ unsafe fn change(
 interposed! {
     fn pthread_getattr_np(thread: pthread_t, attributes: *mut pthread_attr_t) -> c_int
     where real() {
-        let Some(bounds) = Who::is(thread).green().and_then(|green| green.bounds()) else {
+        let Some(stack) = Who::is(thread).green().and_then(|green| green.stack()) else {
             return real();
         };
+        let (bounds, is_detached) = (stack.bounds, stack.joinable.is_detached());
         // SAFETY: the caller's place for attributes, which are initialised before they are filled in.
         unsafe {
             libc::pthread_attr_init(attributes);
             libc::pthread_attr_setguardsize(attributes, GUARD_SIZE);
+            libc::pthread_attr_setdetachstate(attributes, c_int::from(is_detached));
             let bottom = bounds.bottom as *mut c_void;
             libc::pthread_attr_setstack(attributes, bottom, bounds.top - bounds.bottom)
         }
@@ -125,10 +142,12 @@ interposed! {
     }
 
     fn pthread_detach(thread: pthread_t) -> c_int where real() {
-        // SAFETY: it takes nothing.
-        match owner().is_some() && thread == unsafe { libc::pthread_self() } {
-            true => 0,
-            false => real(),
+        match Who::is(thread) {
+            #[cfg(hooks)]
+            _ if pthread::is_ours(thread) => pthread::detach(thread),
+            // libc would note it in a control block that other threads have later.
+            Who::Own(_) => 0,
+            _ => real(),
         }
     }
 
@@ -156,7 +175,11 @@ interposed! {
     fn pthread_mutexattr_setprotocol(
         attributes: *mut libc::pthread_mutexattr_t, protocol: c_int,
     ) -> c_int where real() {
-        match protocol != libc::PTHREAD_PRIO_NONE && owner().is_some() {
+        #[cfg(hooks)]
+        let is_for_green = owner().is_some() || pthread::are_all();
+        #[cfg(not(hooks))]
+        let is_for_green = owner().is_some();
+        match protocol != libc::PTHREAD_PRIO_NONE && is_for_green {
             true => libc::ENOTSUP,
             false => real(),
         }

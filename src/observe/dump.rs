@@ -11,6 +11,7 @@ use super::text::Json;
 use crate::engine::facade;
 use crate::engine::inspect::Seen;
 use crate::engine::inspect::notes::{Facts, WaitKind};
+use crate::sys::kernel_thread;
 use crate::thread::ThreadId;
 
 /// What a report is to look at.
@@ -83,7 +84,7 @@ fn run_aside(f: &(dyn Fn() + Sync)) {
                 f()
             };
             let looker = std::thread::Builder::new().name("gt-looker".into());
-            match looker.spawn_scoped(scope, look) {
+            match kernel_thread::making(|| looker.spawn_scoped(scope, look)) {
                 // The join waits for the end of the kernel thread; the scope alone does not.
                 Ok(looker) => looker
                     .join()

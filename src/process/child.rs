@@ -13,7 +13,7 @@ use crate::engine::facade::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
 use crate::sys::calls;
 use crate::thread::{Builder, blocking, scope};
-use crate::wait::{refusal, shielded};
+use crate::wait::{cancelled, shielded};
 
 /// The writing end of a pipe to a child's standard input, like [`std::process::ChildStdin`].
 ///
@@ -236,7 +236,7 @@ impl Child {
 
     /// The process, which nobody else knows, ends if a frame ended the `waited` for it.
     pub(super) fn or_kill<T>(&mut self, waited: io::Result<T>) -> io::Result<T> {
-        if waited.is_err() && refusal(None).is_some() {
+        if waited.is_err() && cancelled().is_some() {
             let _ = shielded(|| self.kill().and(self.wait()));
         }
         waited

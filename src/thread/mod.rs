@@ -78,6 +78,59 @@ pub fn yield_now() {
     Thread::yield_now();
 }
 
+/// Calls `f`, in which all threads that are started are green threads: those of [`std::thread`] and of C, in crates that
+/// nobody has changed, and the threads that these start.
+///
+/// Such a thread is std's in every way: [`std::thread::current`], its name, its thread-locals and their destructors, its
+/// handles, panics and captured output are those that std's documentation describes. What it waits for parks it, as
+/// `docs/unmodified.md` says, and it is preempted as other green threads are. It runs on the runtime of the thread that starts
+/// it, or else on the default one.
+///
+/// Threads stay kernel threads that ask the system for what a green thread has not: a stack of their own memory, CPUs, a
+/// scheduling policy. So do those that a forked child starts; and all of them in
+/// [`Mode::Kernel`](crate::runtime::Mode::Kernel) and on platforms without green threads.
+///
+/// `GREENTHREAD_PTHREADS=on` in the environment does this for all threads of the process.
+///
+/// # Errors
+///
+/// - `Unsupported` if threads cannot be green here; the message says why. `f` was not called then.
+/// - The error of starting the default runtime, if this call is the first to use it.
+///
+/// # Examples
+///
+/// ```
+/// use std::thread; // not greenthread's
+///
+/// let total: u32 = greenthread::thread::adopt(|| {
+///     let threads: Vec<_> = (0..1000).map(|i| thread::spawn(move || i)).collect();
+///     threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+/// })?;
+/// assert_eq!(total, 499_500);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[cfg(feature = "unmodified")]
+pub fn adopt<T>(f: impl FnOnce() -> T) -> io::Result<T> {
+    #[cfg(hooks)]
+    return facade::adopting(f);
+    #[cfg(all(green, not(hooks)))]
+    return Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "green threads in the place of pthreads cannot be had in a static program, nor under ThreadSanitizer",
+    ));
+    #[cfg(not(green))]
+    Ok(f())
+}
+
+/// For a library that is preloaded (`examples/preload`): prepares the process for green threads in the place of its pthreads, if
+/// `GREENTHREAD_PTHREADS` asks for them. Returns whether it does, or why it cannot.
+#[cfg(hooks)]
+#[doc(hidden)]
+pub fn prepare_pthreads() -> io::Result<bool> {
+    facade::IS_OURS.store(true, core::sync::atomic::Ordering::Relaxed); // by way of the library's
+    facade::prepare_pthreads()
+}
+
 /// Blocks the current thread until its token is available, and takes the token.
 ///
 /// [`Thread::unpark`] makes the token available. As in std, this may also return spuriously, so

@@ -80,7 +80,7 @@ impl World {
     fn new() -> Arc<World> {
         Arc::new(World {
             // A table is a static; the checker's few buckets may leak.
-            table: Addresses::new(something(), Box::leak(Box::new(core::array::from_fn(|_| Bucket::new())))),
+            table: Addresses::new([something(); 2], Box::leak(Box::new(core::array::from_fn(|_| Bucket::new())))),
             words: [0; 3].map(AtomicU32::new),
             queued: AtomicU32::new(0),
             order: Mutex::new(Vec::new()),

@@ -19,6 +19,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("deadlines", &[WATCHED]),
     ("live_count", &[LIVE_COUNT, OWNERSHIP]),
     ("shares", &[SHARES]),
+    ("joinable", &[JOINABLE]),
     ("hiding", &[HIDING]),
     ("places", &[PLACES]),
     ("snapshot", &[THREADS, SWITCH]),
@@ -185,7 +186,7 @@ const CHANNEL: &[&str] = &[
 ];
 
 fn main() {
-    println!("cargo::rustc-check-cfg=cfg(greenthread_model, sim, tsan)");
+    println!("cargo::rustc-check-cfg=cfg(greenthread_model, hooks, sim, tsan)");
     println!("cargo::rustc-cfg=greenthread_model");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=mutants.rs");

@@ -138,6 +138,7 @@ models! {
     deadlines: a_later_one an_earlier_one;
     live_count: one_ends two_end one_ends_outside two_end_outside one_is_spawned_late one_spawns_and_ends asked;
     shares: detached detached_without_result detached_beside_a_handle held_by_another;
+    joinable: joined let_go claimed_by_two claimed_again;
     hiding: handlers_return the_second_handler_is_left the_first_handler_is_left both_handlers_are_left;
     places: taken_by_one taken_again_by_another taken_beside_two_changes handed_on;
     snapshot: looked_at looked_at_elsewhere looked_at_while_it_blocks named;

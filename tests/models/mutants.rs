@@ -17,6 +17,7 @@ pub(super) const POST: &str = "engine/sched/idle.rs";
 pub(super) const WATCHED: &str = "engine/sched/idle.rs";
 pub(super) const LIVE_COUNT: &str = "engine/sched/start.rs";
 pub(super) const SHARES: &str = "engine/runtime/spawn.rs";
+pub(super) const JOINABLE: &str = "engine/sched/joinable.rs";
 pub(super) const HIDING: &str = "engine/sched/current.rs";
 pub(super) const PLACES: &str = "engine/inspect/kernel.rs";
 pub(super) const NOTES: &str = "engine/inspect/notes.rs";

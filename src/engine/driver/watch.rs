@@ -139,6 +139,8 @@ static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors").fails();
 pub(crate) static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor").with(FD).fails();
 /// The same for a call that frames do not end.
 pub(crate) static UNENDED: WaitKind = WaitKind::outside("descriptor").with(FD);
+/// In `epoll_wait`.
+pub(crate) static COLLECTED: WaitKind = WaitKind::outside("descriptor").with(FD).returns();
 const FD: Locator = Locator::Descriptor { at: 0 };
 
 /// The events that a node waits for.

@@ -105,6 +105,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static KernelThread> {
         .filter(|thread| thread.mark() != 0)
 }
 
+/// Whether this kernel thread keeps a runtime going.
+#[cfg(hooks)]
+pub(crate) fn is_helper(thread: i32) -> bool {
+    all().any(|record| record.thread() == thread && record.is_helper())
+}
+
 impl KernelThread {
     /// The record of the calling kernel thread.
     fn own() -> Option<&'static KernelThread> {
@@ -274,14 +280,17 @@ pub(crate) fn spawn_helper(
     stack_size: usize,
     work: Box<dyn FnOnce() + Send>,
 ) -> io::Result<JoinHandle<()>> {
-    let builder = std::thread::Builder::new().name(name.into());
-    builder.stack_size(stack_size).spawn(move || {
+    let builder = std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(stack_size);
+    let work = move || {
         KernelThread::begin(true);
         // A search for a deadlock may have found this kernel thread before it was known as a helper, and given up.
         quiet::tell();
         work();
         KernelThread::end();
-    })
+    };
+    kernel_thread::making(|| builder.spawn(work))
 }
 
 /// In a forked child: the other threads are the parent's.

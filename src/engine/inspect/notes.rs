@@ -44,6 +44,8 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, fence};
+#[cfg(hooks)]
+use crate::engine::sys::signal::{LIBCS, Mask};
 use crate::engine::sys::{die, kernel_thread, shared::entry_fence, word};
 
 // ==== identities ====
@@ -152,6 +154,10 @@ pub(crate) struct WaitKind {
 pub(crate) enum WhenEnded {
     /// It waits on.
     Waits,
+    /// It waits on. But a signal for the thread ends it, so that a handler can run (`sched::directed`).
+    Handles,
+    /// The same, and so does C's cancellation, as with those that fail.
+    Returns,
     /// It fails, or returns early.
     Fails,
     /// It unwinds.
@@ -163,7 +169,17 @@ pub(crate) enum WhenEnded {
 }
 
 impl WhenEnded {
-    /// Whether it ends the wait.
+    /// Which signals for the thread end the wait.
+    #[cfg(hooks)]
+    pub(crate) fn heeds(self) -> Mask {
+        match self {
+            WhenEnded::Handles => !LIBCS,
+            WhenEnded::Returns | WhenEnded::Fails => !0,
+            _ => 0,
+        }
+    }
+
+    /// Whether it ends the wait, or may: those who would end it look at the thread then.
     #[inline(always)]
     pub(crate) fn ends(self) -> bool {
         !matches!(self, WhenEnded::Waits | WhenEnded::Leads)
@@ -224,6 +240,16 @@ impl WaitKind {
     /// The same kind, whose waits fail when a frame of their thread has ended.
     pub(crate) const fn fails(self) -> WaitKind {
         self.when_ended(WhenEnded::Fails)
+    }
+
+    /// The same kind, whose waits return early when there is a signal for their thread.
+    pub(crate) const fn handles(self) -> WaitKind {
+        self.when_ended(WhenEnded::Handles)
+    }
+
+    /// The same, and when C has cancelled their thread.
+    pub(crate) const fn returns(self) -> WaitKind {
+        self.when_ended(WhenEnded::Returns)
     }
 
     /// The same kind, whose waits unwind when a frame of their thread has ended.

@@ -31,10 +31,13 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<Result<(), String>> {
     let now = prepare_process(default_stack);
     if now.is_err() {
         // The reason may be that no kernel thread can be made now: then this attempt fails as well.
-        drop(std::thread::Builder::new().spawn(|| ())?.join());
+        drop(kernel_thread::making(|| std::thread::Builder::new().spawn(|| ()))?.join());
     }
     Ok(prepared.insert(now).clone())
 }
+
+pub(super) const LOADED_LATE: &str =
+    "calls of libc go past the crate: the library that it is in was loaded after libc";
 
 fn prepare_process(default_stack: usize) -> Result<(), String> {
     // In a program with such a sanitizer the crate has no functions with libc's names.
@@ -44,8 +47,7 @@ fn prepare_process(default_stack: usize) -> Result<(), String> {
         ));
     }
     if !libraries::libcs_names_lead_here() {
-        let loaded = "the library that it is in was loaded after libc";
-        return Err(format!("calls of libc go past the crate: {loaded}"));
+        return Err(LOADED_LATE.into());
     }
     #[cfg(tsan)]
     sanitizer::learn()?;

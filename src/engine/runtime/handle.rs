@@ -429,9 +429,12 @@ impl UnwindSafe for End {}
 impl RefUnwindSafe for End {}
 
 /// For reports: a joiner waits.
-static JOIN: WaitKind = WaitKind::unwinding("end of a thread").with(Locator::Target {
+static JOIN: WaitKind = WaitKind::unwinding("end of a thread").with(TARGET);
+#[cfg(hooks)]
+static JOIN_OF_PTHREAD: WaitKind = WaitKind::inside("end of a thread").with(TARGET).returns();
+const TARGET: Locator = Locator::Target {
     at: offset_of!(Shared, end).wrapping_neg(),
-});
+};
 
 impl End {
     fn come(&self) -> bool {
@@ -463,6 +466,13 @@ impl End {
         outcome == Outcome::Notified
     }
 
+    /// [`End::wait`], but a signal for the thread may end the wait, and no frame does.
+    #[cfg(hooks)]
+    pub(crate) fn wait_for_pthread(&self, deadline: u64) -> bool {
+        let reason = WaitReason::new(&JOIN_OF_PTHREAD, self);
+        self.token.wait_for_good(reason, Some(deadline)) == Outcome::Notified
+    }
+
     /// Returns whether the end has come. If not, `waker` is called when it comes, instead of any
     /// given before.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
@@ -475,6 +485,12 @@ impl End {
             self.forget_waker();
         }
         ended
+    }
+
+    /// Whether the end has come.
+    #[cfg(hooks)]
+    pub(crate) fn has_come(&self) -> bool {
+        self.token.state.is_notified()
     }
 
     /// Takes back the waker, if one is left.
@@ -711,6 +727,12 @@ impl<T> JoinHandle<T> {
         // SAFETY: `this` is used no more, and never dropped.
         drop(unsafe { ManuallyDrop::take(&mut this.thread) });
         result.unwrap_or_else(|| die("a thread has ended without a result"))
+    }
+
+    /// Turns the joiner into its share.
+    #[cfg(hooks)]
+    pub(super) fn into_raw(self) -> *const Shared {
+        ManuallyDrop::new(self).thread.as_ptr()
     }
 
     fn packet(&self) -> &Packet<T> {

@@ -25,11 +25,11 @@ use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{WaitKind, WaitReason};
 use crate::engine::probe::{self, Kernel as Does};
+#[cfg(green)]
+use crate::engine::sched::current;
 use crate::engine::sched::frames::{self, What};
 use crate::engine::sched::{cancel::Token, park::Waiter};
-use crate::engine::sys::{clock::NEVER, die};
-#[cfg(green)]
-use crate::engine::{sched::current, sys::kernel_thread};
+use crate::engine::sys::{clock::NEVER, die, kernel_thread};
 
 thread_local! {
     /// The runtime that this thread belongs to. It has no destructor: the destructors of other
@@ -193,7 +193,7 @@ fn spawn(
     if let Some(name) = name {
         builder = builder.name(name.into());
     }
-    let thread = builder.spawn(main)?;
+    let thread = kernel_thread::making(|| builder.spawn(main))?;
     #[cfg(green)]
     let thread = Pthread(thread.into_pthread_t());
     Ok(thread)

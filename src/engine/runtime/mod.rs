@@ -10,6 +10,7 @@
 //! | `kernel` | kernel-thread mode; kernel threads, by std's means or libc's |
 //! | `handle` | a thread's shared data: its name, its number, its token, its end |
 //! | `scope` | threads that end before the data they borrow |
+//! | `pthread` | green threads that C makes, and knows by their control blocks |
 //! | `panic_hook` | std's panic message, with the name of the green thread |
 //! | `metrics` | figures: counts since the start, and the present state; times |
 
@@ -20,6 +21,8 @@ mod kernel;
 pub(crate) mod metrics;
 pub(crate) mod options;
 pub(crate) mod panic_hook;
+#[cfg(hooks)]
+pub(crate) mod pthread;
 pub(crate) mod scope;
 pub(crate) mod spawn;
 mod start;

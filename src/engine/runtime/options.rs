@@ -350,6 +350,8 @@ pub(super) fn default_stack_size() -> usize {
     *SIZE.get_or_init(|| {
         let asked = variable::read("RUST_MIN_STACK");
         let size = asked.and_then(|size| number(size.to_str()?));
+        #[cfg(hooks)]
+        let size = size.or_else(super::pthread::common_size);
         size.unwrap_or(2 << 20)
     })
 }

@@ -69,16 +69,43 @@ use crate::engine::{
     inspect::notes,
     policy::Readied,
     probe::{self, By},
-    sched::start::{ThreadStack, stock_up},
+    sched::start::{self, ThreadStack, stock_up},
     sched::{self, Cluster, Green, ThreadFlags, thread::Records},
-    sys::{sanitizer, shared::entry_fence, signal},
+    sys::{sanitizer, shared::entry_fence, signal, signal::Mask},
     tls,
 };
 #[cfg(sim)]
-use crate::engine::{sched::start, sys::simulated, sys::simulated::Step};
+use crate::engine::{sys::simulated, sys::simulated::Step};
 
 /// The greatest closure, in bytes, whose memory stays as long as there are handles of its thread.
 const LARGE: usize = 4 << 10;
+
+/// Puts a closure into a packet.
+///
+/// # Safety
+/// As [`Builder::start`]; and the caller is in the scope.
+#[inline(always)]
+pub(super) unsafe fn packet<F: FnOnce() -> T + Send, T: Send>(
+    identity: Identity,
+    scope: Option<&Members>,
+    f: F,
+) -> (JoinHandle<T>, Job) {
+    let (shares, within) = (Shares::new(), scope.map(NonNull::from));
+    let packet = if size_of::<F>() > LARGE {
+        let f = MaybeUninit::new(Box::new(f));
+        Packet::<T, Box<F>>::create(identity, shares, within, f)
+    } else {
+        Packet::<T, F>::create(identity, shares, within, MaybeUninit::new(f))
+    };
+    if let Some(scope) = scope {
+        // SAFETY: the caller is in the scope. The packet, in which the node lies, lives until it has left.
+        unsafe { scope.token.threads.add(&(*packet).node) };
+    }
+    // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and outlives the
+    // thread.
+    let (thread, job) = unsafe { (Thread::from_raw(packet), Job(Thread::from_raw(packet))) };
+    (JoinHandle::new(thread), job)
+}
 
 /// All that a thread needs outside its stack. Only the thread knows the type `F` of its closure, which lies
 /// behind all other parts: for everybody else it is `()`.
@@ -504,21 +531,8 @@ impl Builder {
         #[cfg(sim)]
         let _operation = current::operation(Step::Call);
         let identity = Identity::new(self.name.take(), Some(Location::caller()));
-        let (shares, within) = (Shares::new(), scope.map(NonNull::from));
-        let packet = if size_of::<F>() > LARGE {
-            let f = MaybeUninit::new(Box::new(f));
-            Packet::<T, Box<F>>::create(identity, shares, within, f)
-        } else {
-            Packet::<T, F>::create(identity, shares, within, MaybeUninit::new(f))
-        };
-        if let Some(scope) = scope {
-            // SAFETY: the caller is in the scope. The packet, in which the node lies, lives until it has left.
-            unsafe { scope.token.threads.add(&(*packet).node) };
-        }
-        // SAFETY: of the two shares one is the joiner's, and the other one the job's. The closure may be sent, and
-        // outlives the thread.
-        let (thread, job) = unsafe { (Thread::from_raw(packet), Job(Thread::from_raw(packet))) };
-        let mut joiner = JoinHandle::new(thread);
+        // SAFETY: the caller's promise.
+        let (mut joiner, job) = unsafe { packet(identity, scope, f) };
         match backend {
             #[cfg(green)]
             Backend::Green(cluster) => spawn_green(cluster, &self, job)?,
@@ -575,8 +589,25 @@ pub fn spawn<F: FnOnce() -> T + Send + 'static, T: Send + 'static>(f: F) -> Join
 fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Result<()> {
     let green = {
         let _unseen = sanitizer::unseen();
-        new_green(cluster, options.stack_size)?
+        #[cfg(sim)]
+        let at_once = simulated::is_on();
+        #[cfg(not(sim))]
+        let at_once = false;
+        new_green(cluster, options.stack_size, at_once)?
     };
+    set_out(cluster, green, options, None, job);
+    Ok(())
+}
+
+/// The new thread `green` begins with `job`.
+#[cfg(green)]
+pub(super) fn set_out(
+    cluster: &'static Cluster,
+    green: &'static Green,
+    options: &Builder,
+    mask: Option<Mask>,
+    job: Job,
+) {
     let spawned_at = job.thread().shared().identity.spawned_at;
     green.spawned_at.store(spawned_at, Relaxed);
     let node = &job.thread().shared().node;
@@ -597,9 +628,12 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Release);
     green.priority.store(options.priority.get(), Relaxed);
+    let creator = current::green();
+    #[cfg(hooks)]
+    green.adopts.set(super::pthread::adopts());
     // The new thread has the signal mask of its creator, as with std.
-    if current::green().is_none_or(|creator| creator.flags.has(ThreadFlags::MASK)) {
-        let mask = signal::mask() & !signal::bit(cluster.config.signal);
+    if mask.is_some() || creator.is_none_or(|creator| creator.flags.has(ThreadFlags::MASK)) {
+        let mask = mask.unwrap_or_else(signal::mask) & !signal::bit(cluster.config.signal);
         if mask != cluster.base_mask {
             green.mask.set(mask);
             green.flags.add(ThreadFlags::MASK);
@@ -624,13 +658,16 @@ fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Re
             sched::ready_globally(green, Readied::Spawned);
         }
     }
-    Ok(())
 }
 
 /// Makes a record for a new thread. A thread with the common stack size gets its stack when it first
-/// runs; a stack was free a moment ago. Any other thread has its stack from now on.
+/// runs; a stack was free a moment ago. Any other thread has its stack from now on, as all have `at_once`.
 #[cfg(green)]
-fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
+pub(super) fn new_green(
+    cluster: &'static Cluster,
+    size: Option<usize>,
+    at_once: bool,
+) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.worker.cluster(), cluster) => {
             let mut processor = entered.processor();
@@ -642,8 +679,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     let green = free.map_or_else(Records::create, Ok)?;
     let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
         Some(size) => ThreadStack::find(size).map(|stack| green.start_on(stack)),
-        #[cfg(sim)]
-        None if simulated::is_on() => start::with_stack(cluster, green),
+        None if at_once => start::with_stack(cluster, green),
         None if is_stocked => Ok(()),
         None => stock_up(cluster),
     };

@@ -45,9 +45,12 @@ impl RuntimeOptions {
         let stack_size = asked_stack.unwrap_or_else(default_stack_size);
         check_stack_size(stack_size)
             .map_err(|error| invalid(format!("RUST_MIN_STACK asks for {error}")))?;
-        // This only checks the value: the hooked calls of libc read the variable by themselves.
+        // This only checks the values: the functions in libc's place read the variables by themselves.
         let known = |text: &str| word(text, &[("on", ()), ("off", ())]);
         read("GREENTHREAD_UNMODIFIED", "on or off", known)?;
+        read("GREENTHREAD_PTHREADS", "on, children or off", |text| {
+            word(text, &[("on", ()), ("children", ()), ("off", ())])
+        })?;
         #[cfg(feature = "observe")]
         let observers = observers::Plan::read(self.on_deadlock)?;
         #[cfg(not(feature = "observe"))]
@@ -186,7 +189,7 @@ impl RuntimeOptions {
     }
 }
 
-fn no_green(reason: &str) -> io::Error {
+pub(super) fn no_green(reason: &str) -> io::Error {
     let message = format!("green threads cannot be had here: {reason}");
     io::Error::new(io::ErrorKind::Unsupported, message)
 }

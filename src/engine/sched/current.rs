@@ -205,6 +205,9 @@ impl Hiding {
             // The handler was left without `sigreturn`, so the thread may still have the handler's signal mask.
             if let Some(green) = self.owner.get() {
                 green.flags.add(ThreadFlags::MASK);
+                // Nor has the call returned that it may have interrupted.
+                #[cfg(hooks)]
+                green.interruption.store(0, Relaxed);
                 // Nor has the operation ended that it may have interrupted.
                 #[cfg(sim)]
                 green.observed[1].store(0, Relaxed);
@@ -314,6 +317,12 @@ pub(crate) fn reveal_all() {
     if let Some(own) = own() {
         own.reveal_all();
     }
+}
+
+/// The alternate stack of the kernel thread that runs the calling green thread: where it begins, and its bytes.
+pub(crate) fn alternate_stack() -> Option<(usize, usize)> {
+    let _off = preemption_off();
+    green().map(|green| green.worker().alternate_stack.get())
 }
 
 /// The signal mask may have been changed, here or by the code to which this returns: the thread takes its mask along

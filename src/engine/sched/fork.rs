@@ -123,6 +123,10 @@ extern "C" fn in_child() {
     let Some(green) = current::owner() else {
         return;
     };
+    // Signals that wait for the parent's thread are not the child's.
+    green
+        .stack()
+        .inspect(|stack| stack.directed.store(0, Relaxed));
     current::begin(None);
     if let Some(Some((offset, size))) = RSEQ.get() {
         // The kernel notes the CPU of this kernel thread in the control block of a pthread that glibc takes for dead now.

@@ -48,6 +48,8 @@ use crate::engine::atomic::{AtomicPtr, Ordering::*, fence};
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{Identity, Reason, WaitKind, WhenEnded};
 use crate::engine::sched::cancel::{Threads, Token};
+#[cfg(hooks)]
+use crate::engine::sched::directed;
 use crate::engine::sched::park::{Interrupts, Node};
 use crate::engine::sched::{Green, current, events};
 use crate::engine::sys::clock::{self, NEVER};
@@ -439,10 +441,22 @@ fn complain(kind: &WaitKind) {
     ));
 }
 
+/// Whether there is a signal for the calling thread that ends waits of this kind.
+#[inline]
+pub(crate) fn is_signalled(kind: &WaitKind) -> bool {
+    #[cfg(hooks)]
+    return directed::ends_waits(kind.when_ended.heeds());
+    #[cfg(not(hooks))]
+    {
+        let _ = kind;
+        false
+    }
+}
+
 /// What the calling thread learns that is about to wait for this kind of thing.
 pub(crate) fn look(kind: &WaitKind) -> Look {
     let may_end = match kind.when_ended {
-        WhenEnded::Waits | WhenEnded::Leads => false,
+        WhenEnded::Waits | WhenEnded::Handles | WhenEnded::Returns | WhenEnded::Leads => false,
         WhenEnded::Fails => !current::is_forked_child(),
         WhenEnded::Unwinds | WhenEnded::PassesOn => may_unwind(),
     };
@@ -451,6 +465,14 @@ pub(crate) fn look(kind: &WaitKind) -> Look {
         refuses: false,
         is_told,
     };
+    const SIGNALLED: Look = Look {
+        limit: 0,
+        refuses: true,
+        is_told: false,
+    };
+    if is_signalled(kind) {
+        return SIGNALLED;
+    }
     let Some(thread) = here().filter(|_| may_end) else {
         return until(NEVER, false);
     };
@@ -459,7 +481,7 @@ pub(crate) fn look(kind: &WaitKind) -> Look {
     if !thread.is_pending() && is_known {
         return until(limit, true);
     }
-    let none_has_ended = || thread.ended(clock::now(), false).is_none();
+    let none_has_ended = || !is_signalled(kind) && thread.ended(clock::now(), false).is_none();
     if none_has_ended() {
         thread.clear();
         // With another look at the clock: what a timer has told meanwhile is cleared, too.
@@ -470,6 +492,9 @@ pub(crate) fn look(kind: &WaitKind) -> Look {
     }
     // A wait in other frames looks, too, and begins to count anew.
     thread.set();
+    if is_signalled(kind) {
+        return SIGNALLED;
+    }
     let now = clock::now();
     if kind.when_ended != WhenEnded::Fails && thread.ended(now, true).is_none() {
         // It is pending all the time, and does not see who cancels a frame inside `END`: so it looks now and then.
@@ -643,10 +668,14 @@ pub(crate) fn raise_again() -> ! {
 }
 
 /// After a call with this limit of its own had to wait too long: ETIMEDOUT or ECANCELED, if that was because a
-/// frame has ended.
+/// frame has ended; EINTR, if there is a signal for the thread.
 #[cfg(green)]
 #[cold]
 pub(crate) fn refusal(own: Option<u64>) -> Option<i32> {
+    #[cfg(hooks)]
+    if directed::ends_waits(!0) && !is_over(own) {
+        return Some(libc::EINTR);
+    }
     let cancelled = cancelled().filter(|_| !is_over(own))?;
     let by_somebody = cancelled.at.map(|_| libc::ECANCELED);
     by_somebody.or(Some(libc::ETIMEDOUT))

@@ -19,6 +19,8 @@
 //! | `locked`, `user_policy` | threads that are locked to a kernel thread, and calls that lock one; a policy that a user wrote |
 //! | `cpu_time` | a thread's CPU time, once somebody asks for it |
 //! | `spawner` | makes kernel threads ahead of need, and returns unused stacks; the crate's own kernel threads |
+//! | `joinable` | who gives back the stack of a thread that C may still name |
+//! | `directed` | signals for one green thread, and its cancellation by C |
 //! | `fork`, `unload` | what a forked child keeps; `dlclose` waits for green threads, too |
 //! | `tuning` | what can be tuned, and what loses without it |
 //!
@@ -47,10 +49,13 @@ pub(crate) mod cancel;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
+#[cfg(hooks)]
+pub(crate) mod directed;
 pub(crate) mod events;
 pub(crate) mod fork;
 pub(crate) mod frames;
 mod idle;
+pub(crate) mod joinable;
 pub(crate) mod locked;
 mod monitor;
 pub(crate) mod park;

@@ -96,6 +96,8 @@ use core::{panic::Location, ptr};
 use crate::engine::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use crate::engine::inspect::kernel::quiet;
 use crate::engine::probe::{self, Lost};
+#[cfg(hooks)]
+use crate::engine::sched::directed;
 use crate::engine::sched::tuning::{
     CERTAIN, CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, QUIET_LOOKS, QUOTA, RETRY, RETRY_SPAWN,
     SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
@@ -310,6 +312,8 @@ impl Monitor {
             }
             return;
         };
+        #[cfg(hooks)]
+        directed::remind(worker, green);
         let slice = worker.slice.load(Relaxed);
         let identity = ptr::from_ref(worker).addr();
         if (seen.worker, seen.slice) != (identity, slice) {
@@ -537,6 +541,8 @@ impl Monitor {
             let Some(green) = stray(self.cluster, worker) else {
                 continue;
             };
+            #[cfg(hooks)]
+            directed::remind(worker, green);
             let cpu = worker.cpu_time();
             let used = cpu.wrapping_sub(worker.rest.seen.swap(cpu, Relaxed));
             if used == 0 || kernel_thread::is_blocked(worker.thread()) == Some(true) {

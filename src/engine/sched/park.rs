@@ -285,7 +285,10 @@ impl Waiter {
                 }
             }
             green.expect(parking);
-            if !(look.is_told && green.interrupts().is_pending()) {
+            // What comes after the look is seen here, or ends the park.
+            let is_called = look.is_told && green.interrupts().is_pending()
+                || frames::is_signalled(parking.reason.kind);
+            if !is_called {
                 perturb::point("wait: leaving in frames");
                 entered.suspend(Action::Park);
                 sanitizer::observe(green);

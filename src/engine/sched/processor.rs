@@ -576,8 +576,12 @@ pub(crate) struct Worker {
     pub(super) had_children: Cell<bool>,
     /// The switch in which its thread is not preempted: a handler that nobody knew of may be running.
     pub(super) spared: AtomicU32,
+    /// The switch in which its thread was reminded of signals (`directed`).
+    pub(super) reminded: AtomicU32,
     /// What the monitor remembers of it as a stray.
     pub(super) rest: Rest,
+    /// Where the alternate stack of its kernel thread begins, and its bytes.
+    pub(super) alternate_stack: Cell<(usize, usize)>,
     /// The observer's two words (`probe`).
     pub(crate) observed: [AtomicU64; 2],
     cluster: AtomicStatic<Cluster>,
@@ -675,7 +679,7 @@ impl Worker {
         let id = kernel_thread::id() as u32;
         self.kernel_thread.store(id, Relaxed);
         self.rest.note(self);
-        signal::give_alternate_stack()
+        signal::give_alternate_stack().map(|stack| self.alternate_stack.set(stack))
     }
 
     /// The kernel thread ends; its record can serve another.

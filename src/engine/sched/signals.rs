@@ -95,6 +95,8 @@ use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Order
 use crate::engine::inspect::hold;
 use crate::engine::policy::Readied;
 use crate::engine::probe::{self, By, ReadyReason};
+#[cfg(hooks)]
+use crate::engine::sched::directed;
 use crate::engine::sched::{
     Cluster, Green, ThreadFlags, Worker, current, ready_globally, spawner, switch::Bounds,
 };
@@ -605,6 +607,124 @@ pub(super) fn defer_wake(green: &'static Green) {
     let cluster = green.cluster();
     cluster.deferred.push(green);
     cluster.monitor.rouse();
+}
+
+// ==== signals for one green thread ====
+
+/// libc's handler for its first signal, by which it cancels threads; 0 until libc has set it.
+#[cfg(hooks)]
+static LIBCS_CANCELLER: AtomicUsize = AtomicUsize::new(0);
+
+/// Sees to it that the kernel calls [`on_call`] for libc's first signal. There is a runtime, and so a signal that preempts. libc sets
+/// its own handler when a thread is first cancelled.
+#[cfg(hooks)]
+pub(crate) fn answer_calls() {
+    /// signal.h's SA_RESTORER, where the architecture has it.
+    const RESTORER: usize = 0x0400_0000;
+    let ours = on_call as *const () as usize;
+    let preempts = reserved().trailing_zeros() as c_int + 1;
+    if let Some(seen) = signal::exchange_action(directed::CANCEL, None)
+        && seen.handler != ours
+        && let Some(like) = signal::exchange_action(preempts, None)
+    {
+        if seen.handler > libc::SIG_IGN {
+            LIBCS_CANCELLER.store(seen.handler, Relaxed);
+        }
+        let action = KernelAction {
+            handler: ours,
+            flags: like.flags & RESTORER | libc::SA_SIGINFO as usize,
+            mask: reserved(),
+            ..like
+        };
+        signal::exchange_action(directed::CANCEL, Some(&action));
+    }
+}
+
+/// A green thread is called (`directed`), or libc cancels a kernel thread.
+#[cfg(hooks)]
+unsafe extern "C-unwind" fn on_call(
+    number: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the handler's arguments, which the kernel has filled in; libc's handler gets them as they are.
+    unsafe {
+        let Some(called) = signal::told(&*info) else {
+            return call_canceller(number, info, context);
+        };
+        let frame = Frame::new(context);
+        let is_here = |green: &&Green| {
+            green.stack().is_some_and(|stack| stack.pthread() == called)
+                && green.off.load(Relaxed) == 0
+                && green.bounds().is_some_and(|stack| stack.holds(frame.sp()))
+        };
+        let Some(green) = current::green().filter(is_here) else {
+            return;
+        };
+        if !directed::is_in_call(green) {
+            while let Some(number) = directed::take(directed::due() & !directed::OWN) {
+                call_as_the_kernel(number, signal::mask() & !frame.mask());
+            }
+        } else if directed::pending() & bit(directed::CANCEL) != 0 && is_in(&LIBC, frame.pc()) {
+            signal::set_mask(frame.mask()); // the thread may unwind
+            cancel_as_libc();
+        }
+    }
+}
+
+/// Calls libc's handler, if there is one.
+///
+/// # Safety
+/// The arguments are those of a handler.
+#[cfg(hooks)]
+unsafe fn call_canceller(number: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let handler = LIBCS_CANCELLER.load(Relaxed);
+    if handler != 0 {
+        // SAFETY: libc's handler, with such arguments.
+        unsafe { transmute::<usize, Handler>(handler)(number, info, context) };
+    }
+}
+
+/// libc has meant its signal for the calling green thread, and sent it to nobody: its handler notes in the thread's block that it is
+/// cancelled; or it unwinds the thread, in a system call of libc's.
+#[cfg(hooks)]
+pub(crate) fn cancel_as_libc() {
+    let mut info = signal::sent_here(directed::CANCEL);
+    // SAFETY: the handler looks at the record alone.
+    unsafe { call_canceller(directed::CANCEL, &mut info, ptr::null_mut()) };
+}
+
+/// Does with a signal, which is the calling green thread's and not blocked, what the kernel would do: calls the program's handler, or
+/// acts. `blocked` is what the caller alone blocks: it is not called within itself, but in the handler, which may be left by a jump.
+/// Returns whether the handler has SA_RESTART; `None`: there is none.
+#[cfg(hooks)]
+pub(crate) fn call_as_the_kernel(number: c_int, blocked: Mask) -> Option<bool> {
+    let action = signal::exchange_action(number, None)?;
+    if action.handler != called() {
+        signal::raise(number);
+        return None;
+    }
+    let has = |flag: c_int| action.flags & flag as u32 as usize != 0;
+    if has(libc::SA_RESETHAND) {
+        signal::set_default(number);
+    }
+    let itself = if has(libc::SA_NODEFER) {
+        0
+    } else {
+        bit(number)
+    };
+    let mut info = signal::sent_here(number);
+    // SAFETY: libc fills a place of ours; the handler gets what the kernel would give it. The first word of a mask has all signals.
+    unsafe {
+        let mut context = core::mem::zeroed::<libc::ucontext_t>();
+        libc::getcontext(&mut context);
+        let mask = (&raw mut context.uc_sigmask).cast::<Mask>();
+        mask.write(signal::mask() & !blocked);
+        signal::set_mask(mask.read() | action.mask | itself);
+        call_handler(number, &mut info, (&raw mut context).cast());
+        signal::set_mask(mask.read() | blocked);
+    }
+    Some(has(libc::SA_RESTART))
 }
 
 // ==== user ids ====

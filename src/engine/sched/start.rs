@@ -82,7 +82,9 @@
 
 use std::io;
 
-use crate::engine::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, compiler_fence, fence};
+use crate::engine::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*, compiler_fence, fence,
+};
 use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
 use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
@@ -90,6 +92,7 @@ use crate::engine::sched::tuning::SOON;
 use crate::engine::sched::{
     Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
     idle::Rested,
+    joinable::Joinable,
     processor::Counts,
     ready_globally,
     thread::{Records, SystemName},
@@ -116,6 +119,18 @@ pub(crate) struct ThreadStack {
     pub(crate) fiber: sanitizer::Fiber,
     /// The name that the owner has given itself by a call of C's; [`NAMED`] in the place of the last NUL if it has.
     name: [AtomicU8; 16],
+    /// Who gives the stack back.
+    pub(crate) joinable: Joinable,
+    /// What the joiner of a thread of C's owns (`runtime::pthread`).
+    pub(crate) joiner: AtomicPtr<()>,
+    /// The number by which such a thread knows itself.
+    pub(crate) number: AtomicU32,
+    /// The owner does not let C cancel it now.
+    pub(crate) is_uncancellable: AtomicBool,
+    /// The owner has asked C for asynchronous cancellation.
+    pub(crate) is_asynchronous: AtomicBool,
+    /// The signals that are noted for the owner (`directed`).
+    pub(crate) directed: AtomicU64,
 }
 
 const NAMED: u8 = 1;
@@ -195,6 +210,12 @@ impl ThreadStack {
                 cpu_time: AtomicU64::new(0),
                 fiber: sanitizer::Fiber::new(),
                 name: Default::default(),
+                joinable: Joinable::default(),
+                joiner: AtomicPtr::default(),
+                number: AtomicU32::new(0),
+                is_uncancellable: AtomicBool::new(false),
+                is_asynchronous: AtomicBool::new(false),
+                directed: AtomicU64::new(0),
             });
             // Release: pairs with the Acquire in `owner_of`, which a fault handler calls.
             slot.extra.store(at, Release);
@@ -244,6 +265,11 @@ impl ThreadStack {
         self.cpu_time.store(0, Relaxed);
         self.fiber.begin(self.thread_pointer);
         self.name[15].store(0, Relaxed);
+        self.joinable.forget();
+        self.directed.store(0, Relaxed);
+        self.is_uncancellable.store(false, Relaxed);
+        self.is_asynchronous.store(false, Relaxed);
+        tls::forget_cancellation(self.thread_pointer);
     }
 
     /// The owner, the caller, gives itself a name.
@@ -258,6 +284,15 @@ impl ThreadStack {
     pub(crate) fn own_name(&self) -> Option<SystemName> {
         let mut name = self.name.each_ref().map(|byte| byte.load(Relaxed));
         (core::mem::take(&mut name[15]) == NAMED).then_some(name)
+    }
+
+    /// [`ThreadStack::own_name`], where it lies, for the owner.
+    fn name_in_place(&self) -> Option<&str> {
+        let name = self.own_name()?;
+        let length = name.iter().position(|&byte| byte == 0)?;
+        // SAFETY: the bytes are initialised, and only the owner, on whose behalf this runs, changes them.
+        let bytes = unsafe { core::slice::from_raw_parts(self.name.as_ptr().cast(), length) };
+        core::str::from_utf8(bytes).ok()
     }
 
     /// Whether the last owner has left malloc's cache behind, because there was no place for it
@@ -279,6 +314,14 @@ impl ThreadStack {
         is_on_it.then_some((stack, green))
     }
 
+    /// The stack with this control block.
+    pub(crate) fn of_pthread(pthread: usize) -> Option<&'static ThreadStack> {
+        // Acquire: pairs with the Release in `make`.
+        let extra = stack::find(pthread)?.extra.load(Acquire);
+        let stack = (extra != 0).then(|| ThreadStack::at(extra))?;
+        (stack.pthread() == pthread).then_some(stack)
+    }
+
     /// The name that libc has for the owner.
     pub(crate) fn pthread(&self) -> usize {
         tls::control_block(self.thread_pointer)
@@ -289,9 +332,15 @@ impl ThreadStack {
 pub(crate) fn name_of(slot: &'static Slot) -> &'static str {
     // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
     // are alive. (If a stray pointer led another thread here, the last owner may have gone.)
-    let identity = ThreadStack::owner_of(slot)
-        .and_then(|(_, green)| unsafe { green.identity.load(Relaxed).as_ref() });
-    identity.and_then(Identity::name).unwrap_or("<unnamed>")
+    let Some((stack, green)) = ThreadStack::owner_of(slot) else {
+        return "<unnamed>";
+    };
+    // SAFETY: as above.
+    let identity = unsafe { green.identity.load(Relaxed).as_ref() };
+    identity
+        .and_then(Identity::name)
+        .or_else(|| stack.name_in_place())
+        .unwrap_or("<unnamed>")
 }
 
 // ==== how many live ====
@@ -373,18 +422,22 @@ pub(super) fn give_stack(mut processor: Owned<'_>, green: &'static Green) -> boo
     true
 }
 
-/// `green`, which is new and the calling thread's, gets its stack at once: no spawner would make one while `green` waits. (The
-/// first thread of all finds one later.)
-#[cfg(sim)]
+/// `green`, which is new and the calling thread's, gets its stack at once. Allocates if there is none: call it preemptible.
 pub(crate) fn with_stack(cluster: &'static Cluster, green: &'static Green) -> io::Result<()> {
     loop {
-        stock_up(cluster)?;
-        let Some(mut entered) = enter() else {
-            return Ok(());
-        };
-        if give_stack(entered.processor(), green) {
-            return Ok(());
+        match enter() {
+            Some(mut entered) if core::ptr::eq(entered.worker.cluster(), cluster) => {
+                if give_stack(entered.processor(), green) {
+                    return Ok(());
+                }
+            }
+            _ => {
+                let stack = ThreadStack::find(cluster.config.stack_size)?;
+                green.start_on(stack);
+                return Ok(());
+            }
         }
+        stock_up(cluster)?;
     }
 }
 
@@ -433,15 +486,20 @@ pub(super) fn end(worker: &Worker, processor: Option<&mut Owned<'_>>, green: &'s
     // SAFETY: the thread has ended, nobody uses its block.
     unsafe { tls::recycle(stack.thread_pointer) };
     stack.fiber.end(stack.slot.bottom(), stack.slot.top());
+    let is_free = stack.joinable.end();
     match processor {
         Some(processor) => {
             let own = processor.own();
-            own.stacks.push(stack.slot);
+            if is_free {
+                own.stacks.push(stack.slot);
+            }
             own.records.push(green);
             processor.counts.ended.add(1);
         }
         None => {
-            stack::release(stack.slot);
+            if is_free {
+                stack::release(stack.slot);
+            }
             Records::release(green);
             cluster.live_count.outside.ended.add_shared(1);
         }
@@ -476,15 +534,24 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     if is_stocked {
         return Ok(());
     }
-    let stack = ThreadStack::find(size)?;
+    give(ThreadStack::find(size)?, stack::Cache::keep);
+    Ok(())
+}
+
+/// Gives back the stack of a thread of C's that has ended (`joinable`).
+pub(crate) fn give_back(stack: &'static ThreadStack) {
+    give(stack, stack::Cache::push);
+}
+
+/// Gives a free stack to the caller's processor, or to the common list.
+fn give(stack: &'static ThreadStack, keep: fn(&mut stack::Cache, &'static Slot)) {
     match enter() {
-        Some(mut entered) => entered.processor().own().stacks.keep(stack.slot),
+        Some(mut entered) => keep(&mut entered.processor().own().stacks, stack.slot),
         None => {
             let _off = current::preemption_off();
             stack::release(stack.slot);
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

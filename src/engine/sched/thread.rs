@@ -73,7 +73,7 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::shared::{AtomicStatic, Lifo, Linked, Lock};
-use crate::engine::sys::{die, signal::Mask, word};
+use crate::engine::sys::{die, libraries, signal::Mask, word};
 use crate::engine::{stack, tls};
 
 // ==== the record ====
@@ -99,6 +99,11 @@ pub(crate) struct Green {
     /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
     /// signal (`signals`, `monitor`). A monitor writes and reads it, at any time.
     pub(crate) calls_itself: AtomicBool,
+    /// The pthreads that it makes are green threads, too (`runtime::pthread`).
+    pub(crate) adopts: Cell<bool>,
+    /// What a signal for the thread does to the call that it makes now (`directed`).
+    #[cfg(hooks)]
+    pub(super) interruption: AtomicU8,
     /// The number of times that the thread is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
     /// For reports: how often the thread has left its stack, and when it last did ([`Since`]).
@@ -296,6 +301,8 @@ impl Green {
     pub(crate) fn end(&self) -> &'static ThreadStack {
         self.flags.0.store(ThreadFlags::NEW, Relaxed);
         self.calls_itself.store(false, Relaxed);
+        #[cfg(hooks)]
+        self.interruption.store(0, Relaxed);
         let Some(stack) = self.stack.load(Relaxed) else {
             die("a thread has ended that had no stack")
         };
@@ -706,8 +713,7 @@ impl Who {
         match self {
             Who::Libcs => None,
             _ if length() >= size_of::<SystemName>() => Some(libc::ERANGE),
-            Who::Other(_) => Some(libc::ENOTSUP),
-            Who::Own(green) => set_name(green, text),
+            Who::Own(green) | Who::Other(green) => set_name(green, text),
         }
     }
 
@@ -727,7 +733,7 @@ pub(crate) fn prctl(option: usize, place: usize) -> Option<Result<usize, i32>> {
     Some(if error == 0 { Ok(0) } else { Err(error) })
 }
 
-/// The name of `green`, the caller, is the text at `text` now; the answer is 0, or an error number.
+/// The name of `green` is the text at `text` now; the answer is 0, or an error number.
 fn set_name(green: &Green, text: usize) -> Option<i32> {
     let stack = green.stack()?;
     let mut name = SystemName::default();
@@ -746,9 +752,15 @@ fn set_name(green: &Green, text: usize) -> Option<i32> {
 /// room for of the other one. The answer is 0, or an error number; `None`: the thread has no name. The thread is the
 /// caller, or a read section is open.
 fn tell_name(green: &Green, place: usize, length: usize) -> Option<i32> {
-    let name = green.stack().and_then(ThreadStack::own_name).or_else(|| {
+    let stack = green.stack();
+    let name = stack.and_then(ThreadStack::own_name).or_else(|| {
         let mut kept = SystemName::default();
-        let name = green.name()?.as_bytes();
+        // A pthread that nobody has named has the name of its creator: as a rule, that of the program.
+        let programs = || {
+            let is_pthread = stack.is_some_and(|stack| stack.joinable.is_pthread());
+            is_pthread.then(libraries::program)
+        };
+        let name = green.name().map(str::as_bytes).or_else(programs)?;
         let length = name.len().min(kept.len() - 1);
         kept[..length].copy_from_slice(&name[..length]);
         Some(kept)

@@ -23,13 +23,32 @@
 //! 4. Nothing allocates.
 
 use core::ffi::{c_int, c_void};
-use core::{fmt::Arguments, mem};
+use core::{cell::Cell, fmt::Arguments, mem};
 use std::io::{Cursor, Write};
 use std::os::fd::RawFd;
 
 use super::mm::page;
 use super::{clock, close, duplicate, syscall};
 use crate::engine::atomic::{AtomicBool, AtomicI32, Ordering};
+
+thread_local! {
+    /// The thread makes a kernel thread.
+    static IS_MAKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the thread makes a kernel thread of the crate's, which must not become a green one (`libc::pthread::create`).
+#[cfg(hooks)]
+pub(crate) fn is_making() -> bool {
+    IS_MAKING.get()
+}
+
+/// Calls `make`, in which a kernel thread is made. (`.ci/house` looks that the crate makes none but here.)
+pub(crate) fn making<T>(make: impl FnOnce() -> T) -> T {
+    IS_MAKING.set(true);
+    let made = make();
+    IS_MAKING.set(false);
+    made
+}
 
 /// Starts a kernel thread that calls `main(argument)`, with libc's means alone. `detach_state` is libc's constant.
 ///
@@ -49,7 +68,7 @@ pub(crate) unsafe fn start(
         libc::pthread_attr_setdetachstate(&mut attributes, detach_state);
         // libc refuses an absurd size; then the default remains.
         libc::pthread_attr_setstacksize(&mut attributes, stack_size.next_multiple_of(page()));
-        let error = libc::pthread_create(&mut thread, &attributes, main, argument);
+        let error = making(|| libc::pthread_create(&mut thread, &attributes, main, argument));
         libc::pthread_attr_destroy(&mut attributes);
         match error {
             0 => Ok(thread),
@@ -106,6 +125,16 @@ pub(crate) fn rest(nanos: u64) {
 pub(crate) fn exists(id: i32) -> bool {
     // There is no signal 0: the kernel looks for the thread only.
     send(id, 0) != Err(libc::ESRCH)
+}
+
+/// Whether this process has a kernel thread, beside its first one, that is not `known`; also if that cannot be told.
+#[cfg(hooks)]
+pub(crate) fn has_others(known: impl Fn(i32) -> bool) -> bool {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return true;
+    };
+    let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter(|&id| id != process()).any(|id| !known(id))
 }
 
 /// Sends `signal` to kernel thread `id`.

@@ -270,6 +270,15 @@ pub(crate) fn stay_loaded() {
     });
 }
 
+/// The name of the program's file.
+pub(crate) fn program() -> &'static [u8] {
+    unsafe extern "C" {
+        static program_invocation_short_name: *const core::ffi::c_char;
+    }
+    // SAFETY: libc's variable, a text since the program was loaded.
+    unsafe { CStr::from_ptr(program_invocation_short_name) }.to_bytes()
+}
+
 /// A place in the library that the crate is in.
 fn own_place() -> *const c_void {
     static HERE: u8 = 0;

@@ -71,7 +71,7 @@ pub(crate) fn unblock(signal: i32) {
 }
 
 /// Changes the calling kernel thread's mask; returns the old one.
-fn change_mask(how: i32, change: Mask) -> Mask {
+pub(crate) fn change_mask(how: i32, change: Mask) -> Mask {
     let mut old: Mask = 0;
     let (change, size) = (&raw const change, size_of::<Mask>());
     // SAFETY: the new mask is valid, and so is the place for the old one.
@@ -236,6 +236,58 @@ pub(crate) fn queue(user: u32, thread: i32, signal: i32, payload: Payload) -> Re
     unsafe { syscall!(number, process, thread, signal, info) }.map(drop)
 }
 
+/// libc's own signals: no mask blocks them, and the program neither sends nor awaits them.
+#[cfg(hooks)]
+pub(crate) const LIBCS: Mask = 3 << 31;
+
+/// The code of a signal that [`tell`] has sent; none of the kernel's, which lets only the target send one with that of
+/// `pthread_kill`.
+#[cfg(hooks)]
+const TOLD: i32 = -0x6774;
+
+/// Sends `signal` to kernel thread `thread` of this process, with `value`, for [`told`].
+#[cfg(hooks)]
+pub(crate) fn tell(thread: i32, signal: i32, value: usize) -> Result<(), i32> {
+    let process = kernel_thread::process();
+    let info = QueuedInfo {
+        signal,
+        code: TOLD,
+        process,
+        // SAFETY: the call has no arguments.
+        user: unsafe { libc::getuid() },
+        // SAFETY: a payload has as many bytes as a word, and consists of numbers.
+        payload: unsafe { core::mem::transmute::<usize, Payload>(value) },
+        ..QueuedInfo::default()
+    };
+    let (number, info) = (libc::SYS_rt_tgsigqueueinfo, &raw const info);
+    // SAFETY: `info` has the kernel's layout and is valid for the call.
+    unsafe { syscall!(number, process, thread, signal, info) }.map(drop)
+}
+
+/// The value with which [`tell`] sent a signal.
+#[cfg(hooks)]
+pub(crate) fn told(info: &libc::siginfo_t) -> Option<usize> {
+    // SAFETY: a `siginfo_t` is at least as large as a `QueuedInfo` and is aligned like one; both consist of numbers, and so
+    // does a word.
+    unsafe {
+        let info = &*ptr::from_ref(info).cast::<QueuedInfo>();
+        (info.code == TOLD).then(|| core::mem::transmute::<Payload, usize>(info.payload))
+    }
+}
+
+/// The record of a signal that this process has sent to one thread.
+#[cfg(hooks)]
+pub(crate) fn sent_here(signal: i32) -> libc::siginfo_t {
+    // SAFETY: zeroes are a record, which begins as a `QueuedInfo` does; the call has no arguments.
+    unsafe {
+        let mut info: libc::siginfo_t = core::mem::zeroed();
+        let sent = &mut *(&raw mut info).cast::<QueuedInfo>();
+        (sent.signal, sent.code) = (signal, libc::SI_TKILL);
+        (sent.process, sent.user) = (kernel_thread::process(), libc::getuid());
+        info
+    }
+}
+
 /// The payload of a signal that [`queue`] sent, or `None` for one from elsewhere.
 pub(crate) fn payload(info: &libc::siginfo_t) -> Option<Payload> {
     // SAFETY: a `siginfo_t` is at least as large as a `QueuedInfo` and is aligned like one; both consist of numbers.
@@ -244,14 +296,15 @@ pub(crate) fn payload(info: &libc::siginfo_t) -> Option<Payload> {
 }
 
 /// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the
-/// processor's saved state.
-pub(crate) fn give_alternate_stack() -> io::Result<()> {
+/// processor's saved state. Returns where it begins, and its bytes.
+pub(crate) fn give_alternate_stack() -> io::Result<(usize, usize)> {
     // Programs that ask for the size of this stack find it large enough, and green threads get no other one
     // (`libc::signals`).
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(page());
-    let given = set_alternate_stack(super::mm::map(size)?, size, 0).map(drop);
+    let start = super::mm::map(size)?;
+    let given = set_alternate_stack(start, size, 0).map(|_| (start, size));
     given.map_err(io::Error::from_raw_os_error)
 }
 

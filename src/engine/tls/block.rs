@@ -191,14 +191,21 @@ pub(crate) unsafe fn exit() {
     // SAFETY: as libc does when a kernel thread ends, in this order.
     unsafe {
         call_destructors();
+        let mut had_values = false;
         for round in 0.. {
             modules::refresh(); // invariant 4
-            if round == ITERATIONS || !has_values(control) || !run_destructors(control) {
+            if round == ITERATIONS || !has_values(control) {
+                break;
+            }
+            had_values = true;
+            // As in glibc: a destructor that sets a value again sets this again.
+            has_no_values(control);
+            if !run_destructors(control) {
                 break;
             }
             call_destructors();
         }
-        if has_values(control) {
+        if had_values {
             forget_values(control);
         }
         // This forgets the thread's last error of the loader, and frees its text.
@@ -216,6 +223,12 @@ pub(crate) unsafe fn exit() {
 fn has_values(control: BlockWords<'_>) -> bool {
     let is_set = |used| control.byte(used).load(Relaxed) != 0;
     layout().probe.keys_used.is_none_or(is_set)
+}
+
+fn has_no_values(control: BlockWords<'_>) {
+    if let Some(used) = layout().probe.keys_used {
+        control.byte(used).store(0, Relaxed);
+    }
 }
 
 /// The pointers to blocks of values; such a block is absent until the thread sets one of its values.
@@ -273,10 +286,9 @@ fn forget_values(control: BlockWords<'_>) {
             unsafe { libc::free(values.cast()) };
         }
     }
-    if let Some(used) = layout().probe.keys_used {
-        control.byte(used).store(0, Relaxed);
-    }
+    has_no_values(control);
 }
+
 /// Does what the kernel does for a thread that ends: its robust mutexes have no owner from now on, and its ring is empty.
 fn leave_robust_mutexes() {
     /// Entries that are looked at, at most: as the kernel has it, against rings that do not end.
@@ -365,6 +377,17 @@ pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
     layout().restore_initial(block.control());
     modules::reset(&mut block);
     sanitizer::lend_own(thread_pointer);
+}
+
+/// A thread is about to begin in this block: the last one may have ended by `pthread_exit`, or have been cancelled after its end.
+#[inline]
+pub(crate) fn forget_cancellation(thread_pointer: *mut u8) {
+    // SAFETY: the block is the caller's, and no thread uses it.
+    let block = unsafe { Block::of(thread_pointer) };
+    block
+        .control()
+        .half(layout().cancellation)
+        .store(0, Relaxed);
 }
 
 /// Takes a block apart, and frees what `create` allocated; its memory is the caller's again. A cache of malloc's in the block

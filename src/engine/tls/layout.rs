@@ -58,7 +58,7 @@ use super::block::{Block, RECORD};
 use super::modules::BEHIND_LIST;
 use super::probe::Probe;
 use crate::engine::arch::thread_pointer;
-use crate::engine::sys::mm::Mapping;
+use crate::engine::sys::{kernel_thread, mm::Mapping};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 use std::{marker::PhantomData, ops::Range, sync::OnceLock, sync::atomic::Ordering::Relaxed};
@@ -90,6 +90,8 @@ pub(super) struct Layout {
     pub(super) sizes: Sizes,
     /// In the control block: the thread's id.
     pub(super) tid: usize,
+    /// The flags of a thread's cancellation, and of its end.
+    pub(super) cancellation: usize,
     /// In the control block: the links of the list of threads.
     list: usize,
     /// From the thread pointer to the kernel's rseq area, where glibc has one.
@@ -314,6 +316,7 @@ impl Layout {
             return Err("odd entries in the vector of modules".into());
         }
         let tid = field(c"_thread_db_pthread_tid", 4)?;
+        let cancellation = field(c"_thread_db_pthread_cancelhandling", 4)?;
         let list = field(c"_thread_db_pthread_list", 2 * WORD)?;
         let (values, _) = any_field(c"_thread_db_pthread_specific")?;
         let ends = [tid + 4, list + 2 * WORD, values.end];
@@ -346,6 +349,7 @@ impl Layout {
         Ok(Layout {
             sizes,
             tid,
+            cancellation,
             list,
             rseq,
             probe,
@@ -670,7 +674,8 @@ pub(super) fn run_on<F: FnMut(usize) + Send>(stack: &mut Mapping, main: &mut F) 
         let mut attributes = std::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setstack(&mut attributes, stack.0.start as *mut c_void, stack.0.len());
-        let failed = libc::pthread_create(&mut thread, &attributes, run::<F>, argument);
+        let create = || libc::pthread_create(&mut thread, &attributes, run::<F>, argument);
+        let failed = kernel_thread::making(create);
         libc::pthread_attr_destroy(&mut attributes);
         failed == 0 && libc::pthread_join(thread, std::ptr::null_mut()) == 0
     }

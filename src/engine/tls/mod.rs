@@ -62,7 +62,8 @@ mod selftest;
 mod tests;
 
 pub(crate) use block::{
-    control_block, create, destroy, enter, exit, forget_errno, place, recycle, stack_top,
+    control_block, create, destroy, enter, exit, forget_cancellation, forget_errno, place, recycle,
+    stack_top,
 };
 pub(crate) use layout::{
     NO_CACHE, distance_in_block, is_known, look_up_flag, tcache_offset, thread_id,

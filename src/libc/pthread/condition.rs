@@ -55,7 +55,7 @@ use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 use super::{FOR_EVER, LOCK, Libcs, Limit, Object, SIGNAL, TABLE, locks, wake};
 use crate::engine::facade::{blocking, is_forked_child};
 use crate::libc::addresses::{Beside, How, Waited, Waiting};
-use crate::libc::{count_parked, is_hooked};
+use crate::libc::{Interruption, count_parked, heed, interruptible, is_hooked};
 use crate::sys::libraries::Decision;
 use crate::wait::queue::Position;
 
@@ -136,12 +136,16 @@ fn wait_or(
         return unsafe { locks::pthread_mutex_lock(mutex) };
     }
     let deadline = limit.deadline();
-    let (how, position) = (How::Park, Position::Back);
+    let (how, position) = (How::Listen, Position::Back);
     let ended = TABLE.wait(&place, how, position, deadline, &mut refuse, &unlock);
     // SAFETY: a mutex, which the caller keeps.
     match unsafe { locks::pthread_mutex_lock(mutex) } {
         // If the clock was set back meanwhile, the wait ends without a signal.
         0 if ended == Ok(Waited::TimedOut) && limit.has_come() => libc::ETIMEDOUT,
+        0 if ended == Ok(Waited::Interrupted) => {
+            heed(!0); // where the thread is cancelled, it has the mutex
+            0
+        }
         answer => answer,
     }
 }
@@ -167,7 +171,7 @@ macro_rules! waits {
                         operation!();
                         // SAFETY: the caller's arguments, unchanged.
                         let real = || unsafe { $name::real($condition, $mutex $(, $argument)*) };
-                        wait_or($condition, $mutex, $limit, &real)
+                        interruptible(Interruption::Returns, || wait_or($condition, $mutex, $limit, &real))
                     }
                     match is_hooked() {
                         true => Decision::call(parking as *const (), 0),

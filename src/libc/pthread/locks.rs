@@ -269,7 +269,10 @@ fn take_or(semaphore: Object<sem_t>, limit: Limit, real: Libcs<'_>) -> c_int {
         attempt().then_some(())
     });
     if taken.is_none() {
-        return fail(libc::ETIMEDOUT);
+        return fail(match limit.has_come() {
+            true => libc::ETIMEDOUT,
+            false => libc::EINTR,
+        });
     }
     set_errno(errno_before);
     0

@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `locks` | mutexes, reader-writer locks, semaphores: the lock is libc's; a green thread that finds it taken waits in [`TABLE`] |
 //! | `condition` | green threads wait in [`TABLE`], kernel threads in libc; and the one place where libc unlocks a mutex and we do not see it |
+//! | `create` | the life of a pthread that is a green thread |
+//! | `modules` | libraries whose threads stay kernel threads |
+//! | `signals` | signals for one green thread, cancellation |
 //! | `mod` | what they share; barriers, once: ours for all threads, built on futexes, which park; C11's names for all of it |
 //!
 //! A hooked thread first calls libc's function that tries. If the lock is taken, the thread queues in
@@ -57,7 +60,10 @@
 //! happens before what they do after it. A thread leaves with Release, and the one that destroys sees that with Acquire.
 
 mod condition;
+pub(super) mod create;
 mod locks;
+mod modules;
+pub(super) mod signals;
 
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -77,11 +83,12 @@ use crate::sys::libraries::Decision;
 use crate::wait::{WaitKind, queue::Position};
 
 /// The green threads that wait for locks, semaphores and conditions.
-pub(super) static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
+pub(super) static TABLE: Addresses = Addresses::new([&OBJECT, &LISTENING], &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 /// For reports.
-static OBJECT: WaitKind = WaitKind::inside("lock of C");
+static OBJECT: WaitKind = WaitKind::inside("lock of C").handles();
+static LISTENING: WaitKind = WaitKind::inside("lock of C").returns();
 
 // What a thread waits for.
 const LOCK: Events = 1;
@@ -163,7 +170,7 @@ impl Limit {
 }
 
 /// Parks the calling thread at `address` until `attempt` returns an answer. It is asked under the bucket's
-/// lock, before each wait. `None`: the time is up.
+/// lock, before each wait. `None`: the time is up, or there is a signal for the thread.
 fn wait<A>(
     address: usize,
     events: Events,
@@ -179,8 +186,19 @@ fn wait<A>(
             answer.is_none().then_some(()).ok_or(())
         };
         let deadline = limit.deadline();
-        match TABLE.wait(&place, How::Park, position, deadline, &mut refuse, &|| ()) {
+        let how = if events & POST == 0 {
+            How::Park
+        } else {
+            How::Listen
+        };
+        match TABLE.wait(&place, how, position, deadline, &mut refuse, &|| ()) {
             Err(()) => return answer,
+            Ok(Waited::Interrupted) if how == How::Listen => return None,
+            // A wait for a lock goes on whatever handlers run.
+            Ok(Waited::Interrupted) => {
+                signals::handle();
+                position = Position::Front;
+            }
             // If another thread is faster now, this one queues again as the first.
             Ok(Waited::Woken(_)) => position = Position::Front,
             Ok(_) if limit.has_come() => return None,
@@ -358,6 +376,10 @@ interposed! {
 /// What C11's functions answer, by threads.h: success, busy, no memory, timed out, error. glibc's types are those of its
 /// pthreads.
 extern "C" fn answered(_: usize, errno: c_int) -> c_int {
+    as_c11(errno)
+}
+
+fn as_c11(errno: c_int) -> c_int {
     match errno {
         0 => 0,
         libc::EBUSY => 1,

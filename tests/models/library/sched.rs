@@ -10,6 +10,8 @@ pub(crate) mod current;
 pub(crate) mod idle {
     include!(concat!(env!("OUT_DIR"), "/parts/idle.rs"));
 }
+#[path = "../../../src/engine/sched/joinable.rs"]
+pub(crate) mod joinable;
 pub(crate) mod cancel {
     include!(concat!(env!("OUT_DIR"), "/parts/cancel.rs"));
 }

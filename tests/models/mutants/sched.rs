@@ -307,6 +307,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "shares", name: "a_joiner_that_is_alone_only_goes", model: "detached_without_result", fails: LOST,
         edits: &[(SHARES, " || Shares::is_one(seen) {", " {")] },
 
+    // ---- joinable ----
+    Mutant { protocol: "joinable", name: "a_stack_is_not_released_by_its_thread", model: "joined", fails: RACE,
+        edits: &[(JOINABLE, "fetch_or(ENDED, AcqRel)", "fetch_or(ENDED, Acquire)")] },
+    Mutant { protocol: "joinable", name: "a_joiner_is_not_acquired_by_the_end", model: "let_go", fails: RACE,
+        edits: &[(JOINABLE, "fetch_or(ENDED, AcqRel)", "fetch_or(ENDED, Release)")] },
+    Mutant { protocol: "joinable", name: "a_joiner_does_not_release", model: "let_go", fails: RACE,
+        edits: &[(JOINABLE, "fetch_or(LEFT, AcqRel)", "fetch_or(LEFT, Acquire)")] },
+    Mutant { protocol: "joinable", name: "a_stack_is_not_acquired_by_the_joiner", model: "joined", fails: RACE,
+        edits: &[(JOINABLE, "fetch_or(LEFT, AcqRel)", "fetch_or(LEFT, Release)")] },
+    Mutant { protocol: "joinable", name: "a_joiner_does_not_leave", model: "joined", fails: LOST,
+        edits: &[(JOINABLE, "fetch_or(LEFT, AcqRel) & ENDED", "load(Acquire) & ENDED")] },
+    Mutant { protocol: "joinable", name: "a_thread_does_not_end", model: "let_go", fails: LOST,
+        edits: &[(JOINABLE, "self.0.fetch_or(ENDED, AcqRel) & LEFT", "self.0.load(Acquire) & LEFT")] },
+    Mutant { protocol: "joinable", name: "two_claim", model: "claimed_by_two", fails: RACE,
+        edits: &[(JOINABLE, "fetch_or(CLAIMED, Relaxed) & CLAIMED == 0", "fetch_or(CLAIMED, Relaxed) & PTHREAD != 0")] },
+    Mutant { protocol: "joinable", name: "nobody_claims_again", model: "claimed_again", fails: LOST,
+        edits: &[(JOINABLE, "fetch_and(!CLAIMED, Relaxed)", "load(Relaxed)")] },
+
     // ---- snapshot: an observer and the switch ----
     Mutant { protocol: "snapshot", name: "snapshot_of_a_switch_without_fence", model: "looked_at", fails: TORN,
         edits: &[(SWITCH, "    fence(Release);\n", "")] },
