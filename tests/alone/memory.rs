@@ -88,3 +88,54 @@ fn a_policy_that_no_runtime_uses_leaves_no_memory_behind() {
         "{grown} bytes after {BUILDERS} builders with each policy"
     );
 }
+
+/// So many threads of std's wait in less than 16 KiB each, page tables included.
+#[test]
+#[cfg(all(feature = "unmodified", not(greenthread_allocator = "jemalloc")))]
+fn adopted_threads_wait_in_little_memory() {
+    let _alone = crate::support::alone();
+    if !green() {
+        return;
+    }
+    // The frames of a build that is not optimised are larger.
+    const MOST: u64 = if cfg!(debug_assertions) {
+        24 << 10
+    } else {
+        16 << 10
+    };
+    const THREADS: usize = 10_000;
+    let memory = || memory_of("self", "VmRSS:") + memory_of("self", "VmPTE:");
+    let gate = std::sync::Arc::new((
+        std::sync::Mutex::new(0),
+        std::sync::Condvar::new(),
+        std::sync::Condvar::new(),
+    ));
+    let run = || {
+        std::thread::spawn(|| ()).join().unwrap();
+        let before = memory();
+        let all: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let gate = gate.clone();
+                std::thread::spawn(move || {
+                    let (count, come, open) = &*gate;
+                    let mut count = count.lock().unwrap();
+                    *count += 1;
+                    come.notify_one();
+                    drop(open.wait_while(count, |count| *count <= THREADS).unwrap());
+                })
+            })
+            .collect();
+        let (count, come, open) = &*gate;
+        let mut all_here = come
+            .wait_while(count.lock().unwrap(), |count| *count < THREADS)
+            .unwrap();
+        let each = (memory() - before) / THREADS as u64;
+        println!("{each} bytes for each");
+        *all_here += 1;
+        drop(all_here);
+        open.notify_all();
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(each < MOST, "{each} bytes for each");
+    };
+    greenthread::thread::adopt(run).unwrap();
+}

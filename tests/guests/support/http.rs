@@ -1,8 +1,8 @@
-//! A web server on greenthread's own sockets, for guests that are clients.
+//! A web server on greenthread's own sockets, for guests that are clients; and a client for guests that are servers.
 
 use greenthread::net::{TcpListener, TcpStream};
 use greenthread::sync::{Condvar, Mutex};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -108,5 +108,87 @@ fn serve(mut stream: TcpStream, gate: &Gate) -> std::io::Result<()> {
             return Ok(());
         }
         head.clear();
+    }
+}
+
+/// A client's connection, which is kept.
+pub struct Connection<S>(BufReader<S>);
+
+impl<S: Read + Write> Connection<S> {
+    pub fn new(stream: S) -> Connection<S> {
+        Connection(BufReader::new(stream))
+    }
+
+    pub fn stream(&mut self) -> &mut S {
+        self.0.get_mut()
+    }
+
+    pub fn send(&mut self, path: &str, body: &[u8]) {
+        let length = body.len();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        self.stream()
+            .write_all(&[head.as_bytes(), body].concat())
+            .unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_lowercase()
+    }
+
+    fn exactly(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.0.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// The body of the answer that comes, whole or in chunks.
+    pub fn answer(&mut self) -> Vec<u8> {
+        let (status, body) = self.any_answer();
+        assert_eq!(status, 200);
+        body
+    }
+
+    /// The status and the body of the answer that comes.
+    pub fn any_answer(&mut self) -> (u16, Vec<u8>) {
+        let line = self.line();
+        let status = line
+            .strip_prefix("http/1.1 ")
+            .and_then(|rest| rest.get(..3));
+        let status = status.and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("{line:?}"));
+        (status, self.body())
+    }
+
+    fn body(&mut self) -> Vec<u8> {
+        let mut length = None;
+        loop {
+            let line = self.line();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = Some(value.trim().parse().unwrap());
+            }
+        }
+        if let Some(length) = length {
+            return self.exactly(length);
+        }
+        let mut body = Vec::new();
+        loop {
+            let length = usize::from_str_radix(&self.line(), 16).unwrap();
+            body.extend(self.exactly(length));
+            assert_eq!(self.line(), "");
+            if length == 0 {
+                return body;
+            }
+        }
+    }
+
+    pub fn request(&mut self, path: &str, body: &[u8]) -> Vec<u8> {
+        self.send(path, body);
+        self.answer()
     }
 }

@@ -11,12 +11,13 @@
 //! connection is opened when the one before has had its first answer.
 
 use greenthread::net::TcpStream;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
+use support::http::Connection;
 use support::{Test, descriptors, some};
 
 /// Green threads that answer requests.
@@ -48,82 +49,22 @@ fn answer(path: &str, body: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// A connection that is kept.
-struct Connection(BufReader<TcpStream>);
-
-impl Connection {
-    fn new(address: SocketAddr) -> Connection {
-        Connection(BufReader::new(TcpStream::connect(address).unwrap()))
-    }
-
-    fn send(&mut self, path: &str, body: &[u8]) {
-        let length = body.len();
-        let head =
-            format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-        self.0
-            .get_mut()
-            .write_all(&[head.as_bytes(), body].concat())
-            .unwrap();
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        line.trim_end().to_lowercase()
-    }
-
-    fn exactly(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        self.0.read_exact(&mut bytes).unwrap();
-        bytes
-    }
-
-    /// The body of the answer that comes, whole or in chunks.
-    fn answer(&mut self) -> Vec<u8> {
-        let status = self.line();
-        assert!(status.starts_with("http/1.1 200 "), "{status:?}");
-        let mut length = None;
-        loop {
-            let line = self.line();
-            if line.is_empty() {
-                break;
-            }
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = Some(value.trim().parse().unwrap());
-            }
-        }
-        if let Some(length) = length {
-            return self.exactly(length);
-        }
-        let mut body = Vec::new();
-        loop {
-            let length = usize::from_str_radix(&self.line(), 16).unwrap();
-            body.extend(self.exactly(length));
-            assert_eq!(self.line(), "");
-            if length == 0 {
-                return body;
-            }
-        }
-    }
-
-    fn request(&mut self, path: &str, body: &[u8]) -> Vec<u8> {
-        self.send(path, body);
-        self.answer()
-    }
+fn connect(address: SocketAddr) -> Connection<TcpStream> {
+    Connection::new(TcpStream::connect(address).unwrap())
 }
 
 /// A client that asks for much and reads nothing; one that says half a request; and `n` others, all of which are
 /// served meanwhile. Then the slow ones get their answers too.
 fn serve_all(address: SocketAddr, n: usize) {
-    let mut reader = Connection::new(address);
+    let mut reader = connect(address);
     reader.send("/big", b"");
-    let mut writer = Connection::new(address);
+    let mut writer = connect(address);
     let request = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nat length";
-    writer.0.get_mut().write_all(&request[..40]).unwrap();
+    writer.stream().write_all(&request[..40]).unwrap();
 
     let connections: Vec<_> = (0..n)
         .map(|i| {
-            let mut connection = Connection::new(address);
+            let mut connection = connect(address);
             let path = format!("/first/{i}");
             assert_eq!(connection.request(&path, b""), answer(&path, vec![]));
             connection
@@ -159,7 +100,7 @@ fn serve_all(address: SocketAddr, n: usize) {
     drop(connections);
 
     for byte in request[40..].chunks(1) {
-        writer.0.get_mut().write_all(byte).unwrap();
+        writer.stream().write_all(byte).unwrap();
         greenthread::sleep(Duration::from_micros(100));
     }
     assert_eq!(writer.answer(), b"at length");
