@@ -8,9 +8,8 @@
 //! prints the kernel thread's), and leaves everything else to std's. A program's own hook stays.
 //!
 //! std offers no way to print a backtrace in its short form, nor to tell it the name of a thread.
-//! (A thread that std starts gets its name, and the capture of what `cargo test` prints. To have
-//! std start our threads, we would have to replace `pthread_create` in the whole program;
-//! allocators and sanitizers do so already, and two definitions do not link.)
+//! (A thread that std starts has its name, and what it prints is captured by `cargo test`: so it is with adopted threads,
+//! [`adopt`](crate::thread::adopt). But not every program lets `pthread_create` be replaced.)
 //!
 //! To find out whether the hook is std's, it is taken twice. The first time gives the hook that was
 //! set, the second time certainly std's; the two are the same if both have size zero and the same
