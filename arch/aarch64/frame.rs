@@ -149,6 +149,12 @@ impl Frame<'_> {
         is_call.then_some((registers[8] as i64, arguments))
     }
 
+    /// The system call that is ahead is not made: it gives `answer`.
+    pub(crate) fn end_call(&mut self, answer: i64) {
+        self.0.machine.pc += size_of::<Instruction>() as u64;
+        self.0.machine.registers[0] = answer as _;
+    }
+
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
     /// cannot be sent through the trampoline here.
     pub(crate) fn room_needed(&self) -> Option<usize> {

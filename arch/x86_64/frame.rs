@@ -101,6 +101,13 @@ impl Frame<'_> {
         is_call.then_some((register(REG_RAX), arguments))
     }
 
+    /// The system call that is ahead is not made: it gives `answer`.
+    pub(crate) fn end_call(&mut self, answer: i64) {
+        let registers = &mut self.0.machine.gregs;
+        registers[libc::REG_RIP as usize] += SYSCALL.len() as i64;
+        registers[libc::REG_RAX as usize] = answer;
+    }
+
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
     /// cannot be sent through the trampoline here; any thread can.
     pub(crate) fn room_needed(&self) -> Option<usize> {

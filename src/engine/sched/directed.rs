@@ -92,8 +92,9 @@ pub(crate) fn send(pthread: usize, number: i32) {
         pinned.barrier();
         pinned.interrupt(&mut woken);
     }
+    // It looks itself.
     if let Some(green) = woken.pop() {
-        ready(green);
+        return ready(green);
     }
     let worker = green.last_worker();
     if let Some(worker) = worker.filter(|worker| worker.is_running(green)) {
@@ -134,6 +135,13 @@ pub(crate) fn set_type(kind: i32) -> Option<i32> {
     let stack = current::owner().and_then(Green::stack)?;
     let is_async = stack.joinable.is_pthread().then_some(kind != 0)?;
     Some(stack.is_asynchronous.swap(is_async, Relaxed).into())
+}
+
+/// Whether the signal is noted for the thread.
+pub(super) fn is_noted(green: &Green, number: i32) -> bool {
+    green
+        .stack()
+        .is_some_and(|stack| stack.directed.load(Relaxed) & bit(number) != 0)
 }
 
 /// The stack of the calling thread, if something is noted there.

@@ -632,7 +632,7 @@ pub(crate) fn answer_calls() {
         }
         let action = KernelAction {
             handler: ours,
-            flags: like.flags & RESTORER | libc::SA_SIGINFO as usize,
+            flags: like.flags & RESTORER | (libc::SA_SIGINFO | libc::SA_RESTART) as usize,
             mask: reserved(),
             ..like
         };
@@ -652,20 +652,33 @@ unsafe extern "C-unwind" fn on_call(
         let Some(called) = signal::told(&*info) else {
             return call_canceller(number, info, context);
         };
-        let frame = Frame::new(context);
+        let mut frame = Frame::new(context);
         let is_here = |green: &&Green| {
             green.stack().is_some_and(|stack| stack.pthread() == called)
                 && green.off.load(Relaxed) == 0
                 && green.bounds().is_some_and(|stack| stack.holds(frame.sp()))
         };
-        let Some(green) = current::green().filter(is_here) else {
+        let Some(green) = current::owner().filter(is_here) else {
             return;
         };
-        if !directed::is_in_call(green) {
+        // In a handler it may be cancelled; another one waits.
+        let mut ends = directed::is_in_call(green) && directed::due() != 0;
+        if !directed::is_in_call(green) && !current::is_hidden() {
             while let Some(number) = directed::take(directed::due() & !directed::OWN) {
-                call_as_the_kernel(number, signal::mask() & !frame.mask());
+                let restarts = call_as_the_kernel(number, signal::mask() & !frame.mask());
+                ends |= restarts == Some(false);
             }
-        } else if directed::pending() & bit(directed::CANCEL) != 0 && is_in(&LIBC, frame.pc()) {
+        }
+        // The system call fails with EINTR. Otherwise it begins anew: what the thread was called for, it has done before.
+        if ends
+            && frame
+                .call_ahead()
+                .is_some_and(|(number, arguments)| kernel_thread::may_be_cut(number, &arguments))
+        {
+            frame.end_call(-i64::from(libc::EINTR));
+        }
+        // libc's handler acts in its cancellation points alone, hooked or not.
+        if directed::is_noted(green, directed::CANCEL) && is_in(&LIBC, frame.pc()) {
             signal::set_mask(frame.mask()); // the thread may unwind
             cancel_as_libc();
         }

@@ -264,6 +264,20 @@ pub(crate) fn begins_anew(number: i64, arguments: &[u64; 6]) -> bool {
     }
 }
 
+/// Whether a signal may make the system call fail with EINTR, or begin anew: then nothing has come of it.
+pub(crate) fn may_be_cut(number: i64, arguments: &[u64; 6]) -> bool {
+    match number {
+        libc::SYS_read | libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => true,
+        libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => true,
+        libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => true,
+        libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => true,
+        libc::SYS_accept | libc::SYS_accept4 | libc::SYS_connect => true,
+        libc::SYS_mq_timedsend | libc::SYS_mq_timedreceive => true,
+        libc::SYS_ioctl => arguments[1] == libc::TCSBRK,
+        _ => begins_anew(number, arguments),
+    }
+}
+
 /// From the text of `syscall`: whether the thread is blocked, and in which call. `running`; or the call's number, or -1
 /// (blocked elsewhere: in a page fault), and addresses. `None`: the text is not that of such a file.
 fn call_in(text: &[u8]) -> Option<(bool, Option<SystemCall>)> {

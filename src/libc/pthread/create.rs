@@ -148,7 +148,12 @@ unsafe fn create_green(
     unsafe {
         let attributes = read(attributes)?;
         let created = pthread::create(cluster, &attributes, thread, move || run(work));
-        Some(created.map_or(libc::EAGAIN, |()| 0))
+        // Threads that have not run yet have the memory: the caller may try again.
+        let failed = |_| {
+            crate::thread::Thread::yield_now();
+            libc::EAGAIN
+        };
+        Some(created.map_or_else(failed, |()| 0))
     }
 }
 

@@ -252,6 +252,9 @@ interposed! {
         match directed::set_type(kind) {
             Some(before) if (0..=1).contains(&kind) => {
                 to(old)(before);
+                if kind != 0 {
+                    heed(OWN); // a request that is pending acts
+                }
                 0
             }
             _ => real(),
