@@ -7,12 +7,13 @@
 //! |---|---|
 //! | is parked in a call that a signal may interrupt | the wait ends (`park`, as for a frame that has ended) |
 //! | is about to park so | it looks, and does not |
-//! | runs, or is blocked in the kernel | its kernel thread gets libc's first signal, with the thread's pthread as its value (`signals`): a system call fails with EINTR; code of the program's is interrupted |
+//! | runs, or is blocked in the kernel | its kernel thread gets libc's first signal, with the thread's pthread as its value (`signals`): a system call that waits fails with EINTR; code of the program's is interrupted |
 //! | is ready, or parked in another way | the monitor calls it when it runs |
 //!
 //! The thread itself takes the note, and calls the program's handler as the kernel would: in a hooked call when that is over, or its
 //! wait (`libc::pthread::signals`), else in the handler of the call. The program's signals are never sent to a kernel
-//! thread, where another thread may run by then. A call that comes to the wrong thread, or too early or late, does nothing.
+//! thread, where another thread may run by then. A call that comes to the wrong thread, or too early or late, does nothing: the
+//! kernel makes a system call again, as far as it does that for any signal.
 //! A signal that the thread blocks stays noted until it unblocks it, or waits for it (`sigwait`).
 //!
 //! A cancellation is noted by the numbers of libc's own signals. libc's flag in the control block says that the thread is

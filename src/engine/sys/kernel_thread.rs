@@ -272,6 +272,7 @@ pub(crate) fn may_be_cut(number: i64, arguments: &[u64; 6]) -> bool {
         libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => true,
         libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => true,
         libc::SYS_accept | libc::SYS_accept4 | libc::SYS_connect => true,
+        libc::SYS_sendfile | libc::SYS_splice => true,
         libc::SYS_mq_timedsend | libc::SYS_mq_timedreceive => true,
         libc::SYS_ioctl => arguments[1] == libc::TCSBRK,
         _ => begins_anew(number, arguments),
