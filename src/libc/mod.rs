@@ -234,49 +234,8 @@ macro_rules! interposed {
     };
 }
 
-/// Declares functions that have the names of libc's, and libc's behind them.
-///
-/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread goes on in libc's function,
-/// with no frame of ours below it.
-macro_rules! hooked {
-    ($(
-        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
-            $(where $real:ident($($new:ident),*))? $body:block
-    )*) => {
-        libc_functions! {
-            $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
-        }
-        $(
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
-                extern "C-unwind" fn parking($($argument: $Type),*) -> $Result {
-                    operation!();
-                    let call = || {
-                        real!($name($($argument),*) $($real($($new),*))?);
-                        $body
-                    };
-                    #[cfg(hooks)]
-                    const HOW: $crate::libc::Interruption = $crate::libc::Interruption::of(stringify!($name));
-                    #[cfg(hooks)]
-                    let call = || $crate::libc::interruptible(HOW, call);
-                    call()
-                }
-                extern "C" fn way() -> *const () {
-                    match $crate::libc::is_hooked() {
-                        true => parking as *const (),
-                        false => $name::REAL.target(),
-                    }
-                }
-                $crate::sys::libraries::jump_where!(way)
-            }
-        )*
-    };
-}
-
 /// Declares functions that have the names of libc's. Each goes on in the first of the expressions whose condition is true, or else
 /// in libc's function, with no frame of ours below it.
-#[cfg(hooks)]
 macro_rules! choosing {
     ($(fn $name:ident $arguments:tt -> $Result:ty { $($is_so:expr => $ours:expr,)* })*) => {
         libc_functions! {
@@ -305,6 +264,34 @@ macro_rules! choosing {
         }
         ours as *const ()
     }};
+}
+
+/// Declares functions that have the names of libc's, and libc's behind them.
+///
+/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread goes on in libc's function,
+/// with no frame of ours below it.
+macro_rules! hooked {
+    ($(
+        fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty
+            $(where $real:ident($($new:ident),*))? $body:block
+    )*) => {
+        choosing! {
+            $(fn $name($($argument: $Type),*) -> $Result {
+                $crate::libc::is_hooked() => {
+                    operation!();
+                    let call = || {
+                        real!($name($($argument),*) $($real($($new),*))?);
+                        $body
+                    };
+                    #[cfg(hooks)]
+                    const HOW: $crate::libc::Interruption = $crate::libc::Interruption::of(stringify!($name));
+                    #[cfg(hooks)]
+                    let call = || $crate::libc::interruptible(HOW, call);
+                    call()
+                },
+            })*
+        }
+    };
 }
 
 /// Declares functions that have the names of libc's, and call another function: `before` gets the arguments, and says
