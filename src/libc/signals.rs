@@ -20,7 +20,6 @@ use libc::{SIG_ERR, sighandler_t, sigset_t};
 use super::{Real, fail};
 use crate::engine::hooks::mask_changed;
 use crate::engine::hooks::signals::{is_reserved, set_action};
-use crate::sys::libraries::jump_where;
 use crate::sys::signal::{action, bit, is_own};
 
 /// libc's function, of which no sanitizer learns: for the crate's own handlers, which a sanitizer must not delay.
@@ -185,32 +184,26 @@ macro_rules! changing_the_mask {
 
 changing_the_mask! { sighold sigrelse sigblock sigsetmask }
 
-libc_functions! {
-    fn setcontext(context: *const c_void) -> c_int;
-    fn swapcontext(old: *mut c_void, new: *const c_void) -> c_int;
+// They return at another place.
+choosing! {
+    fn setcontext(context: *const c_void) -> c_int {
+        marks() => 0,
+    }
+
+    fn swapcontext(old: *mut c_void, new: *const c_void) -> c_int {
+        marks() => 0,
+    }
 }
 
-/// Declares functions that mark the thread, and go on as libc's, which return at another place.
-macro_rules! returning_elsewhere {
-    ($($name:ident)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            extern "C" fn $name() {
-                extern "C" fn way() -> *const () {
-                    mask_changed();
-                    $name::REAL.target()
-                }
-                jump_where!(way)
-            }
-        )*
-        when_loaded!(for real in [$(&$name::REAL),*] {
-            real.find();
-        });
-    };
-}
+when_loaded!(for real in [&setcontext::REAL, &swapcontext::REAL] {
+    real.find();
+});
 
-returning_elsewhere! { setcontext swapcontext }
+/// Marks the thread, which goes on in libc's function.
+fn marks() -> bool {
+    mask_changed();
+    false
+}
 
 #[cfg(answers)]
 interposed! {
