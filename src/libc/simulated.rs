@@ -15,9 +15,10 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 
 use libc::{cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
-use super::{fail, pthread};
+use super::{fail, poll::timeval, pthread, read};
+use crate::engine::hooks::operation;
 use crate::sim;
-use crate::sys::{call as kernel_call, kernel_thread};
+use crate::sys::{call as kernel_call, clock::timespec, kernel_thread, simulated::Step};
 
 /// The number of a simulated process, and that of its parent: the kernel gives no process so high a number, so no other
 /// process is meant by mistake.
@@ -83,16 +84,6 @@ fn random_file(path: *const c_char, flags: c_int) -> Option<c_int> {
     }
 }
 
-fn read(clock: libc::clockid_t) -> libc::timespec {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a place of ours.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time
-}
-
 /// Writes `value` to a place of the caller's, if there is one.
 fn tell<T>(place: *mut T, value: T) {
     if !place.is_null() {
@@ -120,23 +111,20 @@ exported! {
     }
 
     fn time(place: *mut libc::time_t) -> libc::time_t {
-        let seconds = read(libc::CLOCK_REALTIME).tv_sec;
+        let seconds = (read(libc::CLOCK_REALTIME) / 1_000_000_000) as libc::time_t;
         tell(place, seconds);
         seconds
     }
 
     fn gettimeofday(place: *mut libc::timeval, zone: *mut c_void) -> c_int {
-        let now = read(libc::CLOCK_REALTIME);
-        let (tv_sec, tv_usec) = (now.tv_sec, now.tv_nsec / 1000);
-        tell(place, libc::timeval { tv_sec, tv_usec });
+        tell(place, timeval(read(libc::CLOCK_REALTIME)));
         // Minutes west of Greenwich, and whether there is a summer time: the kernel says no more.
         tell(zone.cast::<[c_int; 2]>(), [0; 2]);
         0
     }
 
     fn clock() -> libc::clock_t {
-        let used = read(libc::CLOCK_PROCESS_CPUTIME_ID);
-        used.tv_sec * 1_000_000 + used.tv_nsec / 1000
+        (read(libc::CLOCK_PROCESS_CPUTIME_ID) / 1_000) as libc::clock_t
     }
 }
 
@@ -176,17 +164,11 @@ when_loaded!(sim::when_loaded());
 
 interposed! {
     fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint) -> isize where real() {
-        match filled(buffer, length) {
-            true => length as isize,
-            false => real(),
-        }
+        if filled(buffer, length) { length as isize } else { real() }
     }
 
     fn getentropy(buffer: *mut c_void, length: usize) -> c_int where real() {
-        match length <= 256 && filled(buffer, length) {
-            true => 0,
-            false => real(),
-        }
+        if length <= 256 && filled(buffer, length) { 0 } else { real() }
     }
 
     fn timespec_get(place: *mut libc::timespec, base: c_int) -> c_int where real() {
@@ -194,7 +176,7 @@ interposed! {
         if base != UTC || !sim::is_simulated() {
             return real();
         }
-        tell(place, read(libc::CLOCK_REALTIME));
+        tell(place, timespec(read(libc::CLOCK_REALTIME)));
         base
     }
 
@@ -231,10 +213,7 @@ interposed! {
     }
 
     fn sched_getaffinity(process: pid_t, size: usize, set: *mut cpu_set_t) -> c_int where real() {
-        match sim::is_simulated() {
-            true => fail(libc::EPERM),
-            false => real(),
-        }
+        if sim::is_simulated() { fail(libc::EPERM) } else { real() }
     }
 
     fn sysconf(name: c_int) -> c_long where real() {
@@ -265,33 +244,6 @@ interposed! {
         answer
     }
 
-    // ==== attempts, which park nobody ====
-
-    fn pthread_mutex_trylock(mutex: *mut libc::pthread_mutex_t) -> c_int where real() {
-        operation!();
-        real()
-    }
-
-    fn pthread_rwlock_tryrdlock(lock: *mut libc::pthread_rwlock_t) -> c_int where real() {
-        operation!();
-        real()
-    }
-
-    fn pthread_rwlock_trywrlock(lock: *mut libc::pthread_rwlock_t) -> c_int where real() {
-        operation!();
-        real()
-    }
-
-    fn sem_trywait(semaphore: *mut libc::sem_t) -> c_int where real() {
-        operation!();
-        real()
-    }
-
-    fn pthread_spin_trylock(lock: *mut libc::pthread_spinlock_t) -> c_int where real() {
-        operation!();
-        real()
-    }
-
     fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int where real() {
         if !sim::is_simulated() {
             return real();
@@ -303,60 +255,51 @@ interposed! {
         0
     }
 
-    // ==== the outside ====
-
-    fn fork() -> pid_t where real() {
-        sim::goes("starts a process");
-        real()
-    }
-
-    fn popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE where real() {
-        sim::goes("starts a process");
-        real()
-    }
-
-    fn posix_spawn(
-        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
-        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
-    ) -> c_int where real() {
-        sim::goes("starts a process");
-        real()
-    }
-
-    fn posix_spawnp(
-        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
-        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
-    ) -> c_int where real() {
-        sim::goes("starts a process");
-        real()
-    }
-
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int where real() {
         if domain != libc::AF_UNIX {
             sim::goes("makes a socket to the outside");
         }
         real()
     }
+}
 
-    fn timerfd_create(clock: c_int, flags: c_int) -> c_int where real() {
-        sim::goes("makes a timer of the system's");
-        real()
-    }
+/// Declares functions that are libc's, after `$first`.
+macro_rules! preceded {
+    ($first:expr => $(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
+        interposed! {
+            $(fn $name($($argument: $Type),*) -> $Result where real() {
+                let _first = $first;
+                real()
+            })*
+        }
+    };
+}
 
-    fn timer_create(clock: libc::clockid_t, event: *mut libc::sigevent, timer: *mut libc::timer_t) -> c_int
-    where real() {
-        sim::goes("makes a timer of the system's");
-        real()
-    }
+// Attempts, which park nobody.
+preceded! { operation(Step::Call) =>
+    fn pthread_mutex_trylock(mutex: *mut libc::pthread_mutex_t) -> c_int;
+    fn pthread_rwlock_tryrdlock(lock: *mut libc::pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_trywrlock(lock: *mut libc::pthread_rwlock_t) -> c_int;
+    fn sem_trywait(semaphore: *mut libc::sem_t) -> c_int;
+    fn pthread_spin_trylock(lock: *mut libc::pthread_spinlock_t) -> c_int;
+}
 
-    fn setitimer(which: c_int, new: *const libc::itimerval, old: *mut libc::itimerval) -> c_int
-    where real() {
-        sim::goes("makes a timer of the system's");
-        real()
-    }
+preceded! { sim::goes("starts a process") =>
+    fn fork() -> pid_t;
+    fn popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE;
+    fn posix_spawn(
+        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
+    ) -> c_int;
+    fn posix_spawnp(
+        child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char,
+    ) -> c_int;
+}
 
-    fn alarm(seconds: c_uint) -> c_uint where real() {
-        sim::goes("makes a timer of the system's");
-        real()
-    }
+preceded! { sim::goes("makes a timer of the system's") =>
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
+    fn timer_create(clock: libc::clockid_t, event: *mut libc::sigevent, timer: *mut libc::timer_t) -> c_int;
+    fn setitimer(which: c_int, new: *const libc::itimerval, old: *mut libc::itimerval) -> c_int;
+    fn alarm(seconds: c_uint) -> c_uint;
 }
