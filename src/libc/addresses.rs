@@ -89,8 +89,8 @@ pub(crate) struct Beside<'a>(&'a Locked<'a>, usize);
 impl Beside<'_> {
     /// Whether one of them waits for any of `events`.
     pub(crate) fn has(&self, events: Events) -> bool {
-        let mut all = self.0.list.iter();
-        all.any(|node| waits(node, self.1, events, u64::MAX))
+        let is_one = |node| waits(node, self.1, events, u64::MAX);
+        self.0.list.iter().any(is_one)
     }
 }
 
@@ -221,11 +221,10 @@ impl Addresses {
             leave();
         }
         let is_over = || deadline.is_some_and(|deadline| deadline <= clock::now());
-        Ok(match (woken, ended) {
-            (Some(number), _) => Waited::Woken(number),
-            (None, Some(_)) if !is_over() => Waited::Interrupted,
-            (None, Some(_)) => Waited::TimedOut,
-            (None, None) => Waited::Interrupted,
+        Ok(match woken {
+            Some(number) => Waited::Woken(number),
+            None if ended.is_some() && is_over() => Waited::TimedOut,
+            None => Waited::Interrupted,
         })
     }
 

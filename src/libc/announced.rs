@@ -301,7 +301,7 @@ pub(super) fn join(thread: pthread_t, result: *mut *mut c_void, real: impl Fn() 
         answer => answer as isize,
     };
     let block = |_, _| real() as isize;
-    shielded(|| {
+    let wait = || {
         run(
             descriptor.as_raw_fd(),
             Direction::Read,
@@ -309,7 +309,8 @@ pub(super) fn join(thread: pthread_t, result: *mut *mut c_void, real: impl Fn() 
             &attempt,
             &block,
         )
-    }) as c_int
+    };
+    shielded(wait) as c_int
 }
 
 // ==== sleeping ====

@@ -140,11 +140,9 @@ fn timed_out(fd: c_int, own: Option<u64>) -> isize {
     let Some(errno) = refusal(own) else {
         return not_ready();
     };
-    if errno == libc::EINTR {
-        return fail(errno) as isize; // it may go on
-    }
+    let may_go_on = errno == libc::EINTR;
     let listens = || option::<c_int>(fd, libc::SO_ACCEPTCONN) == Some(1);
-    if is_stream(fd) && !listens() {
+    if !may_go_on && is_stream(fd) && !listens() {
         // SAFETY: a number. If the socket is not connected, this fails.
         unsafe { shutdown(fd, libc::SHUT_RDWR) };
     }

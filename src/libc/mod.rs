@@ -402,10 +402,7 @@ type Answer = Result<usize, c_int>;
 
 /// What a function returns that is one system call.
 fn answered(result: Answer) -> c_long {
-    match result {
-        Ok(result) => result as c_long,
-        Err(errno) => fail(errno).into(),
-    }
+    result.map_or_else(|errno| fail(errno).into(), |result| result as c_long)
 }
 
 fn errno() -> c_int {

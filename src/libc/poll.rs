@@ -97,26 +97,18 @@ impl Limit<'_> {
         look: impl Fn() -> c_int,
         wait: impl FnMut(u32) -> io::Result<bool>,
     ) -> c_int {
-        let look = || match look() {
-            0 if self.left() != Some(0) => None,
-            answer => Some(answer),
-        };
+        let tells = |&answer: &c_int| answer != 0 || self.left() == Some(0);
+        let look = || Some(look()).filter(tells);
         // The first words of libc's set are the kernel's mask.
         let mask = self.mask.cast::<signal::Mask>();
         let waits = mask.is_null() || value_at(mask) == Some(signal::mask());
         match waits.then(|| until(look, wait)) {
             Some(Ok(Some(answer))) => answer,
             // The time is up: the call's, or that of a frame, which is never an answer of its own.
-            Some(Ok(None)) => match refusal(self.deadline) {
-                Some(errno) => fail(errno),
-                None => 0,
-            },
+            Some(Ok(None)) => refusal(self.deadline).map_or(0, fail),
             // In a frame, which is to end the call, it is made again and again.
-            None if ends => polled(|| {
-                let answer = in_kernel(|| (self.real)(Some(0)));
-                (answer != 0 || self.left() == Some(0)).then_some(answer)
-            })
-            .unwrap_or_else(|| self.block()),
+            None if ends => polled(|| Some(in_kernel(|| (self.real)(Some(0)))).filter(tells))
+                .unwrap_or_else(|| self.block()),
             _ => self.block(),
         }
     }

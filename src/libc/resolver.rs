@@ -126,19 +126,15 @@ hooked! {
                 refusal => break (found, refusal),
             }
         };
-        match (found, refusal) {
-            (Some(mut found), _) => {
-                if found.0 == 0 {
-                    // SAFETY: the caller's place.
-                    unsafe { *answer = core::mem::replace(&mut found.2, null_mut()) };
-                }
-                set_errno(found.1);
-                found.0
-            }
-            (None, refusal) => {
-                set_errno(refusal.unwrap_or(libc::ETIMEDOUT));
-                libc::EAI_SYSTEM
-            }
+        let Some(mut found) = found else {
+            set_errno(refusal.unwrap_or(libc::ETIMEDOUT));
+            return libc::EAI_SYSTEM;
+        };
+        if found.0 == 0 {
+            // SAFETY: the caller's place.
+            unsafe { *answer = core::mem::replace(&mut found.2, null_mut()) };
         }
+        set_errno(found.1);
+        found.0
     }
 }

@@ -87,10 +87,7 @@ exported! {
     }
 
     fn sigignore(number: c_int) -> c_int {
-        match set(number, libc::SIG_IGN, 0, false) {
-            SIG_ERR => -1,
-            _ => 0,
-        }
+        if set(number, libc::SIG_IGN, 0, false) == SIG_ERR { -1 } else { 0 }
     }
 
     fn sigset(number: c_int, disposition: sighandler_t) -> sighandler_t {

@@ -175,14 +175,10 @@ interposed! {
     fn pthread_mutexattr_setprotocol(
         attributes: *mut libc::pthread_mutexattr_t, protocol: c_int,
     ) -> c_int where real() {
-        #[cfg(hooks)]
-        let is_for_green = owner().is_some() || pthread::are_all();
-        #[cfg(not(hooks))]
         let is_for_green = owner().is_some();
-        match protocol != libc::PTHREAD_PRIO_NONE && is_for_green {
-            true => libc::ENOTSUP,
-            false => real(),
-        }
+        #[cfg(hooks)]
+        let is_for_green = is_for_green || pthread::are_all();
+        if protocol != libc::PTHREAD_PRIO_NONE && is_for_green { libc::ENOTSUP } else { real() }
     }
 
     fn pthread_setaffinity_np(thread: pthread_t, size: usize, cpus: *const cpu_set_t) -> c_int
@@ -263,6 +259,7 @@ fn changes(number: c_long, arguments: &[usize]) -> bool {
     const IOPRIO_WHO_PROCESS: usize = 1;
     const PTRACE_OF_OWN: [usize; 3] = [0, 16, 0x4206]; // TRACEME, ATTACH, SEIZE: the tracer is the kernel thread
     const SECCOMP_SETS: usize = 2; // modes strict and filter; above are questions
+    const TSYNC: usize = libc::SECCOMP_FILTER_FLAG_TSYNC as usize;
     const SESSION_KEYRINGS: [usize; 2] = [1, 14]; // KEYCTL_JOIN_SESSION_KEYRING, KEYCTL_SET_REQKEY_KEYRING
     const NONE: u32 = u32::MAX; // asks for the value that is set
     /// By asm/prctl.h: GS, FS, CPUID, and the shadow stack (ENABLE, DISABLE, LOCK, UNLOCK).
@@ -286,10 +283,7 @@ fn changes(number: c_long, arguments: &[usize]) -> bool {
             argument(0) as u32 != NONE
         }
         libc::SYS_prctl => sets(argument(0), argument(1)),
-        libc::SYS_seccomp => {
-            argument(0) < SECCOMP_SETS
-                && argument(1) & libc::SECCOMP_FILTER_FLAG_TSYNC as usize == 0
-        }
+        libc::SYS_seccomp => argument(0) < SECCOMP_SETS && argument(1) & TSYNC == 0,
         libc::SYS_ptrace => PTRACE_OF_OWN.contains(&argument(0)),
         libc::SYS_keyctl => SESSION_KEYRINGS.contains(&argument(0)),
         // libc's functions of these names change the whole process.

@@ -62,12 +62,11 @@ unsafe fn transfer(
     count: c_int,
     real: &dyn Fn(c_int) -> isize,
 ) -> isize {
-    let Some(nature) = Nature::of(fd) else {
-        return real(fd);
+    let nature = match Nature::of(fd) {
+        None => return real(fd),
+        Some(Nature::File) => return may_block(|| real(fd)),
+        Some(nature) => nature,
     };
-    if nature == Nature::File {
-        return may_block(|| real(fd));
-    }
     let buffers = usize::try_from(count).ok();
     let buffers = buffers.and_then(|count| Buffers::new(at, count));
     let Some(buffers) = buffers.filter(|buffers| buffers.length != 0) else {

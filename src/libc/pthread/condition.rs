@@ -252,11 +252,9 @@ extern "C" fn ended(number: usize, answer: c_int) -> c_int {
 }
 
 /// How a green thread waits for a mutex that may be unlocked without a word.
-pub(super) enum Stand {
-    /// As the one that stands for all.
-    ForAll,
-    /// As one more: the slot's thread stands for another mutex.
-    Alone,
+pub(super) struct Stand {
+    /// It stands for all; otherwise it is one more: the slot's thread stands for another mutex.
+    for_all: bool,
 }
 
 /// Asks whether the caller, which has found the mutex taken and holds its bucket's lock, may be parked. If not, it
@@ -267,19 +265,16 @@ pub(super) fn must_stand(mutex: Object<pthread_mutex_t>) -> Option<Stand> {
     if !may_be(0) || !may_be(mutex.owner()) {
         return None;
     }
-    let stand = STANDING[slot(address, 0)].compare_exchange(0, address, Relaxed, Relaxed);
-    match stand {
-        Ok(_) => Some(Stand::ForAll),
-        Err(standing) if standing == address => None,
-        Err(_) => Some(Stand::Alone),
-    }
+    let stood = STANDING[slot(address, 0)].compare_exchange(0, address, Relaxed, Relaxed);
+    let for_all = stood.is_ok();
+    (stood != Err(address)).then_some(Stand { for_all })
 }
 
 impl Stand {
     /// Runs `lock`, libc's call, which returns whether the caller has the mutex now.
     pub(super) fn waiting(self, mutex: usize, lock: impl FnOnce() -> i32) -> i32 {
         let answer = lock();
-        if matches!(self, Stand::ForAll) {
+        if self.for_all {
             STANDING[slot(mutex, 0)].store(0, Relaxed);
         }
         if answer != 0 {

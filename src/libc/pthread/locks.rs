@@ -257,25 +257,22 @@ fn take_or(semaphore: Object<sem_t>, limit: Limit, real: Libcs<'_>) -> c_int {
     }
     let errno_before = errno();
     // SAFETY: a valid semaphore. The call fails with EAGAIN only if there is none to take.
-    let attempt = || unsafe { libc::sem_trywait(semaphore.0) == 0 };
-    if attempt() {
+    let attempt = || unsafe { (libc::sem_trywait(semaphore.0) == 0).then_some(()) };
+    if attempt().is_some() {
         return 0;
     }
     if semaphore.load(SEMAPHORE_SHARED) != 0 {
         return in_kernel(real);
     }
     count_parked();
-    let taken = wait(semaphore.address(), POST, limit, |_| {
-        attempt().then_some(())
-    });
-    if taken.is_none() {
-        return fail(match limit.has_come() {
-            true => libc::ETIMEDOUT,
-            false => libc::EINTR,
-        });
+    match wait(semaphore.address(), POST, limit, |_| attempt()) {
+        Some(()) => {
+            set_errno(errno_before);
+            0
+        }
+        None if limit.has_come() => fail(libc::ETIMEDOUT),
+        None => fail(libc::EINTR),
     }
-    set_errno(errno_before);
-    0
 }
 
 waiting!(take_or(sem_t): sem_wait, sem_timedwait, sem_clockwait);

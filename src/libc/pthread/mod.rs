@@ -186,10 +186,9 @@ fn wait<A>(
             answer.is_none().then_some(()).ok_or(())
         };
         let deadline = limit.deadline();
-        let how = if events & POST == 0 {
-            How::Park
-        } else {
-            How::Listen
+        let how = match events {
+            POST => How::Listen,
+            _ => How::Park,
         };
         match TABLE.wait(&place, how, position, deadline, &mut refuse, &|| ()) {
             Err(()) => return answer,
@@ -337,8 +336,7 @@ interposed! {
             false => state + 1,
         };
         // AcqRel: partners are the other threads of the round, here and below.
-        let next_of = |state| Some(next(state));
-        let before = barrier.state().fetch_update(AcqRel, Relaxed, next_of);
+        let before = barrier.state().fetch_update(AcqRel, Relaxed, |state| Some(next(state)));
         let before = before.unwrap_or_default();
         let mine = (before >> 32) as u32;
         let is_last = next(before) as u32 == 0;

@@ -20,12 +20,11 @@ pub(super) fn stay_kernel_threads(caller: usize) -> bool {
     match LAST.load(Relaxed) {
         last if last & !YES == caller => last & YES != 0,
         _ => {
-            let is_it = |library: &libraries::Library<'_>| {
-                library
-                    .contains(caller)
-                    .then(|| is_listed(library.name.to_bytes()))
-            };
-            let answer = libraries::find(is_it).unwrap_or(false);
+            let answer = libraries::find(|library| {
+                let is_it = library.contains(caller);
+                is_it.then(|| is_listed(library.name.to_bytes()))
+            });
+            let answer = answer == Some(true);
             LAST.store(if answer { caller | YES } else { caller }, Relaxed);
             answer
         }
