@@ -65,6 +65,16 @@ impl<'a> Frame<'a> {
         Frame(unsafe { &mut *context.cast() })
     }
 
+    /// The interrupted instruction.
+    pub(crate) fn pc(&self) -> usize {
+        self.registers()[0]
+    }
+
+    /// The stack pointer at that instruction.
+    pub(crate) fn sp(&self) -> usize {
+        self.registers()[1]
+    }
+
     /// The signal mask of the interrupted thread.
     pub(crate) fn mask(&self) -> u64 {
         self.0.mask

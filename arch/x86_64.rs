@@ -14,9 +14,7 @@ mod switch;
 
 pub(crate) use float::FloatControl;
 pub(super) use frame::Context;
-pub(crate) use naked::{call_around, jump_where, vfork};
-#[cfg(hooks)]
-pub(crate) use naked::{call_as_pthread, with_caller};
+pub(crate) use naked::{call_around, call_as_pthread, jump_where, vfork, with_caller};
 pub(super) use switch::at_bottom;
 pub(crate) use switch::switch;
 

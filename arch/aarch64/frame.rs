@@ -102,21 +102,13 @@ impl Record {
 }
 
 impl Frame<'_> {
-    /// The interrupted instruction.
-    pub(crate) fn pc(&self) -> usize {
-        self.0.machine.pc as usize
-    }
-
-    /// The stack pointer at that instruction.
-    pub(crate) fn sp(&self) -> usize {
-        self.0.machine.sp as usize
-    }
-
     /// What an unwinder needs: the program counter, the stack pointer, the frame pointer and the link
     /// register.
     pub(crate) fn registers(&self) -> [usize; 4] {
-        let registers = &self.0.machine.registers;
-        [self.pc(), self.sp(), registers[29], registers[30]]
+        let Machine {
+            registers, sp, pc, ..
+        } = &self.0.machine;
+        [*pc as usize, *sp as usize, registers[29], registers[30]]
     }
 
     /// Where the interrupted function returns to, if it is a leaf: one that has not saved that.
@@ -180,9 +172,8 @@ impl Frame<'_> {
             let copy = (base + SavedRegisters::OWN) as *mut u8;
             copy.copy_from_nonoverlapping(self.start(), length);
             if let Some((lie_at, written_at)) = more {
-                copy.add(written_at)
-                    .cast::<usize>()
-                    .write(copy.addr() + lie_at);
+                let address = copy.add(written_at).cast::<usize>();
+                address.write(copy.addr() + lie_at);
             }
         }
         // When the handler returns, the kernel reads the record.

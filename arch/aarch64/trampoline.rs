@@ -21,6 +21,8 @@ use super::frame::SavedRegisters;
 
 unsafe extern "C" {
     pub(super) fn preempt_trampoline();
+    fn greenthread_way_back();
+    fn greenthread_way_back_end();
 }
 
 /// Where the record has what is written and read here.
@@ -47,11 +49,6 @@ pub(super) fn is_way_back(pc: usize) -> bool {
         );
     }
     (start..end).contains(&pc)
-}
-
-unsafe extern "C" {
-    fn greenthread_way_back();
-    fn greenthread_way_back_end();
 }
 
 /// The rules by which an unwinder gets from the trampoline, and from the way back, to the interrupted thread.
@@ -92,10 +89,8 @@ global_asm!(
     ".cfi_endproc",
     ".size preempt_trampoline, . - preempt_trampoline",
     ".p2align 4",
-    ".hidden greenthread_way_back",
-    ".globl greenthread_way_back",
-    ".hidden greenthread_way_back_end",
-    ".globl greenthread_way_back_end",
+    ".hidden greenthread_way_back, greenthread_way_back_end",
+    ".globl greenthread_way_back, greenthread_way_back_end",
     ".type greenthread_way_back, %function",
     "greenthread_way_back:",
     rules!(),

@@ -46,16 +46,6 @@ pub(in crate::engine::arch) struct Context {
 }
 
 impl Frame<'_> {
-    /// The interrupted instruction.
-    pub(crate) fn pc(&self) -> usize {
-        self.0.machine.gregs[libc::REG_RIP as usize] as usize
-    }
-
-    /// The stack pointer at that instruction.
-    pub(crate) fn sp(&self) -> usize {
-        self.0.machine.gregs[libc::REG_RSP as usize] as usize
-    }
-
     /// What an unwinder needs: the program counter, the stack pointer, rbp and rbx.
     pub(crate) fn registers(&self) -> [usize; 4] {
         use libc::{REG_RBP, REG_RBX, REG_RIP, REG_RSP};
@@ -158,8 +148,7 @@ macro_rules! trampoline {
             concat!(".hidden ", $name),
             // These symbols are hidden, so the code below addresses this library's own ones, in a shared
             // library, too.
-            ".hidden {bytes}",
-            ".hidden {compacts}",
+            ".hidden {bytes}, {compacts}",
             concat!(".globl ", $name),
             concat!(".type ", $name, ", @function"),
             concat!($name, ":"),

@@ -25,7 +25,6 @@ macro_rules! jump_where {
         )
     };
 }
-pub(crate) use jump_where;
 
 /// The body of a naked function of at most four arguments: `$before`, the call that this asks for, and `$after`, or
 /// `$unwound`.
@@ -72,12 +71,10 @@ macro_rules! call_around {
         )
     };
 }
-pub(crate) use call_around;
 
 /// The body of a naked function of three arguments, a function, its argument, and a `CancelBuffer`: calls the function as libc
 /// calls that of a pthread, so that `pthread_exit` and cancellation end here. Returns what it has returned, and 0; or 0 and 1. Every
 /// backtrace ends here, so an exception that nobody catches ends the process.
-#[cfg(hooks)]
 macro_rules! call_as_pthread {
     () => {
         core::arch::naked_asm!(
@@ -93,12 +90,9 @@ macro_rules! call_as_pthread {
         )
     };
 }
-#[cfg(hooks)]
-pub(crate) use call_as_pthread;
 
 /// The body of `greenthread_pthread_create`, which is also `pthread_create`, unless the program has one of its own (an allocator,
 /// say): goes on in `$function`, which gets the address to which the call returns as the fifth argument.
-#[cfg(hooks)]
 macro_rules! with_caller {
     ($function:path) => {
         core::arch::naked_asm!(
@@ -109,8 +103,6 @@ macro_rules! with_caller {
         )
     };
 }
-#[cfg(hooks)]
-pub(crate) use with_caller;
 
 /// The body of a naked `vfork`. `$before` is called first, and returns a `bool`; the parent calls `$after` with the
 /// system call's result and that, and returns what it returns.
@@ -145,4 +137,5 @@ macro_rules! vfork {
         )
     };
 }
-pub(crate) use vfork;
+
+pub(crate) use {call_around, call_as_pthread, jump_where, vfork, with_caller};
