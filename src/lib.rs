@@ -72,10 +72,7 @@ pub mod future;
 #[cfg(green)]
 pub mod io;
 #[cfg(interposes)]
-#[allow(
-    unsafe_code,
-    reason = "functions with the names and the types of libc's"
-)]
+#[allow(unsafe_code, reason = "functions with libc's names and types")]
 mod libc;
 #[cfg(all(green, feature = "net"))]
 pub mod net;
@@ -104,15 +101,14 @@ pub use crate::elsewhere::net;
 pub use std::{fs, io, os, process};
 
 pub use crate::future::block_on;
+#[allow(deprecated)]
 #[doc(inline)]
 pub use crate::thread::{
     AccessError, Builder, JoinHandle, KernelThreadLock, LocalKey, Result, Scope, ScopedJoinHandle,
     Thread, ThreadId, available_parallelism, blocking, current, lock_kernel_thread, panicking,
-    park, park_timeout, park_until, scope, sleep, sleep_until, spawn, unhooked, yield_now,
+    park, park_timeout, park_timeout_ms, park_until, scope, sleep, sleep_ms, sleep_until, spawn,
+    unhooked, yield_now,
 };
-#[allow(deprecated)]
-#[doc(inline)]
-pub use crate::thread::{park_timeout_ms, sleep_ms};
 
 // For tests.
 #[doc(hidden)]

@@ -26,26 +26,19 @@ pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 #[cfg(hooks)]
 pub(crate) use super::runtime::pthread::{IS_OURS, adopting, prepare as prepare_pthreads};
 pub(crate) use super::runtime::{Backend, Running, options::RuntimeOptions, panic_hook::text_of};
-pub(crate) use super::sched::current::{PreemptionOff, blocking, mark, preemption_off, unhooked};
+#[cfg(green)]
+pub(crate) use super::sched::current::may_block;
+pub(crate) use super::sched::current::{
+    PreemptionOff, blocking, is_forked_child, mark, preemption_off, unhooked,
+};
 #[cfg(sim)]
 pub(crate) use super::sched::current::{at_point, own_mark, with_points};
-use super::sched::{current, enter, spawner, switch::Action};
-pub(crate) use super::sched::{
-    current::is_forked_child,
-    locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread},
-};
+pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(green)]
-pub(crate) use super::sched::{
-    current::may_block,
-    signals::{are_ignored as program_ignores, is_reserved as preempts},
-};
+pub(crate) use super::sched::signals::{are_ignored as program_ignores, is_reserved as preempts};
+use super::sched::{current, enter, spawner, switch::Action};
 use super::sys::clock;
 use super::wait::{WaitKind, WaitReason, Waiter, is_in_frame, raise};
-
-static SLEEP: WaitKind = WaitKind::unwinding("end of sleep");
-
-#[cfg(interposes)]
-static REST: WaitKind = WaitKind::inside("end of sleep").fails();
 
 /// Calls `call`, which `announce` announces; but not in a frame, which is to end it: there libc's functions in it park the
 /// thread, as far as they are hooked.
@@ -73,6 +66,7 @@ impl Thread {
 
     /// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
     pub(crate) fn sleep_until(deadline: u64) {
+        static SLEEP: WaitKind = WaitKind::unwinding("end of sleep");
         let alarm = Waiter::new();
         while clock::now() < deadline {
             alarm.wait(WaitReason::only(&SLEEP), Some(deadline));
@@ -83,6 +77,7 @@ impl Thread {
     /// [`Thread::sleep_until`] for functions of C, which must not unwind: returns early if a frame ends.
     #[cfg(interposes)]
     pub(crate) fn rest_until(deadline: u64) {
+        static REST: WaitKind = WaitKind::inside("end of sleep").fails();
         Waiter::new().wait(WaitReason::only(&REST), Some(deadline));
     }
 

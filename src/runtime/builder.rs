@@ -184,65 +184,7 @@ impl Builder {
         /// # Ok::<(), std::io::Error>(())
         /// ```
         fn driver(driver: Driver);
-    }
 
-    /// Sets the policy, which decides which ready thread runs next, and where; see
-    /// [`policy`](crate::policy).
-    ///
-    /// Default: [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of
-    /// several runtimes built from clones of this builder, only the first one gets it, and building
-    /// the others is an error. A policy of this crate stands for a new one with the same options:
-    /// threads that were put into it before do not come along. In [`Mode::Kernel`] the system
-    /// schedules, and no policy is asked.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::policy::{Priorities, Priority};
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let runtime = Builder::new().policy(Priorities::new()).build()?;
-    /// let thread = runtime.spawn(|| {
-    ///     let urgent = greenthread::Builder::new().priority(Priority::HIGH);
-    ///     urgent.spawn(|| 6 * 7).unwrap().join().unwrap()
-    /// });
-    /// assert_eq!(thread.join().unwrap(), 42);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn policy(mut self, policy: impl Policy) -> Builder {
-        self.options.set_policy(policy);
-        self
-    }
-
-    /// Sets the policy by name: its name and options, in the form of the variable `GREENTHREAD_POLICY`.
-    ///
-    /// The names are `work-stealing`, `relaxed-fifo`, `least-loaded`, `priority` and
-    /// `global-queue`. Options follow the name, each after a comma: `no-spinning`, `no-hand-off`
-    /// and `no-preemption`; with `work-stealing` also `no-stealing`, `no-next-slot`, `lifo` and
-    /// `global-interval=NUMBER`; with `least-loaded` also `batch=NUMBER`.
-    ///
-    /// The methods [`policy`](Builder::policy) and [`preemption`](Builder::preemption) take precedence over
-    /// the text.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::runtime::Builder;
-    ///
-    /// let text = "work-stealing,no-next-slot,no-spinning";
-    /// let runtime = Builder::new().policy_named(text).build()?;
-    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
-    ///
-    /// let error = Builder::new().policy_named("lottery").build().unwrap_err();
-    /// assert!(error.to_string().contains("accepted is"));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn policy_named(mut self, text: &str) -> Builder {
-        self.options.policy_text = Some(text.into());
-        self
-    }
-
-    setters! {
         /// Sets whether a processor that finds nothing to do looks around a little longer before it
         /// sleeps.
         ///
@@ -314,6 +256,62 @@ impl Builder {
         /// # Ok::<(), std::io::Error>(())
         /// ```
         fn on_deadlock(action: OnDeadlock);
+    }
+
+    /// Sets the policy, which decides which ready thread runs next, and where; see
+    /// [`policy`](crate::policy).
+    ///
+    /// Default: [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of
+    /// several runtimes built from clones of this builder, only the first one gets it, and building
+    /// the others is an error. A policy of this crate stands for a new one with the same options:
+    /// threads that were put into it before do not come along. In [`Mode::Kernel`] the system
+    /// schedules, and no policy is asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Priorities, Priority};
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().policy(Priorities::new()).build()?;
+    /// let thread = runtime.spawn(|| {
+    ///     let urgent = greenthread::Builder::new().priority(Priority::HIGH);
+    ///     urgent.spawn(|| 6 * 7).unwrap().join().unwrap()
+    /// });
+    /// assert_eq!(thread.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn policy(mut self, policy: impl Policy) -> Builder {
+        self.options.set_policy(policy);
+        self
+    }
+
+    /// Sets the policy by name: its name and options, in the form of the variable `GREENTHREAD_POLICY`.
+    ///
+    /// The names are `work-stealing`, `relaxed-fifo`, `least-loaded`, `priority` and
+    /// `global-queue`. Options follow the name, each after a comma: `no-spinning`, `no-hand-off`
+    /// and `no-preemption`; with `work-stealing` also `no-stealing`, `no-next-slot`, `lifo` and
+    /// `global-interval=NUMBER`; with `least-loaded` also `batch=NUMBER`.
+    ///
+    /// The methods [`policy`](Builder::policy) and [`preemption`](Builder::preemption) take precedence over
+    /// the text.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let text = "work-stealing,no-next-slot,no-spinning";
+    /// let runtime = Builder::new().policy_named(text).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    ///
+    /// let error = Builder::new().policy_named("lottery").build().unwrap_err();
+    /// assert!(error.to_string().contains("accepted is"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn policy_named(mut self, text: &str) -> Builder {
+        self.options.policy_text = Some(text.into());
+        self
     }
 
     /// Starts the runtime.

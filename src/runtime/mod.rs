@@ -150,11 +150,10 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[track_caller]
-    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
+    pub fn spawn<F: FnOnce() -> T + Send + 'static, T: Send + 'static>(
+        &self,
+        f: F,
+    ) -> JoinHandle<T> {
         match thread::Builder::new().spawn_on(self.backend.or_child(), f) {
             Ok(handle) => handle,
             Err(error) => panic!("failed to spawn thread: {error}"),

@@ -24,9 +24,8 @@ use super::{Builder, JoinHandle, Result, Scope, Thread};
 /// ```
 pub struct ScopedJoinHandle<'scope, T> {
     joiner: JoinHandle<T>,
-    scope: PhantomData<&'scope ()>,
     /// `Send` and `Sync` if the result is `Send`, as in std.
-    result: PhantomData<std::sync::Mutex<T>>,
+    result: PhantomData<(&'scope (), std::sync::Mutex<T>)>,
 }
 
 /// Creates a scope for threads that may borrow, like [`std::thread::scope`].
@@ -112,11 +111,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// assert_eq!(sum, 6);
     /// ```
     #[track_caller]
-    pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
-    where
-        F: FnOnce() -> T + Send + 'scope,
-        T: Send + 'scope,
-    {
+    pub fn spawn<F: FnOnce() -> T + Send + 'scope, T: Send + 'scope>(
+        &'scope self,
+        f: F,
+    ) -> ScopedJoinHandle<'scope, T> {
         match Builder::new().spawn_scoped(self, f) {
             Ok(handle) => handle,
             Err(error) => panic!("failed to spawn thread: {error}"),
@@ -128,7 +126,6 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     fn new(joiner: JoinHandle<T>) -> ScopedJoinHandle<'scope, T> {
         ScopedJoinHandle {
             joiner,
-            scope: PhantomData,
             result: PhantomData,
         }
     }
