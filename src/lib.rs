@@ -86,10 +86,7 @@ pub mod process;
 pub mod runtime;
 pub mod signal;
 #[cfg(sim)]
-#[allow(
-    unsafe_code,
-    reason = "processes, memory that they share, and the schedule's state"
-)]
+#[allow(unsafe_code, reason = "processes, shared memory, the schedule's state")]
 pub mod sim;
 pub mod sync;
 pub mod thread;

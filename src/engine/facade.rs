@@ -21,7 +21,6 @@ use std::io;
 #[cfg(green)]
 pub(crate) use super::driver::{Direction, Limit, Source, file::Nature};
 use super::public::Thread;
-#[cfg(feature = "observe")]
 pub(crate) use super::runtime::options::{read as read_variable, word as one_of};
 #[cfg(hooks)]
 pub(crate) use super::runtime::pthread::{IS_OURS, adopting, prepare as prepare_pthreads};
@@ -75,7 +74,6 @@ impl Thread {
     }
 
     /// [`Thread::sleep_until`] for functions of C, which must not unwind: returns early if a frame ends.
-    #[cfg(interposes)]
     pub(crate) fn rest_until(deadline: u64) {
         static REST: WaitKind = WaitKind::inside("end of sleep").fails();
         Waiter::new().wait(WaitReason::only(&REST), Some(deadline));
@@ -88,7 +86,6 @@ impl Thread {
 }
 
 /// Starts a kernel thread that works for the runtime, and runs no handler of the program's.
-#[cfg(any(green, feature = "observe"))]
 pub(crate) fn spawn_helper(
     name: &str,
     work: impl FnOnce() + Send + 'static,

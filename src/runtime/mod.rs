@@ -24,8 +24,7 @@
 
 mod builder;
 
-use std::sync::OnceLock;
-use std::{fmt, io};
+use std::{fmt, io, sync::OnceLock};
 
 pub use self::builder::Builder;
 use crate::engine::facade::Backend;
