@@ -150,10 +150,8 @@ fn until_told(
         }
         count_parked();
         let operation = Operation::WaitForChild(kind, id, options | libc::WNOWAIT);
-        match operate(operation) {
-            Some(Ok(_)) => Ok(true),
-            _ => Err(()),
-        }
+        let is_told = matches!(operate(operation), Some(Ok(_)));
+        is_told.then_some(true).ok_or(())
     };
     let answer = until(&mut look, wait).ok().flatten();
     answer.or_else(|| polled(look)).unwrap_or_else(|| {
@@ -361,10 +359,7 @@ hooked! {
             && is_known
             && flags & !TIMER_ABSTIME == 0
         {
-            let end = match clock {
-                _ if is_absolute => time,
-                _ => read(clock).saturating_add(time),
-            };
+            let end = if is_absolute { time } else { read(clock).saturating_add(time) };
             let rest = match clock {
                 CLOCK_REALTIME | CLOCK_MONOTONIC if !is_absolute => sleep_for(time),
                 _ => {
@@ -406,10 +401,7 @@ hooked! {
     }
 
     fn usleep(micros: c_uint) -> c_int {
-        match sleep_for(u64::from(micros) * 1_000) {
-            0 => 0,
-            _ => fail(libc::EINTR),
-        }
+        if sleep_for(u64::from(micros) * 1_000) == 0 { 0 } else { fail(libc::EINTR) }
     }
 
     fn sleep(seconds: c_uint) -> c_uint {

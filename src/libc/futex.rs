@@ -40,8 +40,7 @@ use super::{
 use crate::engine::facade::is_forked_child;
 use crate::engine::hooks::pthread::own_number;
 use crate::engine::hooks::{mask_changed, prctl_of_green, signals, thread_clock};
-use crate::sys::call as kernel_call;
-use crate::sys::word;
+use crate::sys::{call as kernel_call, word};
 use crate::wait::{WaitKind, queue::Position};
 
 /// The threads that wait on words.
@@ -184,10 +183,8 @@ fn compare(address: usize, expected: u32) -> Result<(), c_int> {
 }
 
 fn events(set: usize) -> Result<Events, c_int> {
-    match set as Events {
-        0 => Err(libc::EINVAL),
-        events => Ok(events),
-    }
+    let events = set as Events;
+    (events != 0).then_some(events).ok_or(libc::EINVAL)
 }
 
 /// Waits on one word.

@@ -73,16 +73,14 @@ unsafe fn transfer(
         return real(fd); // it does not wait
     };
     let is_read = way == Direction::Read;
+    let call_at_once = match is_read {
+        true => libc::preadv2,
+        false => libc::pwritev2,
+    };
     let at_once = |fd, done| {
-        buffers.behind(done, |at, count| {
-            let (count, flags) = (count as c_int, libc::RWF_NOWAIT);
-            // SAFETY: a part of the caller's buffers.
-            unsafe {
-                match is_read {
-                    true => libc::preadv2(fd, at, count, -1, flags),
-                    false => libc::pwritev2(fd, at, count, -1, flags),
-                }
-            }
+        // SAFETY: a part of the caller's buffers.
+        buffers.behind(done, |at, count| unsafe {
+            call_at_once(fd, at, count as c_int, -1, libc::RWF_NOWAIT)
         })
     };
     let message = |fd, done, flags| {
