@@ -41,7 +41,7 @@ use crate::cancel::is_cancelled;
 use crate::engine::hooks::{Operation, directed::due, operate, thread_id};
 use crate::engine::{facade::blocking, hooks::watch::Direction};
 use crate::sys::calls::{self, is_nonblocking};
-use crate::sys::clock;
+use crate::sys::{self, clock};
 use crate::thread::Thread;
 use crate::wait::{is_in_frame, refusal, shielded};
 
@@ -224,12 +224,8 @@ hooked! {
             return real(id, info, options);
         }
         // The duplicate keeps the file open, as the kernel's call does, whatever becomes of the number.
-        let kept = match kind {
-            // SAFETY: numbers.
-            libc::P_PIDFD => unsafe { libc::fcntl(id as c_int, libc::F_DUPFD_CLOEXEC, 0) },
-            _ => -1,
-        };
-        let id = if kept == -1 { id } else { kept as id_t };
+        let kept = (kind == libc::P_PIDFD).then(|| sys::duplicate(id as c_int, 0).ok()).flatten();
+        let id = kept.map_or(id, |kept| kept as id_t);
         let look = || {
             // SAFETY: zeroes are a valid record; the caller's place may be null, or can be written.
             unsafe {
@@ -246,11 +242,8 @@ hooked! {
             }
         };
         let answer = until_told((kind, id), options, look, || real(id, info, options));
-        if kept != -1 {
-            let errno = errno();
-            // SAFETY: a descriptor of ours.
-            unsafe { libc::close(kept) };
-            set_errno(errno);
+        if let Some(kept) = kept {
+            sys::close(kept);
         }
         answer
     }

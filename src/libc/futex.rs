@@ -146,8 +146,7 @@ fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Answ
         FUTEX_WAKE_OP => wake_op(address, most(value), second, most(fourth), third as u32),
         _ => {
             let expected = (operation == FUTEX_CMP_REQUEUE).then_some(third as u32);
-            let (woken, moved) = (value as c_int, fourth as c_int);
-            requeue(address, second, woken, moved, expected)
+            requeue(address, second, value as c_int, fourth as c_int, expected)
         }
     }
 }
@@ -236,16 +235,14 @@ fn wake(address: usize, events: Events, most: usize) -> Answer {
         return Ok(woken);
     }
     let operation = (FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG) as usize;
-    let rest = most - woken;
-    Ok(woken + ask_the_kernel([address, operation, rest, 0, 0, events as usize]))
+    Ok(woken + ask_the_kernel([address, operation, most - woken, 0, 0, events as usize]))
 }
 
 /// Wakes `woken` threads that wait at `from`, and moves `moved` others to `to`, if the word at `from` is as
 /// `expected`.
 fn requeue(from: usize, to: usize, woken: c_int, moved: c_int, expected: Option<u32>) -> Answer {
-    let (Ok(woken), Ok(moved)) = (usize::try_from(woken), usize::try_from(moved)) else {
-        return Err(libc::EINVAL);
-    };
+    let count = |number: c_int| usize::try_from(number).map_err(|_| libc::EINVAL);
+    let (woken, moved) = (count(woken)?, count(moved)?);
     check(from)?;
     check(to)?;
     let refuse = || expected.map_or(Ok(()), |expected| compare(from, expected));

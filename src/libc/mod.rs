@@ -436,9 +436,8 @@ fn is_signalled() -> bool {
 
 /// The same for a call that fails with -1 and `errno`.
 fn uninterrupted<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
-    repeated(call, |answer| {
-        *answer == T::from(-1) && errno() == libc::EINTR
-    })
+    let is_cut = |answer: &T| *answer == T::from(-1) && errno() == libc::EINTR;
+    repeated(call, is_cut)
 }
 
 /// Makes `call`, which blocks the kernel thread: the processor goes to others at once.

@@ -218,8 +218,7 @@ hooked! {
         };
         received(fd, flags, buffers.length, &|fd, done, flags| {
             buffers.behind(done, |at, count| {
-                let mut part = asked;
-                (part.msg_iov, part.msg_iovlen) = (at.cast_mut(), count);
+                let mut part = msghdr { msg_iov: at.cast_mut(), msg_iovlen: count, ..asked };
                 let result = real(fd, &mut part, flags);
                 if result >= 0 {
                     // SAFETY: the caller's message, which could be written.
@@ -278,8 +277,7 @@ hooked! {
         };
         sent(fd, flags, buffers.length, &|fd, done, flags| {
             buffers.behind(done, |at, count| {
-                let mut part = asked;
-                (part.msg_iov, part.msg_iovlen) = (at.cast_mut(), count);
+                let mut part = msghdr { msg_iov: at.cast_mut(), msg_iovlen: count, ..asked };
                 if done != 0 {
                     // Control messages go with the first part.
                     (part.msg_control, part.msg_controllen) = (null_mut(), 0);
