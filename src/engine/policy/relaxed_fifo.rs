@@ -41,7 +41,7 @@ use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::{Fifo, Green, current};
-use crate::engine::sys::shared::{Lock, Table};
+use crate::engine::sys::shared::{Lock, Table, mix};
 
 /// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
@@ -99,15 +99,8 @@ struct Lane {
 #[repr(align(128))]
 struct Bits(AtomicU64);
 
+/// The `n`th random number is `mix(n * STEP)`.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Mixes the bits of `n`: the `n`th random number is `mix(n * STEP)` (SplitMix64; Steele, Lea and
-/// Flood 2014).
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
 
 /// Returns the next random number. (Of two callers at once, both may get the same one.)
 pub(super) fn roll(dice: &AtomicU64) -> u64 {

@@ -289,21 +289,16 @@ pub(crate) mod clock {
     /// `deadline` on the monotonic clock: the same for the same deadline, whenever this is asked.
     pub(crate) fn at(deadline: Instant) -> u64 {
         /// A point in time as std and as the kernel has it. Between two readings of a clock the thread may be preempted.
-        static SAME: OnceLock<(Instant, u64)> = OnceLock::new();
-        let (instant, nanos) = *SAME.get_or_init(|| {
-            let tries = [(); 8].map(|()| (now(), Instant::now(), now()));
-            let best = tries
-                .into_iter()
-                .min_by_key(|(before, _, after)| after - before);
-            best.map_or((Instant::now(), now()), |(before, instant, _)| {
-                (instant, before)
-            })
+        static SAME: OnceLock<(u64, Instant, u64)> = OnceLock::new();
+        let (nanos, instant, _) = *SAME.get_or_init(|| {
+            let look = || (now(), Instant::now(), now());
+            let looks = [(); 8].map(|()| look()).into_iter();
+            let best = looks.min_by_key(|(before, _, after)| after - before);
+            best.unwrap_or_else(look)
         });
         let before = instant.saturating_duration_since(deadline).as_nanos();
         let after = deadline.saturating_duration_since(instant).as_nanos();
-        let deadline = u128::from(nanos)
-            .saturating_add(after)
-            .saturating_sub(before);
+        let deadline = (u128::from(nanos) + after).saturating_sub(before);
         u64::try_from(deadline).unwrap_or(NEVER)
     }
 

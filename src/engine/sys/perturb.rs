@@ -35,7 +35,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{clock, kernel_thread, variable};
+use super::{clock, kernel_thread, shared::mix, variable};
 
 /// The seed before it is read.
 const UNKNOWN: u64 = u64::MAX;
@@ -126,11 +126,4 @@ fn parse(text: &[u8]) -> u64 {
     seed.unwrap_or_else(|| {
         super::die("GREENTHREAD_PERTURB_SEED: accepted is a number below 2^64 - 1")
     })
-}
-
-/// The last steps of splitmix64: every bit of `x` affects every bit of the answer.
-pub(crate) fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }

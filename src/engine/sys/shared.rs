@@ -493,6 +493,16 @@ impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
     }
 }
 
+// ==== random numbers ====
+
+/// Every bit of `x` affects every bit of the answer (the last steps of SplitMix64; Steele, Lea and Flood 2014).
+#[inline]
+pub(crate) fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 // ==== zeros ====
 
 /// A type that has a value of nothing but zeros.

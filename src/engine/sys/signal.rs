@@ -222,10 +222,15 @@ pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32>
 /// Sends `signal` with `payload` to kernel thread `thread` of this process; a handler sees `user`. EAGAIN: too many signals
 /// wait for this user's processes.
 pub(crate) fn queue(user: u32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
+    queue_as(libc::SI_QUEUE, user, thread, signal, payload)
+}
+
+/// [`queue`] with this code.
+fn queue_as(code: i32, user: u32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
     let process = kernel_thread::process();
     let info = QueuedInfo {
         signal,
-        code: libc::SI_QUEUE,
+        code,
         process,
         user,
         payload,
@@ -248,20 +253,11 @@ const TOLD: i32 = -0x6774;
 /// Sends `signal` to kernel thread `thread` of this process, with `value`, for [`told`].
 #[cfg(hooks)]
 pub(crate) fn tell(thread: i32, signal: i32, value: usize) -> Result<(), i32> {
-    let process = kernel_thread::process();
-    let info = QueuedInfo {
-        signal,
-        code: TOLD,
-        process,
-        // SAFETY: the call has no arguments.
-        user: unsafe { libc::getuid() },
-        // SAFETY: a payload has as many bytes as a word, and consists of numbers.
-        payload: unsafe { core::mem::transmute::<usize, Payload>(value) },
-        ..QueuedInfo::default()
-    };
-    let (number, info) = (libc::SYS_rt_tgsigqueueinfo, &raw const info);
-    // SAFETY: `info` has the kernel's layout and is valid for the call.
-    unsafe { syscall!(number, process, thread, signal, info) }.map(drop)
+    // SAFETY: a payload has as many bytes as a word, and consists of numbers.
+    let payload = unsafe { core::mem::transmute::<usize, Payload>(value) };
+    // SAFETY: the call has no arguments.
+    let user = unsafe { libc::getuid() };
+    queue_as(TOLD, user, thread, signal, payload)
 }
 
 /// The value with which [`tell`] sent a signal.

@@ -16,7 +16,7 @@
 use core::cell::Cell;
 
 use super::clock::NEVER;
-pub(crate) use super::perturb::mix;
+pub(crate) use super::shared::mix;
 use crate::engine::atomic::AtomicU64;
 
 /// What the schedule does; `src/sim` sets it.
