@@ -69,8 +69,7 @@ use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::notes::{self, Facts, Locator, WaitKind, WaitReason};
 use crate::engine::sched::frames::{Cancelled, own_identity, raise};
 use crate::engine::sched::park::{Outcome, Waiter};
-use crate::engine::sched::{Green, Identity, current as me};
-use crate::engine::sched::{cancel, park::Node};
+use crate::engine::sched::{Green, Identity, cancel, current as me, park::Node};
 #[cfg(green)]
 use crate::engine::sys::libraries;
 #[cfg(sim)]

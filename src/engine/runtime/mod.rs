@@ -143,12 +143,11 @@ impl Backend {
         if let Some(green) = current::green() {
             return Ok(green.cluster().active());
         }
-        match GLOBAL.get() {
-            Some(backend) => Ok(backend.processors()),
-            None => Ok(RuntimeOptions::default()
-                .processors()?
-                .unwrap_or_else(size::default_size)),
+        if let Some(backend) = GLOBAL.get() {
+            return Ok(backend.processors());
         }
+        let asked = RuntimeOptions::default().processors()?;
+        Ok(asked.unwrap_or_else(size::default_size))
     }
 
     pub(crate) fn green(self) -> Option<&'static Cluster> {

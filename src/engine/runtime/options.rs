@@ -11,7 +11,6 @@
 //! one: whoever drops a ready thread ends the process.
 
 use std::any::Any;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -100,7 +99,6 @@ pub enum OnDeadlock {
 }
 
 const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
-const TIME_SLICES: RangeInclusive<Duration> = Duration::from_micros(20)..=Duration::from_secs(3600);
 const DEFAULT_KERNEL_THREADS: usize = 10_000;
 
 /// Declares [`RuntimeOptions`]. Of an option the table says its type, its variable, the values that a message offers, how the
@@ -151,7 +149,7 @@ options! {
 impl RuntimeOptions {
     pub(super) fn time_slice(&self) -> io::Result<Duration> {
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
-        let (least, most) = TIME_SLICES.into_inner();
+        let (least, most) = (Duration::from_micros(20), Duration::from_secs(3600));
         match (least..=most).contains(&time_slice) {
             true => Ok(time_slice),
             false => Err(invalid(format!(

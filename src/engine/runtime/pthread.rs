@@ -31,9 +31,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use crate::engine::inspect::kernel;
 use crate::engine::sched::start::{ThreadStack, give_back};
 use crate::engine::sched::{Cluster, Green, Identity, current, signals, spawner};
-use crate::engine::sys::{
-    clock, die, kernel_thread, libraries, sanitizer, say, signal::Mask, variable,
-};
+use crate::engine::sys::{clock, die, kernel_thread, libraries, say, signal::Mask, variable};
 
 // ==== who is adopted ====
 
@@ -179,10 +177,7 @@ pub(crate) unsafe fn create(
     size.map_or(Ok(()), options::check_stack_size)?;
     // SAFETY: the caller's promise.
     let (joiner, job) = unsafe { packet(Identity::new(None, None), None, main) };
-    let green = {
-        let _unseen = sanitizer::unseen();
-        new_green(cluster, size, true)?
-    };
+    let green = new_green(cluster, size, true)?;
     let Some(stack) = green.stack() else {
         die("a pthread has no stack")
     };

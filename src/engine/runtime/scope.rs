@@ -62,10 +62,6 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
-    fn has_come(&self) -> bool {
-        self.token.reason.get().is_some()
-    }
-
     /// Calls `f`, which comes from `at`. If it panics, the payload is kept, and the others are cancelled.
     pub(crate) fn share<T>(&self, f: impl FnOnce() -> T, at: &'static Location<'static>) -> T {
         catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
@@ -235,7 +231,8 @@ impl<'env> Scope<'_, 'env> {
         if result.is_ok() {
             assert!(!members.panicked.load(Relaxed), "a scoped thread panicked");
             // SAFETY: it outlives the scope.
-            let is_meant = unsafe { fate.as_ref() }.is_some_and(Fate::has_come);
+            let fate = unsafe { fate.as_ref() };
+            let is_meant = fate.is_some_and(|fate| fate.token.reason.get().is_some());
             if members.cancelled.load(Relaxed) && !is_meant {
                 frames::raise_again();
             }

@@ -587,14 +587,11 @@ pub fn spawn<F: FnOnce() -> T + Send + 'static, T: Send + 'static>(f: F) -> Join
 /// Starts a green thread.
 #[cfg(green)]
 fn spawn_green(cluster: &'static Cluster, options: &Builder, job: Job) -> io::Result<()> {
-    let green = {
-        let _unseen = sanitizer::unseen();
-        #[cfg(sim)]
-        let at_once = simulated::is_on();
-        #[cfg(not(sim))]
-        let at_once = false;
-        new_green(cluster, options.stack_size, at_once)?
-    };
+    #[cfg(sim)]
+    let at_once = simulated::is_on();
+    #[cfg(not(sim))]
+    let at_once = false;
+    let green = new_green(cluster, options.stack_size, at_once)?;
     set_out(cluster, green, options, None, job);
     Ok(())
 }
@@ -668,6 +665,7 @@ pub(super) fn new_green(
     size: Option<usize>,
     at_once: bool,
 ) -> io::Result<&'static Green> {
+    let _unseen = sanitizer::unseen();
     let (free, is_stocked) = match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.worker.cluster(), cluster) => {
             let mut processor = entered.processor();
