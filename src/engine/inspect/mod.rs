@@ -22,10 +22,9 @@ pub(crate) mod threads;
 
 #[cfg(green)]
 pub(crate) use self::threads::{Activity, all, may_be_woken, runs};
-pub(crate) use crate::engine::sched::Identity;
-pub(crate) use crate::engine::sched::frames::Seen;
 #[cfg(green)]
 pub(crate) use crate::engine::sched::{Cluster, Processor};
+pub(crate) use crate::engine::sched::{Identity, frames::Seen};
 
 /// What observers need of the system, beyond what `facade` has.
 #[cfg(green)]

@@ -40,9 +40,8 @@ use core::ptr;
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering::*, fence};
 use crate::engine::inspect::notes::{Reason, WaitKind, WaitReason, WhenEnded};
 use crate::engine::sched::current::{is_forked_child, preemption_off};
-use crate::engine::sched::frames::Frame;
 use crate::engine::sched::park::{Interrupts, Node, Outcome, Parking, Waiter};
-use crate::engine::sched::{Fifo, Green, ready};
+use crate::engine::sched::{Fifo, Green, frames::Frame, ready};
 use crate::engine::sys::{kernel_thread, perturb, shared::Lock};
 
 // ==== lists of threads ====

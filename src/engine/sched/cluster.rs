@@ -58,8 +58,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{any::Any, io, sync::Mutex, time::Duration};
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use crate::engine::inspect::notes::Reason;
-use crate::engine::inspect::notes::{WaitKind, WaitReason};
+use crate::engine::inspect::notes::{Reason, WaitKind, WaitReason};
 use crate::engine::policy::{Ideas, Policy};
 use crate::engine::sched::idle::{IdleWord, Idlers, Parker, Watched};
 use crate::engine::sched::{

@@ -558,10 +558,7 @@ pub(crate) unsafe extern "C" fn suspend_preempted() {
 pub(crate) fn with_points() -> Option<&'static Green> {
     // SAFETY: the words are aligned, and one kernel thread alone is there to change them.
     unsafe {
-        let distance = *DISTANCE.as_ptr();
-        let place = arch::thread_pointer().wrapping_offset(distance);
-        let own = place.cast::<Hiding>();
-        let green = (distance != 0).then(|| (*own).seen.get()).flatten()?;
+        let green = own()?.seen.get()?;
         let has_points = *green.off.as_ptr() == 0 && *green.observed[1].as_ptr() == 0;
         has_points.then_some(green)
     }
@@ -599,14 +596,13 @@ pub(crate) struct Operation(Option<&'static Green>);
 #[inline]
 pub(crate) fn operation(what: simulated::Step) -> Operation {
     simulated::point(what);
-    let green = simulated::is_on().then(green).flatten();
-    green.inspect(|green| count_operations(green, 1));
-    Operation(green)
+    without_points()
 }
 
 /// As long as the value lives, the calling thread comes to no schedule point: what is done once in a process takes none, so that
 /// a seed's run is the same in a process that has run others.
 #[cfg(sim)]
+#[inline]
 pub(crate) fn without_points() -> Operation {
     let green = simulated::is_on().then(green).flatten();
     green.inspect(|green| count_operations(green, 1));
@@ -668,10 +664,9 @@ impl Saying {
         let before = green.calls.load(Relaxed);
         // In a simulated process no other kernel thread could go on meanwhile: there the calls park the thread.
         #[cfg(sim)]
-        let flag = if simulated::is_on() {
-            flag & Green::UNHOOKED
-        } else {
-            flag
+        let flag = match simulated::is_on() {
+            true => flag & Green::UNHOOKED,
+            false => flag,
         };
         green.calls.store(before | flag, Relaxed);
         Saying(before)

@@ -53,8 +53,7 @@ use crate::engine::sched::directed;
 use crate::engine::sched::park::{Interrupts, Node};
 use crate::engine::sched::{Green, current, events};
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::shared::entry_fence;
-use crate::engine::sys::{die, say, word};
+use crate::engine::sys::{die, say, shared::entry_fence, word};
 
 /// A call within which waits end early.
 #[repr(C)]
@@ -465,13 +464,13 @@ pub(crate) fn look(kind: &WaitKind) -> Look {
         refuses: false,
         is_told,
     };
-    const SIGNALLED: Look = Look {
-        limit: 0,
+    let refused_until = |limit| Look {
+        limit,
         refuses: true,
         is_told: false,
     };
     if is_signalled(kind) {
-        return SIGNALLED;
+        return refused_until(0);
     }
     let Some(thread) = here().filter(|_| may_end) else {
         return until(NEVER, false);
@@ -493,7 +492,7 @@ pub(crate) fn look(kind: &WaitKind) -> Look {
     // A wait in other frames looks, too, and begins to count anew.
     thread.set();
     if is_signalled(kind) {
-        return SIGNALLED;
+        return refused_until(0);
     }
     let now = clock::now();
     if kind.when_ended != WhenEnded::Fails && thread.ended(now, true).is_none() {
@@ -508,11 +507,7 @@ pub(crate) fn look(kind: &WaitKind) -> Look {
     if pause == FIRST_PAUSE {
         complain(kind);
     }
-    Look {
-        limit: if pause == 0 { 0 } else { now + pause },
-        refuses: true,
-        is_told: false,
-    }
+    refused_until(if pause == 0 { 0 } else { now + pause })
 }
 
 /// Calls `f` in a frame that ends at `limit` (monotonic nanoseconds). The error says that the frame has ended, and that `f`

@@ -106,8 +106,7 @@ use crate::engine::sched::{
     Cluster, Counter, Green, Owned, Processor, ThreadFlags, Worker, events, signals,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::kernel_thread;
-use crate::engine::sys::{perturb, shared::AtomicStatic};
+use crate::engine::sys::{kernel_thread, perturb, shared::AtomicStatic};
 
 /// How many workers the monitor asks at once to leave their threads: time slices wait meanwhile.
 const PROBES: usize = 64;

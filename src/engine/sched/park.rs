@@ -105,8 +105,7 @@
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::engine::atomic::{AtomicPtr, AtomicU32, Cell, Ordering::*, const_fn};
-use crate::engine::inspect::kernel::KernelThread;
-use crate::engine::inspect::notes::WaitReason;
+use crate::engine::inspect::{kernel::KernelThread, notes::WaitReason};
 use crate::engine::probe::{self, Kernel};
 use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::frames::{self, Frame};

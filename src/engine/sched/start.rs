@@ -87,15 +87,12 @@ use crate::engine::atomic::{
 };
 use crate::engine::inspect::notes;
 use crate::engine::policy::Readied;
+use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
-use crate::engine::sched::tuning::SOON;
+use crate::engine::sched::thread::{Records, SystemName};
 use crate::engine::sched::{
-    Cluster, Green, Identity, Owned, RunLoop, Worker, current, enter,
-    idle::Rested,
-    joinable::Joinable,
-    processor::Counts,
-    ready_globally,
-    thread::{Records, SystemName},
+    Cluster, Green, Identity, Owned, RunLoop, Worker, idle::Rested, joinable::Joinable,
+    processor::Counts, ready_globally, tuning::SOON,
 };
 use crate::engine::stack::{self, Slot, reclaim::Stays};
 use crate::engine::sys::{self, kernel_thread, perturb, sanitizer, shared::AtomicStatic};
@@ -424,21 +421,20 @@ pub(super) fn give_stack(mut processor: Owned<'_>, green: &'static Green) -> boo
 
 /// `green`, which is new and the calling thread's, gets its stack at once. Allocates if there is none: call it preemptible.
 pub(crate) fn with_stack(cluster: &'static Cluster, green: &'static Green) -> io::Result<()> {
-    loop {
-        match enter() {
-            Some(mut entered) if core::ptr::eq(entered.worker.cluster(), cluster) => {
-                if give_stack(entered.processor(), green) {
-                    return Ok(());
-                }
-            }
-            _ => {
-                let stack = ThreadStack::find(cluster.config.stack_size)?;
-                green.start_on(stack);
-                return Ok(());
-            }
+    while let Some(mut entered) = enter_here(cluster) {
+        if give_stack(entered.processor(), green) {
+            return Ok(());
         }
+        drop(entered);
         stock_up(cluster)?;
     }
+    green.start_on(ThreadStack::find(cluster.config.stack_size)?);
+    Ok(())
+}
+
+/// Enters the runtime if the calling thread is one of the cluster's.
+fn enter_here(cluster: &Cluster) -> Option<Entered> {
+    enter().filter(|entered| entered.worker.is_of(cluster))
 }
 
 /// There was no stack for `green`, which goes to the back of the queue while the spawner makes one.
@@ -523,8 +519,7 @@ fn say_drained(cluster: &'static Cluster) {
 #[inline(never)]
 pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     let size = cluster.config.stack_size;
-    let enter = || enter().filter(|entered| core::ptr::eq(entered.worker.cluster(), cluster));
-    let is_stocked = match enter() {
+    let is_stocked = match enter_here(cluster) {
         Some(mut entered) => entered.processor().own().stacks.fetch(),
         None => {
             let _off = current::preemption_off();

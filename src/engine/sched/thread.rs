@@ -71,9 +71,8 @@ use crate::engine::sched::{
     Cluster, Identity, Worker, cpu_time, current, events::TimerEntry, park::Interrupts,
     park::Parking, start::ThreadStack,
 };
-use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::shared::{AtomicStatic, Lifo, Linked, Lock};
-use crate::engine::sys::{die, libraries, signal::Mask, word};
+use crate::engine::sys::{die, libraries, sanitizer::Fiber, signal::Mask, word};
 use crate::engine::{stack, tls};
 
 // ==== the record ====
@@ -447,9 +446,7 @@ impl Green {
     /// Where ThreadSanitizer is, what it knows of the thread, which has a stack.
     #[inline(always)]
     pub(crate) fn fiber(&self) -> Option<&'static Fiber> {
-        cfg!(tsan)
-            .then(|| self.stack().map(|stack| &stack.fiber))
-            .flatten()
+        cfg!(tsan).then(|| Some(&self.stack()?.fiber))?
     }
 }
 
@@ -568,16 +565,9 @@ impl Records {
     /// Every record that was ever made, the newest first. Records that are made meanwhile may be missing.
     pub(crate) fn all() -> impl Iterator<Item = &'static Green> {
         // Acquire: partner: Release in `make_piece`.
-        let mut piece = NEWEST.load(Acquire);
-        let mut records = [].iter();
-        core::iter::from_fn(move || {
-            while records.len() == 0 {
-                let this = piece?;
-                records = this.records.iter();
-                piece = this.older.load(Relaxed);
-            }
-            records.next()
-        })
+        let pieces =
+            core::iter::successors(NEWEST.load(Acquire), |piece| piece.older.load(Relaxed));
+        pieces.flat_map(|piece| &piece.records)
     }
 
     #[cold]
