@@ -211,10 +211,7 @@ impl Source {
                     return Err(io::Error::from_raw_os_error(errno));
                 }
                 if !would_block || is_last {
-                    return answer.map_err(|error| match waited {
-                        true => self.why(error),
-                        false => error,
-                    });
+                    return answer.map_err(|error| if waited { self.why(error) } else { error });
                 }
             }
             perturb::point("source: would block");

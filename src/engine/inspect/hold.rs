@@ -186,10 +186,8 @@ pub(crate) fn answer(payload: Payload, frame: &Frame<'_>) {
     let word = payload.tick.wrapping_mul(STATES);
     // AcqRel: one handler writes the registers at a time. Acquire: the note of an observer that has given up; partner:
     // Release in `end`.
-    if WORD
-        .compare_exchange(word + ASKED, word + TAKEN, AcqRel, Acquire)
-        .is_err()
-    {
+    let taken = WORD.compare_exchange(word + ASKED, word + TAKEN, AcqRel, Acquire);
+    if taken.is_err() {
         return forget_deaf(kernel_thread::id());
     }
     for (place, value) in REGISTERS.iter().zip(frame.registers()) {

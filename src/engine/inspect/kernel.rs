@@ -60,7 +60,7 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::shared::{Zero, Zeros};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
-use core::cell::Cell;
+use core::{cell::Cell, ptr};
 use std::{io, thread::JoinHandle};
 
 // ==== the records ====
@@ -100,9 +100,8 @@ thread_local! {
 
 /// Every record in use.
 pub(crate) fn all() -> impl Iterator<Item = &'static KernelThread> {
-    TABLE[..PLACES.used()]
-        .iter()
-        .filter(|thread| thread.mark() != 0)
+    let used = TABLE[..PLACES.used()].iter();
+    used.filter(|thread| thread.mark() != 0)
 }
 
 /// Whether this kernel thread keeps a runtime going.
@@ -135,10 +134,8 @@ impl KernelThread {
 
     fn clear(&self) {
         self.role.store(FOREIGN, Relaxed);
-        self.identity.store(core::ptr::null_mut(), Relaxed);
-        self.interrupts
-            .parking
-            .store(core::ptr::null_mut(), Relaxed);
+        self.identity.store(ptr::null_mut(), Relaxed);
+        self.interrupts.parking.store(ptr::null_mut(), Relaxed);
         self.interrupts.forget_frames();
         self.next_turn();
         self.mark.store(0, Relaxed);
@@ -300,7 +297,7 @@ pub(crate) fn forget_others() {
         own.place.renumber(kernel_thread::id());
     }
     for record in &TABLE[..PLACES.used()] {
-        if record.thread() != 0 && !own.is_some_and(|own| core::ptr::eq(own, record)) {
+        if record.thread() != 0 && !own.is_some_and(|own| ptr::eq(own, record)) {
             record.give_back();
         }
     }

@@ -281,9 +281,8 @@ pub(crate) fn all() -> impl Iterator<Item = AnyThread> {
     // In a forked child the records of green threads are left over from the parent.
     let green = Records::all().filter(|_| !current::is_forked_child());
     let others = kernel::all().filter(|kernel| !kernel.is_helper());
-    green
-        .map(AnyThread::Green)
-        .chain(others.map(AnyThread::Kernel))
+    let green = green.map(AnyThread::Green);
+    green.chain(others.map(AnyThread::Kernel))
 }
 
 /// Whether something other than a thread that is seen may wake one: a processor is awake, or a signal's handler

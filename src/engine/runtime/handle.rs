@@ -456,9 +456,8 @@ impl End {
     // This is always inlined: the processor does not predict returns of a thread that has just been switched to.
     #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
-        let outcome = self
-            .token
-            .wait_for_good(WaitReason::new(&JOIN, self), deadline);
+        let reason = WaitReason::new(&JOIN, self);
+        let outcome = self.token.wait_for_good(reason, deadline);
         if outcome == Outcome::Expired {
             raise(deadline);
         }

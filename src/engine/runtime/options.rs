@@ -320,9 +320,8 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 }
 
 pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
-    words
-        .iter()
-        .find_map(|&(word, value)| (word == text).then_some(value))
+    let mut words = words.iter();
+    words.find_map(|&(word, value)| (word == text).then_some(value))
 }
 
 pub(super) fn invalid(message: String) -> io::Error {

@@ -125,7 +125,6 @@ fn short(trace: &str) -> String {
 pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
     let text = payload.downcast_ref::<&'static str>().copied();
     let cancelled = || payload.is::<Cancelled>().then_some("a frame has ended");
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .or_else(cancelled)
-        .unwrap_or("Box<dyn Any>")
+    let text = text.or_else(|| payload.downcast_ref().map(String::as_str));
+    text.or_else(cancelled).unwrap_or("Box<dyn Any>")
 }

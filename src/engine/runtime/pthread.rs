@@ -188,9 +188,8 @@ pub(crate) unsafe fn create(
             .joiner
             .store(joiner.into_raw().cast_mut().cast(), Relaxed),
     }
-    stack
-        .number
-        .store(FIRST | NEXT.fetch_add(1, Relaxed) & (FIRST - 1), Relaxed);
+    let number = FIRST | NEXT.fetch_add(1, Relaxed) & (FIRST - 1);
+    stack.number.store(number, Relaxed);
     // SAFETY: the caller's place.
     unsafe { place.write(stack.pthread() as libc::pthread_t) };
     set_out(cluster, green, &Builder::new(), attributes.mask, job);

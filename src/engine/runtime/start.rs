@@ -118,9 +118,7 @@ impl RuntimeOptions {
         main: impl FnOnce() + Send + 'static,
     ) -> io::Error {
         let start = || {
-            let stack_size = default_stack_size()
-                .next_power_of_two()
-                .max(stack::MIN_SIZE);
+            let stack_size = default_stack_size().next_power_of_two();
             RuntimeOptions::prepare()?;
             kernel::CHILD.get_or_init(|| KernelBackend::start(None, 1));
             fork::register();
@@ -128,7 +126,7 @@ impl RuntimeOptions {
                 Config {
                     processors: 1,
                     follows_quota: false,
-                    stack_size,
+                    stack_size: stack_size.max(stack::MIN_SIZE),
                     time_slice: RuntimeOptions::default().time_slice()?,
                     signal: green::take_signal(None)?,
                     max_kernel_threads: 2,

@@ -124,9 +124,8 @@ extern "C" fn in_child() {
         return;
     };
     // Signals that wait for the parent's thread are not the child's.
-    green
-        .stack()
-        .inspect(|stack| stack.directed.store(0, Relaxed));
+    let stack = green.stack();
+    stack.inspect(|stack| stack.directed.store(0, Relaxed));
     current::begin(None);
     if let Some(Some((offset, size))) = RSEQ.get() {
         // The kernel notes the CPU of this kernel thread in the control block of a pthread that glibc takes for dead now.

@@ -670,9 +670,8 @@ impl BlockedCalls {
     /// The places where threads were blocked.
     pub(crate) fn used(&self) -> impl Iterator<Item = &BlockedSite> {
         // Acquire: partner: Release in `find`.
-        self.0
-            .iter()
-            .filter(|place| place.call.load(Acquire) != 0 && place.count.get() != 0)
+        let places = self.0.iter();
+        places.filter(|place| place.call.load(Acquire) != 0 && place.count.get() != 0)
     }
 }
 

@@ -237,9 +237,7 @@ fn look_for_work(
     }
     let found = handed.or_else(|| own_queues(processor)).or_else(|| {
         worker.use_native_tls();
-        events::look(processor)
-            .then(|| own_queues(processor))
-            .flatten()
+        events::look(processor).then(|| own_queues(processor))?
     });
     if let Some(next) = found {
         if searching {

@@ -91,8 +91,8 @@ use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::switch::{Bounds, no_cache, spare_cache};
 use crate::engine::sched::thread::{Records, SystemName};
 use crate::engine::sched::{
-    Cluster, Green, Identity, Owned, RunLoop, Worker, idle::Rested, joinable::Joinable,
-    processor::Counts, ready_globally, tuning::SOON,
+    Cluster, Green, Owned, RunLoop, Worker, idle::Rested, joinable::Joinable, processor::Counts,
+    ready_globally, tuning::SOON,
 };
 use crate::engine::stack::{self, Slot, reclaim::Stays};
 use crate::engine::sys::{self, kernel_thread, perturb, sanitizer, shared::AtomicStatic};
@@ -327,17 +327,11 @@ impl ThreadStack {
 
 /// The name of the thread on `slot`; for the fault handler, so it takes no lock.
 pub(crate) fn name_of(slot: &'static Slot) -> &'static str {
-    // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
+    // The handler runs on behalf of the thread that faulted: its record and its identity
     // are alive. (If a stray pointer led another thread here, the last owner may have gone.)
-    let Some((stack, green)) = ThreadStack::owner_of(slot) else {
-        return "<unnamed>";
-    };
-    // SAFETY: as above.
-    let identity = unsafe { green.identity.load(Relaxed).as_ref() };
-    identity
-        .and_then(Identity::name)
-        .or_else(|| stack.name_in_place())
-        .unwrap_or("<unnamed>")
+    let owner = ThreadStack::owner_of(slot);
+    let name = owner.and_then(|(stack, green)| green.name().or_else(|| stack.name_in_place()));
+    name.unwrap_or("<unnamed>")
 }
 
 // ==== how many live ====

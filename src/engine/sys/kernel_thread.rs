@@ -366,9 +366,8 @@ fn open_tasks() -> Option<RawFd> {
     let found = unsafe { syscall!(libc::SYS_readlinkat, libc::AT_FDCWD, link, place, size) };
     // The path begins at the root, so no directory is named.
     let opened = || open(NONE, format_args!("/proc/self/task"), libc::O_DIRECTORY);
-    (found.is_ok() && target == id.into_inner())
-        .then(opened)?
-        .ok()
+    let is_there = found.is_ok() && target == id.into_inner();
+    is_there.then(opened)?.ok()
 }
 
 fn open(directory: RawFd, path: Arguments<'_>, flags: i32) -> Result<RawFd, i32> {

@@ -355,8 +355,7 @@ impl Elf {
 
     fn contents(&self, section: &Elf64_Shdr) -> Option<&[u8]> {
         let is_here = section.sh_type != SHT_NOBITS && section.sh_flags & SHF_COMPRESSED == 0;
-        self.part(section.sh_offset, section.sh_size)
-            .filter(|_| is_here)
+        is_here.then(|| self.part(section.sh_offset, section.sh_size))?
     }
 
     fn bytes(&self) -> &[u8] {

@@ -66,9 +66,8 @@ pub(super) fn come_to(name: &'static str) {
         UNKNOWN => learn_seed(),
         seed => seed,
     };
-    let name = name
-        .bytes()
-        .fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+    let bytes = name.bytes().map(u64::from);
+    let name = bytes.fold(0, |hash, byte| mix(hash ^ byte));
     let hits = count(&HITS);
     let few_come = count(&OWN_HITS[(name % 512) as usize]) * FEW < hits;
     let temper = mix(seed ^ mix(hits >> SEASON) ^ name);

@@ -384,10 +384,8 @@ pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
 pub(crate) fn forget_cancellation(thread_pointer: *mut u8) {
     // SAFETY: the block is the caller's, and no thread uses it.
     let block = unsafe { Block::of(thread_pointer) };
-    block
-        .control()
-        .half(layout().cancellation)
-        .store(0, Relaxed);
+    let word = block.control().half(layout().cancellation);
+    word.store(0, Relaxed);
 }
 
 /// Takes a block apart, and frees what `create` allocated; its memory is the caller's again. A cache of malloc's in the block
