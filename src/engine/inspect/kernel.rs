@@ -148,13 +148,12 @@ impl KernelThread {
 
     /// The calling kernel thread is one of a runtime, and has just begun; or it keeps a runtime going.
     pub(crate) fn begin(is_helper: bool) {
-        let Some(own) = KernelThread::own() else {
-            return;
-        };
-        own.role
-            .store(if is_helper { HELPER } else { RUNTIME }, Relaxed);
-        if is_helper {
-            sanitizer::hide();
+        if let Some(own) = KernelThread::own() {
+            let role = if is_helper { HELPER } else { RUNTIME };
+            own.role.store(role, Relaxed);
+            if is_helper {
+                sanitizer::hide();
+            }
         }
     }
 

@@ -386,24 +386,20 @@ impl ReadSection {
 impl Drop for ReadSection {
     fn drop(&mut self) {
         // AcqRel: the reads of all sections come before the dropping by the last.
-        if OPEN.fetch_sub(1, AcqRel) != 1 {
-            return;
+        if OPEN.fetch_sub(1, AcqRel) == 1
+            // A thread that does not run on may hold the lock: then the next section drops what was left. (No thread
+            // panics while it holds the lock.)
+            && let Ok(mut kept) = LEFT.try_lock()
+            // Another section may have begun, and may have seen the shares that were left here. A section that
+            // begins after this look finds no record that leads to them: each thread has cleared its record's
+            // pointer before it left its share.
+            // SeqCst, and a write, which the next `begin` reads: what comes before this comes before that section.
+            && OPEN.fetch_add(0, SeqCst) == 0
+        {
+            let left = core::mem::take(&mut *kept);
+            drop(kept);
+            drop(left);
         }
-        // A thread that does not run on may hold the lock: then the next section drops what was left. (No thread
-        // panics while it holds the lock.)
-        let Ok(mut kept) = LEFT.try_lock() else {
-            return;
-        };
-        // Another section may have begun, and may have seen the shares that were left here. A section that
-        // begins after this look finds no record that leads to them: each thread has cleared its record's
-        // pointer before it left its share.
-        // SeqCst, and a write, which the next `begin` reads: what comes before this comes before that section.
-        if OPEN.fetch_add(0, SeqCst) != 0 {
-            return;
-        }
-        let left = core::mem::take(&mut *kept);
-        drop(kept);
-        drop(left);
     }
 }
 

@@ -17,6 +17,7 @@ use core::panic::Location;
 use core::{any::Any, fmt, ptr};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Result;
 
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::engine::inspect::notes::WhenEnded;
@@ -55,6 +56,7 @@ impl Members {
 }
 
 /// What the threads of a group have in common.
+#[derive(Default)]
 pub(crate) struct Fate {
     token: Arc<Token>,
     /// The payload of the first panic.
@@ -97,20 +99,15 @@ impl Fate {
 /// });
 /// assert_eq!(sum, 42);
 /// ```
+#[derive(Debug)]
 #[repr(transparent)]
 pub struct Group<'scope, 'env: 'scope>(pub(crate) Scope<'scope, 'env>);
 
 impl<'scope, 'env> Group<'scope, 'env> {
     #[track_caller]
-    pub(crate) fn run<F, T>(f: F) -> T
-    where
-        F: for<'s> FnOnce(&'s Group<'s, 'env>) -> T,
-    {
+    pub(crate) fn run<T>(f: impl for<'s> FnOnce(&'s Group<'s, 'env>) -> T) -> T {
         let at = Location::caller();
-        let fate = Fate {
-            token: Arc::default(),
-            first: Mutex::new(None),
-        };
+        let fate = Fate::default();
         let ended = frames::run(NEVER, What::token(&fate.token), || {
             Scope::run_in(&fate, |scope| {
                 // SAFETY: a group is a scope, with `fate`, which outlives it.
@@ -133,12 +130,6 @@ impl<'scope, 'env> Group<'scope, 'env> {
     pub(crate) fn fate(&self) -> &'scope Fate {
         // SAFETY: `run` has set it, and it outlives the scope.
         unsafe { &*self.0.fate }
-    }
-}
-
-impl fmt::Debug for Group<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Group").field(&self.0).finish()
     }
 }
 
@@ -190,18 +181,12 @@ impl<'env> Scope<'_, 'env> {
     /// Calls `f`, and waits for the threads that it starts in the scope, which is a group's if there is a fate. Panics if a
     /// thread did that nobody has joined, and unwinds if one was ended, but not by its group.
     #[track_caller]
-    pub(crate) fn run<F, T>(f: F) -> std::thread::Result<T>
-    where
-        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
-    {
+    pub(crate) fn run<T>(f: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> T) -> Result<T> {
         Scope::run_in(ptr::null(), f)
     }
 
     #[track_caller]
-    fn run_in<F, T>(fate: *const Fate, f: F) -> std::thread::Result<T>
-    where
-        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
-    {
+    fn run_in<T>(fate: *const Fate, f: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> T) -> Result<T> {
         let members = Members {
             owner: own_identity(),
             ..Members::default()

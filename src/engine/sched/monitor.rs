@@ -291,6 +291,9 @@ impl Over {
     }
 }
 
+/// A processor, its worker, and the thread that the worker runs.
+type Running = (&'static Processor, &'static Worker, &'static Green);
+
 impl Monitor {
     /// Looks at one processor: at the work that waits there, and then at the thread that runs.
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
@@ -345,7 +348,7 @@ impl Monitor {
                 worker.rest.note(worker);
                 let place =
                     call.and_then(|call| self.cluster.blocked_calls.find(call.number, green));
-                if self.take(processor, worker, green, Lost::Blocked(place))
+                if self.take((processor, worker, green), Lost::Blocked(place))
                     && let Some(place) = place
                 {
                     place.count.add_shared(1);
@@ -354,7 +357,7 @@ impl Monitor {
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
             && self.now - seen.since >= self.slice(processor)
         {
-            self.preempt(processor, worker, green, seen);
+            self.preempt((processor, worker, green), seen);
         } else {
             self.at_slice_end(processor, seen);
         }
@@ -442,13 +445,8 @@ impl Monitor {
     }
 
     /// Goes through the three steps: the flag, the signal, and taking the processor.
-    fn preempt(
-        &mut self,
-        processor: &'static Processor,
-        worker: &'static Worker,
-        green: &'static Green,
-        seen: &mut Seen,
-    ) {
+    fn preempt(&mut self, running: Running, seen: &mut Seen) {
+        let (_, worker, green) = running;
         worker.over.store(seen.slice, Relaxed);
         let cpu = worker.cpu_time();
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
@@ -459,18 +457,12 @@ impl Monitor {
             let _is_sent = signals::send_preemption(worker, green, self.now, has_moved);
             self.look_by(self.now + RETRY);
         } else {
-            let _is_taken = self.take(processor, worker, green, Lost::Computing);
+            let _is_taken = self.take(running, Lost::Computing);
         }
     }
 
-    /// Takes the processor away from `worker`, whose thread goes on without. False: it was too late.
-    fn take(
-        &mut self,
-        processor: &'static Processor,
-        worker: &'static Worker,
-        green: &'static Green,
-        how: Lost,
-    ) -> bool {
+    /// Takes the processor away from the worker, whose thread goes on without. False: it was too late.
+    fn take(&mut self, (processor, worker, green): Running, how: Lost) -> bool {
         let tick = worker.tick.load(Relaxed);
         if !worker.is_running(green) {
             return false;

@@ -133,26 +133,25 @@ pub(crate) fn time(clock: libc::clockid_t) -> Option<u64> {
     hooks.map(|hooks| (hooks.time)(clock))
 }
 
+#[inline(always)]
+fn ask<T>(call: impl FnOnce(Hooks) -> T) -> Option<T> {
+    WORLD.hooks.get().map(call)
+}
+
 /// The calling thread comes to a point.
 #[inline]
 pub(crate) fn point(what: Step) {
-    if let Some(hooks) = WORLD.hooks.get() {
-        (hooks.point)(what);
-    }
+    ask(|hooks| (hooks.point)(what));
 }
 
 /// The calling thread is about to let others run.
 pub(crate) fn gives_way() {
-    if let Some(hooks) = WORLD.hooks.get() {
-        (hooks.gives_way)();
-    }
+    ask(|hooks| (hooks.gives_way)());
 }
 
 /// No thread is ready, and the earliest deadline is this one.
 pub(crate) fn nothing_is_ready(earliest: u64) {
-    if let Some(hooks) = WORLD.hooks.get() {
-        (hooks.nothing_is_ready)(earliest);
-    }
+    ask(|hooks| (hooks.nothing_is_ready)(earliest));
 }
 
 /// The earliest deadline of all threads is in this word.
@@ -206,6 +205,5 @@ pub(crate) fn choose(count: usize) -> usize {
 
 /// Whether the calling thread's wait ends at once, though nobody has woken the thread.
 pub(crate) fn is_spurious() -> bool {
-    let hooks = WORLD.hooks.get();
-    hooks.is_some_and(|hooks| (hooks.is_spurious)())
+    ask(|hooks| (hooks.is_spurious)()) == Some(true)
 }

@@ -22,18 +22,16 @@ pub(crate) fn load(address: usize) -> Option<u32> {
 
 /// [`load`] of a word that may go away while it is read.
 pub(crate) fn look(address: usize) -> Option<u32> {
-    if !CAUGHT.load(Ordering::Relaxed) {
-        let mut word = 0_u32;
-        let (to, from) = ([&raw mut word as usize, 4], [address, 4]);
-        let (number, process) = (libc::SYS_process_vm_readv, super::kernel_thread::process());
-        // SAFETY: the kernel writes to the word, if it can read the other one.
-        match unsafe { syscall!(number, process, &raw const to, 1, &raw const from, 1, 0) } {
-            Ok(4) => return Some(word),
-            // The word cannot be read, or a filter forbids this call: an error is better than a fault.
-            _ => return None,
-        }
+    if CAUGHT.load(Ordering::Relaxed) {
+        return load(address);
     }
-    load(address)
+    let mut word = 0_u32;
+    let (to, from) = ([&raw mut word as usize, 4], [address, 4]);
+    let (number, process) = (libc::SYS_process_vm_readv, super::kernel_thread::process());
+    // SAFETY: the kernel writes to the word, if it can read the other one.
+    let read = unsafe { syscall!(number, process, &raw const to, 1, &raw const from, 1, 0) };
+    // If the word cannot be read, or a filter forbids this call, an error is better than a fault.
+    (read == Ok(4)).then_some(word)
 }
 
 /// Reads eight bytes at `address`, a multiple of 8, which other threads may write at the same time, and which may

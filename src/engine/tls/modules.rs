@@ -268,12 +268,7 @@ fn renew() {
     // A module that has gone needs no new snapshot: the memory of a thread's thread-locals outlives the library.
     let mut news = number == 0;
     for module in &mut modules {
-        let same = |known: &&Module| {
-            Module {
-                since: 0,
-                ..**known
-            } == *module
-        };
+        let same = |&known: &&Module| Module { since: 0, ..*known } == *module;
         let known = old.iter().find(same);
         module.since = known.map_or(number, |known| known.since);
         news |= known.is_none();
