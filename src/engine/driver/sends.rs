@@ -50,10 +50,8 @@ use io_uring::{EnterFlags, IoUring};
 
 use super::source::{Source, Transfer};
 use crate::engine::atomic::{AtomicBool, Ordering::Relaxed};
-use crate::engine::sched::Fifo;
-use crate::engine::sched::{
-    Owned, ThreadFlags, enter, events::HeldBack, events::has_company, events::hold,
-};
+use crate::engine::sched::events::{HeldBack, has_company, hold};
+use crate::engine::sched::{Fifo, Owned, ThreadFlags, enter};
 use crate::engine::sys;
 use crate::engine::wait::{WaitKind, WaitReason, Waiter};
 

@@ -441,22 +441,18 @@ impl Transfer<'_, '_> {
         let flags = self.flags(flags);
         let fd = types::Fd(fd);
         match self {
-            Transfer::Recv(to) => {
-                let entry = opcode::Recv::new(fd, to.as_mut_ptr(), length(to));
-                entry.flags(flags).build()
-            }
-            Transfer::Send(from) => {
-                let entry = opcode::Send::new(fd, from.as_ptr(), length(from));
-                entry.flags(flags).build()
-            }
-            Transfer::RecvMessage(message) => {
-                let entry = opcode::RecvMsg::new(fd, &mut message.header);
-                entry.flags(flags as u32).build()
-            }
-            Transfer::SendMessage(message) => {
-                let entry = opcode::SendMsg::new(fd, &message.header);
-                entry.flags(flags as u32).build()
-            }
+            Transfer::Recv(to) => opcode::Recv::new(fd, to.as_mut_ptr(), length(to))
+                .flags(flags)
+                .build(),
+            Transfer::Send(from) => opcode::Send::new(fd, from.as_ptr(), length(from))
+                .flags(flags)
+                .build(),
+            Transfer::RecvMessage(message) => opcode::RecvMsg::new(fd, &mut message.header)
+                .flags(flags as u32)
+                .build(),
+            Transfer::SendMessage(message) => opcode::SendMsg::new(fd, &message.header)
+                .flags(flags as u32)
+                .build(),
         }
     }
 }

@@ -54,10 +54,8 @@
 use crate::engine::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, const_fn, fence,
 };
-use crate::engine::sched::{
-    Identity, current,
-    park::{Interrupts, Parking, Waiter},
-};
+use crate::engine::sched::park::{Interrupts, Parking, Waiter};
+use crate::engine::sched::{Identity, current};
 use crate::engine::sys::shared::{Zero, Zeros};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
 use core::{cell::Cell, ptr};

@@ -37,9 +37,7 @@
 //! In the same way stacks stay that a section has seen: before a stack is taken apart, the word that leads to it is cleared,
 //! and then the same question is asked ([`no_section_is_open`]).
 
-use core::cell::Cell;
-use core::num::NonZeroU64;
-use core::panic::Location;
+use core::{cell::Cell, num::NonZeroU64, panic::Location};
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 

@@ -33,18 +33,6 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::{signal, word};
 
-impl AnyThread {
-    /// What can be seen of the thread's frames. A read section is open.
-    pub(crate) fn frames(self) -> Option<Seen> {
-        // SAFETY: it was seen in this read section, and so it stays.
-        let identity = unsafe { self.identity().as_ref() };
-        match self {
-            AnyThread::Green(green) => Seen::of(green.interrupts(), identity),
-            AnyThread::Kernel(kernel) => Seen::of(&kernel.interrupts, identity),
-        }
-    }
-}
-
 // ==== a snapshot ====
 
 /// What a thread does.
@@ -300,6 +288,16 @@ pub(crate) fn runs() -> impl Iterator<Item = (&'static Green, &'static Worker)> 
 }
 
 impl AnyThread {
+    /// What can be seen of the thread's frames. A read section is open.
+    pub(crate) fn frames(self) -> Option<Seen> {
+        // SAFETY: it was seen in this read section, and so it stays.
+        let identity = unsafe { self.identity().as_ref() };
+        match self {
+            AnyThread::Green(green) => Seen::of(green.interrupts(), identity),
+            AnyThread::Kernel(kernel) => Seen::of(&kernel.interrupts, identity),
+        }
+    }
+
     /// The name that a green thread has given itself by a call of libc.
     pub(crate) fn own_name(self) -> Option<SystemName> {
         self.green()?.stack()?.own_name()

@@ -37,10 +37,7 @@
 //! holders on an entry travels with the processor (`sched::processor`); the entry's first state travels with the length
 //! of the table, and the number of entries in use with the locks of the entries.
 
-use core::cell::Cell;
-use core::fmt;
-use core::marker::PhantomData;
-use core::ops::Deref;
+use core::{cell::Cell, fmt, marker::PhantomData, ops::Deref};
 
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sched::{Green, current};

@@ -46,19 +46,14 @@
 
 #[cfg(not(green))]
 use core::cell::Cell;
-use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, offset_of};
-use core::num::NonZeroU64;
-use core::panic::Location;
-use core::ptr::NonNull;
-use std::fmt;
+use core::{marker::PhantomData, num::NonZeroU64, panic::Location, ptr::NonNull};
 #[cfg(unix)]
 use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
-use std::thread::Result;
 use std::time::{Duration, Instant};
+use std::{fmt, task::Waker, thread::Result};
 
 use atomic_waker::AtomicWaker;
 

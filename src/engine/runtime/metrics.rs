@@ -10,9 +10,7 @@
 //! The numbers are upper bounds, and belong to their buckets. Every power of two from 4 on is one of them, so
 //! that coarser scales can be made by adding buckets.
 
-use core::fmt;
-use core::panic::Location;
-use core::time::Duration;
+use core::{fmt, panic::Location, time::Duration};
 
 #[cfg(green)]
 use crate::engine::{

@@ -11,10 +11,7 @@
 //! Ordering: a thread leaves the list, under its lock, after its packet has given up closure and result: no access of
 //! the threads to borrowed data comes after the owner has seen the empty list.
 
-use core::cell::Cell;
-use core::marker::PhantomData;
-use core::panic::Location;
-use core::{any::Any, fmt, ptr};
+use core::{any::Any, cell::Cell, fmt, marker::PhantomData, panic::Location, ptr};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Result;

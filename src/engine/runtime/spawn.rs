@@ -45,13 +45,10 @@
 //! - Each owner's accesses come before the freeing: Release in `leave` and `give_up`, Acquire by the owner that frees.
 //! - The result is written before it is dropped: Release in `finish`, Acquire in `leave`.
 
-use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, needs_drop};
-use core::panic::Location;
-use core::ptr::NonNull;
-use std::io;
+use core::{cell::UnsafeCell, panic::Location, ptr::NonNull};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::Result;
+use std::{io, thread::Result};
 
 use super::Backend;
 use super::handle::{End, JoinHandle, Shared, Thread};

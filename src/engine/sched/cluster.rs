@@ -66,13 +66,11 @@ use crate::engine::sched::{
     processor::Counter, signals::DeferredWakes, size, spawner, start::Count, start::LiveCount,
     user_policy::UserPolicy,
 };
+use crate::engine::sys::shared::{AtomicStatic, Lock, Table};
 use crate::engine::sys::signal::{self, Mask};
 #[cfg(sim)]
 use crate::engine::sys::simulated;
-use crate::engine::sys::{
-    clock, die, kernel_thread, perturb, sanitizer,
-    shared::{AtomicStatic, Lock, Table},
-};
+use crate::engine::sys::{clock, die, kernel_thread, perturb, sanitizer};
 
 // ==== the cluster ====
 

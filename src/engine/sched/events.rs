@@ -120,11 +120,10 @@ use std::sync::OnceLock;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::probe::{self, By, ReadyReason};
+use crate::engine::sched::current::{self, Entered};
 pub(crate) use crate::engine::sched::tuning::BATCH;
 use crate::engine::sched::tuning::{APART, HELP_AFTER, LENT, LOOK_AT_TIMERS, PACE, SPIN};
-use crate::engine::sched::{
-    Cluster, Fifo, Green, Owned, Processor, RunLoop, current, current::Entered, ready_globally,
-};
+use crate::engine::sched::{Cluster, Fifo, Green, Owned, Processor, RunLoop, ready_globally};
 use crate::engine::sched::{cancel::Pinned, park::Found};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb, sanitizer};

@@ -26,11 +26,8 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::engine::inspect::{hold, kernel, notes};
 use crate::engine::probe;
 use crate::engine::sched::{Identity, current};
-use crate::engine::sys::{
-    self, calls,
-    libraries::{self, after_fork, before_fork},
-    mm,
-};
+use crate::engine::sys::libraries::{self, after_fork, before_fork};
+use crate::engine::sys::{self, calls, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Where the kernel notes a thread's CPU, if glibc has registered such an area: its distance from the thread pointer,

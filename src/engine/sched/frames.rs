@@ -35,14 +35,9 @@
 //! 3. While the thread's timer is kept for a limit (`events`), it is that of the innermost frame when it was armed; a thread
 //!    that leaves a frame with that limit takes the timer back.
 
-use core::cell::Cell;
-use core::iter::successors;
-use core::mem::offset_of;
-use core::panic::Location;
-use core::ptr;
-use std::fmt;
+use core::{cell::Cell, iter::successors, mem::offset_of, panic::Location, ptr};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::engine::atomic::{AtomicPtr, Ordering::*, fence};
 use crate::engine::inspect::kernel::KernelThread;

@@ -115,11 +115,10 @@
 use crate::engine::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::probe;
-use crate::engine::sched::Fifo;
 use crate::engine::sched::events::{self, Turn};
 use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
-    Cluster, Owned, Processor, RunLoop, Worker, ready_globally, run::stop_searching,
+    Cluster, Fifo, Owned, Processor, RunLoop, Worker, ready_globally, run::stop_searching,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{die, futex, kernel_thread, perturb, shared::Lifo};

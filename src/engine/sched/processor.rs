@@ -139,14 +139,10 @@ use crate::engine::sched::{
     Cluster, Green, current, monitor, monitor::Rest, signals, size::MOST_WORKERS,
     start::ThreadStack, thread::Records,
 };
+use crate::engine::sys::clock::{self, NEVER};
+use crate::engine::sys::shared::{AtomicStatic, Lifo, Linked, Lock};
 use crate::engine::sys::signal::{self, Mask};
-use crate::engine::sys::{
-    clock,
-    clock::NEVER,
-    die, kernel_thread, mm, perturb,
-    shared::{AtomicStatic, Lifo, Linked, Lock},
-    topology,
-};
+use crate::engine::sys::{die, kernel_thread, mm, perturb, topology};
 use crate::engine::{arch, probe, stack};
 
 // ==== the processor ====

@@ -123,9 +123,8 @@ pub(super) fn complete(
         Action::Yield => ready_again(worker, processor, green, Readied::Yielded),
         Action::Park => park(worker, processor, green),
         Action::HandOver => {
-            let successor = green.next.take();
-            return successor
-                .filter(|successor| may_follow(worker, processor.is_some(), successor));
+            let may_follow = |next: &&'static Green| may_follow(worker, processor.is_some(), next);
+            return green.next.take().filter(may_follow);
         }
         Action::Preempt => {
             match &mut processor {

@@ -28,10 +28,9 @@ use std::{io, thread::JoinHandle};
 
 use crate::engine::atomic::{AtomicBool, Ordering::*};
 use crate::engine::inspect::kernel::{self, KernelThread};
+use crate::engine::sched::start::{self, ThreadStack};
 use crate::engine::sched::tuning::RETRY_SPAWN;
-use crate::engine::sched::{
-    Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, start, start::ThreadStack, switch,
-};
+use crate::engine::sched::{Cluster, Owned, RunLoop, Worker, idle::Parker, monitor, switch};
 use crate::engine::stack::{List, reclaim};
 use crate::engine::sys::{self, clock, kernel_thread, perturb, sanitizer, signal, topology};
 use crate::engine::tls;

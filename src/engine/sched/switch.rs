@@ -358,8 +358,6 @@ pub(super) fn spare_cache(cache: usize) -> bool {
 /// A worker ends: its cache goes to another worker.
 pub(crate) fn leave_cache(worker: &Worker) {
     let cache = worker.tcache.replace(no_cache());
-    if cache != no_cache() {
-        // If the pool is full, the cache is lost: only malloc knows how to free one.
-        let _is_kept = spare_cache(cache);
-    }
+    // If the pool is full, the cache is lost: only malloc knows how to free one.
+    let _is_kept = cache == no_cache() || spare_cache(cache);
 }

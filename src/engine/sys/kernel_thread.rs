@@ -154,7 +154,6 @@ pub(crate) fn has_children() -> bool {
 }
 
 /// The clock of the CPU time used by a process, in the kernel's encoding.
-#[cfg(sim)]
 pub(crate) fn process_clock(id: i32) -> libc::clockid_t {
     const SCHEDULER: i32 = 2;
     (!id << 3) | SCHEDULER
@@ -164,8 +163,7 @@ pub(crate) fn process_clock(id: i32) -> libc::clockid_t {
 /// the part that was used in user mode.
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
     const PER_THREAD: i32 = 4;
-    const SCHEDULER: i32 = 2;
-    (!id << 3) | PER_THREAD | SCHEDULER
+    process_clock(id) | PER_THREAD
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.

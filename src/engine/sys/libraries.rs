@@ -51,10 +51,7 @@ use super::kernel_thread;
 use super::mm::Mapping;
 use crate::engine::arch::{self, thread_pointer};
 pub(crate) use crate::engine::arch::{call_around, jump_where};
-use crate::engine::atomic::{
-    AtomicU32,
-    Ordering::{Relaxed, SeqCst},
-};
+use crate::engine::atomic::{AtomicU32, Ordering::*};
 
 // ==== the loaded libraries ====
 

@@ -10,8 +10,7 @@
 //! not the exit status: the program may ignore its children, or wait for all of them.
 
 use super::block::{self, Block};
-use super::layout;
-use super::layout::PthreadKey;
+use super::layout::{self, PthreadKey};
 use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, page};
 use crate::engine::sys::signal;

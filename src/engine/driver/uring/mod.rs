@@ -180,10 +180,8 @@ pub(super) fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
             write.offset(at as u64).build()
         }
         Operation::Sync { fd, data_only } => {
-            let flags = match data_only {
-                true => types::FsyncFlags::DATASYNC,
-                false => types::FsyncFlags::empty(),
-            };
+            let mut flags = types::FsyncFlags::empty();
+            flags.set(types::FsyncFlags::DATASYNC, data_only);
             opcode::Fsync::new(of(fd)).flags(flags).build()
         }
         Operation::Connect(socket, address, length) => {
