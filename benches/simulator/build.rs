@@ -19,6 +19,7 @@ const PARTS: [(&str, &[&str]); 4] = [
             "the atomic static",
             "a stack of records",
             "the table",
+            "random numbers",
         ],
     ),
     (
