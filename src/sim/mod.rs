@@ -237,6 +237,17 @@ pub fn check(seeds: u64, body: impl Fn() + Send + Sync + 'static) {
     Builder::new().seeds(seeds).check(body);
 }
 
+/// Declares the methods that set one field each.
+macro_rules! setters {
+    ($($(#[$doc:meta])* fn $name:ident($($value:ident: $Type:ty)?): $($field:ident).+ = $to:expr;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self $(, $value: $Type)?) -> Self {
+            self.$($field).+ = $to;
+            self
+        }
+    )*};
+}
+
 impl Builder {
     /// A thousand seeds from 0, [`Strategy::Mixed`], [`Isolation::Auto`], at most 10 million points and 24 hours of
     /// virtual time in a run, one stall in 1,000 points, one spurious wake-up in 100 waits, 4 CPUs, and a real-time
@@ -314,45 +325,6 @@ impl Builder {
         self
     }
 
-    /// The most points of one run. Default: 10 million. A run that comes to more has failed, and the failure has a dump
-    /// of all threads. So threads that wait for each other by looking (a *livelock*) are found.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    ///
-    /// fn give_way() {
-    ///     loop {
-    ///         greenthread::yield_now();
-    ///     }
-    /// }
-    /// let found = Builder::new().stalls(0).max_points(10_000).run(|| {
-    ///     greenthread::spawn(give_way);
-    ///     give_way();
-    /// });
-    /// assert!(found.unwrap_err().to_string().contains("max_points"));
-    /// ```
-    pub fn max_points(mut self, points: u64) -> Self {
-        self.rules.max_points = points;
-        self
-    }
-
-    /// The most virtual time of one run. Default: 24 hours. A run that takes longer has failed, and the failure has a
-    /// dump of all threads. So a closure is found that waits for ever beside a thread that wakes up again and again.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    /// use std::time::Duration;
-    ///
-    /// let found = Builder::new().max_time(Duration::from_secs(60)).run(|| {
-    ///     std::thread::sleep(Duration::from_secs(61)); // virtual seconds, which pass at once
-    /// });
-    /// assert!(found.unwrap_err().to_string().contains("max_time"));
-    /// ```
-    pub fn max_time(mut self, time: Duration) -> Self {
-        self.rules.max_time = nanos(time);
-        self
-    }
-
     /// What the real-time clock shows at the beginning of each run. Default: the beginning of the year 2026, UTC. A
     /// time before 1970 counts as the beginning of 1970.
     ///
@@ -371,158 +343,166 @@ impl Builder {
         self
     }
 
-    /// Which seeds share a process. Default: [`Isolation::Auto`].
-    ///
-    /// ```
-    /// use greenthread::sim::{Builder, Isolation};
-    ///
-    /// Builder::new().seeds(10).isolation(Isolation::EachSeed).check(|| ());
-    /// ```
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
-        self
-    }
+    setters! {
+        /// The most points of one run. Default: 10 million. A run that comes to more has failed, and the failure has a dump
+        /// of all threads. So threads that wait for each other by looking (a *livelock*) are found.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        ///
+        /// fn give_way() {
+        ///     loop {
+        ///         greenthread::yield_now();
+        ///     }
+        /// }
+        /// let found = Builder::new().stalls(0).max_points(10_000).run(|| {
+        ///     greenthread::spawn(give_way);
+        ///     give_way();
+        /// });
+        /// assert!(found.unwrap_err().to_string().contains("max_points"));
+        /// ```
+        fn max_points(points: u64): rules.max_points = points;
 
-    /// One point in so many, by chance, is a stall, and in some seeds up to 32 times as many; 0: none is. Default: 1,000. The
-    /// thread is put aside for 1 µs to 17 s of
-    /// virtual time, each order of magnitude with the same probability, as an operating system does it to threads if it has
-    /// others to run. That finds time-outs which are only long enough mostly.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    /// use std::sync::mpsc;
-    /// use std::time::Duration;
-    ///
-    /// let reply_in_time = || {
-    ///     let (sender, replies) = mpsc::channel();
-    ///     greenthread::spawn(move || sender.send("reply"));
-    ///     assert_eq!(replies.recv_timeout(Duration::from_millis(100)), Ok("reply"));
-    /// };
-    /// Builder::new().stalls(0).check(reply_in_time);
-    /// assert!(Builder::new().stalls(10).run(reply_in_time).is_err());
-    /// ```
-    pub fn stalls(mut self, one_in: u32) -> Self {
-        self.rules.stalls = one_in;
-        self
-    }
+        /// The most virtual time of one run. Default: 24 hours. A run that takes longer has failed, and the failure has a
+        /// dump of all threads. So a closure is found that waits for ever beside a thread that wakes up again and again.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        /// use std::time::Duration;
+        ///
+        /// let found = Builder::new().max_time(Duration::from_secs(60)).run(|| {
+        ///     std::thread::sleep(Duration::from_secs(61)); // virtual seconds, which pass at once
+        /// });
+        /// assert!(found.unwrap_err().to_string().contains("max_time"));
+        /// ```
+        fn max_time(time: Duration): rules.max_time = nanos(time);
 
-    /// One wait in so many, by chance, ends at once without reason; 0: none does. Default: 100. This concerns waits for
-    /// a futex (std's `Condvar` and `park`, and those of other crates), `pthread_cond_wait` and its kin, and the crate's own
-    /// `park`, which are all allowed to do so. (The crate's own `Condvar` has none.)
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    ///
-    /// let parks = || {
-    ///     let parked = greenthread::spawn(|| {
-    ///         greenthread::park();
-    ///         greenthread::sim::elapsed()
-    ///     });
-    ///     greenthread::sleep(std::time::Duration::from_secs(100));
-    ///     parked.thread().unpark();
-    ///     assert!(parked.join().unwrap().as_secs() >= 100);
-    /// };
-    /// Builder::new().spurious(0).check(parks);
-    /// assert!(Builder::new().spurious(2).run(parks).is_err());
-    /// ```
-    pub fn spurious(mut self, one_in: u32) -> Self {
-        self.rules.spurious = one_in;
-        self
-    }
+        /// Which seeds share a process. Default: [`Isolation::Auto`].
+        ///
+        /// ```
+        /// use greenthread::sim::{Builder, Isolation};
+        ///
+        /// Builder::new().seeds(10).isolation(Isolation::EachSeed).check(|| ());
+        /// ```
+        fn isolation(isolation: Isolation): isolation = isolation;
 
-    /// How many CPUs the process seems to have. Default: 4. One kernel thread runs all threads, whatever the number.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    ///
-    /// Builder::new().seeds(10).cpus(64).check(|| {
-    ///     assert_eq!(std::thread::available_parallelism().unwrap().get(), 64);
-    /// });
-    /// ```
-    pub fn cpus(mut self, cpus: usize) -> Self {
-        self.rules.cpus = cpus;
-        self
-    }
+        /// One point in so many, by chance, is a stall, and in some seeds up to 32 times as many; 0: none is. Default: 1,000. The
+        /// thread is put aside for 1 µs to 17 s of
+        /// virtual time, each order of magnitude with the same probability, as an operating system does it to threads if it has
+        /// others to run. That finds time-outs which are only long enough mostly.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        /// use std::sync::mpsc;
+        /// use std::time::Duration;
+        ///
+        /// let reply_in_time = || {
+        ///     let (sender, replies) = mpsc::channel();
+        ///     greenthread::spawn(move || sender.send("reply"));
+        ///     assert_eq!(replies.recv_timeout(Duration::from_millis(100)), Ok("reply"));
+        /// };
+        /// Builder::new().stalls(0).check(reply_in_time);
+        /// assert!(Builder::new().stalls(10).run(reply_in_time).is_err());
+        /// ```
+        fn stalls(one_in: u32): rules.stalls = one_in;
 
-    /// Whether it is a failure that green threads are left when the closure has returned. Default: `false`: they end
-    /// with the process. Threads that are ready may come to 1,000 more points first, so a thread that is about to end
-    /// is not counted.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    ///
-    /// let leaks = || _ = greenthread::spawn(greenthread::park);
-    /// Builder::new().seeds(10).spurious(0).check(leaks);
-    /// let found = Builder::new().seeds(10).spurious(0).all_threads_end(true).run(leaks);
-    /// assert!(found.unwrap_err().to_string().contains("threads are left"));
-    /// ```
-    pub fn all_threads_end(mut self, yes: bool) -> Self {
-        self.all_threads_end = yes;
-        self
-    }
+        /// One wait in so many, by chance, ends at once without reason; 0: none does. Default: 100. This concerns waits for
+        /// a futex (std's `Condvar` and `park`, and those of other crates), `pthread_cond_wait` and its kin, and the crate's own
+        /// `park`, which are all allowed to do so. (The crate's own `Condvar` has none.)
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        ///
+        /// let parks = || {
+        ///     let parked = greenthread::spawn(|| {
+        ///         greenthread::park();
+        ///         greenthread::sim::elapsed()
+        ///     });
+        ///     greenthread::sleep(std::time::Duration::from_secs(100));
+        ///     parked.thread().unpark();
+        ///     assert!(parked.join().unwrap().as_secs() >= 100);
+        /// };
+        /// Builder::new().spurious(0).check(parks);
+        /// assert!(Builder::new().spurious(2).run(parks).is_err());
+        /// ```
+        fn spurious(one_in: u32): rules.spurious = one_in;
 
-    /// Makes it a failure that no run comes to a point at an atomic operation: the program is built without the flags
-    /// that the
-    /// [module](self) shows.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    ///
-    /// let summary = Builder::new().seeds(1).run(|| ()).unwrap();
-    /// let required = Builder::new().seeds(1).require_atomics().run(|| ());
-    /// assert_eq!(required.is_ok(), summary.atomics != 0);
-    /// ```
-    pub fn require_atomics(mut self) -> Self {
-        self.require_atomics = true;
-        self
-    }
+        /// How many CPUs the process seems to have. Default: 4. One kernel thread runs all threads, whatever the number.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        ///
+        /// Builder::new().seeds(10).cpus(64).check(|| {
+        ///     assert_eq!(std::thread::available_parallelism().unwrap().get(), 64);
+        /// });
+        /// ```
+        fn cpus(cpus: usize): rules.cpus = cpus;
 
-    /// Lets [`repeats`](Builder::repeats) give memory the same addresses both times, if the system can do that. By
-    /// default they differ the second time.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    ///
-    /// Builder::new().seeds(10).same_addresses().repeats(|| ()).unwrap();
-    /// ```
-    pub fn same_addresses(mut self) -> Self {
-        self.same_addresses = true;
-        self
-    }
+        /// Whether it is a failure that green threads are left when the closure has returned. Default: `false`: they end
+        /// with the process. Threads that are ready may come to 1,000 more points first, so a thread that is about to end
+        /// is not counted.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        ///
+        /// let leaks = || _ = greenthread::spawn(greenthread::park);
+        /// Builder::new().seeds(10).spurious(0).check(leaks);
+        /// let found = Builder::new().seeds(10).spurious(0).all_threads_end(true).run(leaks);
+        /// assert!(found.unwrap_err().to_string().contains("threads are left"));
+        /// ```
+        fn all_threads_end(yes: bool): all_threads_end = yes;
 
-    /// Allows `std::thread::spawn`, and all else that makes a kernel thread. By default that is a failure with a
-    /// backtrace. Such a thread runs beside the schedule, so no seed repeats a run that has made one:
-    /// [`Summary::is_repeatable`] is `false`.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    ///
-    /// let spawns = || std::thread::spawn(|| ()).join().unwrap();
-    /// assert!(Builder::new().seeds(10).run(spawns).is_err());
-    /// let summary = Builder::new().seeds(10).allow_kernel_threads().run(spawns).unwrap();
-    /// assert!(!summary.is_repeatable);
-    /// ```
-    pub fn allow_kernel_threads(mut self) -> Self {
-        self.rules.allows_threads = true;
-        self
-    }
+        /// Makes it a failure that no run comes to a point at an atomic operation: the program is built without the flags
+        /// that the
+        /// [module](self) shows.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        ///
+        /// let summary = Builder::new().seeds(1).run(|| ()).unwrap();
+        /// let required = Builder::new().seeds(1).require_atomics().run(|| ());
+        /// assert_eq!(required.is_ok(), summary.atomics != 0);
+        /// ```
+        fn require_atomics(): require_atomics = true;
 
-    /// Allows child processes, sockets other than UNIX ones, and the system's timers (`timerfd_create`, `timer_create`,
-    /// `setitimer`, `alarm`). By default they are failures with a backtrace. After one of these steps waits are real,
-    /// and no seed repeats the run: [`Summary::is_repeatable`] is `false`.
-    ///
-    /// ```
-    /// use greenthread::sim::Builder;
-    /// use std::net::TcpListener;
-    ///
-    /// let binds = || _ = TcpListener::bind("127.0.0.1:0").unwrap();
-    /// assert!(Builder::new().seeds(10).run(binds).is_err());
-    /// let summary = Builder::new().seeds(10).allow_outside().run(binds).unwrap();
-    /// assert!(!summary.is_repeatable);
-    /// ```
-    pub fn allow_outside(mut self) -> Self {
-        self.rules.allows_outside = true;
-        self
+        /// Lets [`repeats`](Builder::repeats) give memory the same addresses both times, if the system can do that. By
+        /// default they differ the second time.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        ///
+        /// Builder::new().seeds(10).same_addresses().repeats(|| ()).unwrap();
+        /// ```
+        fn same_addresses(): same_addresses = true;
+
+        /// Allows `std::thread::spawn`, and all else that makes a kernel thread. By default that is a failure with a
+        /// backtrace. Such a thread runs beside the schedule, so no seed repeats a run that has made one:
+        /// [`Summary::is_repeatable`] is `false`.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        ///
+        /// let spawns = || std::thread::spawn(|| ()).join().unwrap();
+        /// assert!(Builder::new().seeds(10).run(spawns).is_err());
+        /// let summary = Builder::new().seeds(10).allow_kernel_threads().run(spawns).unwrap();
+        /// assert!(!summary.is_repeatable);
+        /// ```
+        fn allow_kernel_threads(): rules.allows_threads = true;
+
+        /// Allows child processes, sockets other than UNIX ones, and the system's timers (`timerfd_create`, `timer_create`,
+        /// `setitimer`, `alarm`). By default they are failures with a backtrace. After one of these steps waits are real,
+        /// and no seed repeats the run: [`Summary::is_repeatable`] is `false`.
+        ///
+        /// ```
+        /// use greenthread::sim::Builder;
+        /// use std::net::TcpListener;
+        ///
+        /// let binds = || _ = TcpListener::bind("127.0.0.1:0").unwrap();
+        /// assert!(Builder::new().seeds(10).run(binds).is_err());
+        /// let summary = Builder::new().seeds(10).allow_outside().run(binds).unwrap();
+        /// assert!(!summary.is_repeatable);
+        /// ```
+        fn allow_outside(): rules.allows_outside = true;
     }
 
     /// Runs `body` under each seed.

@@ -25,7 +25,7 @@ use core::cell::{Cell, RefCell};
 use core::ffi::CStr;
 use core::ops::Range;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::panic::{catch_unwind, resume_unwind};
 use std::process::{Command, Stdio};
@@ -39,6 +39,7 @@ use super::schedule::{self, Schedule};
 use super::{Builder, Isolation, POINTS, SEED, Strategy, Summary};
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::facade::{Backend, RuntimeOptions, text_of};
+use crate::sys::calls::{answer, pidfd};
 use crate::sys::{self, simulated, variable};
 
 /// The file with the verdicts of earlier checks, for a server's own; and, behind a space, which check it is for.
@@ -176,11 +177,8 @@ fn given(builder: &Builder, body: &Body) -> Option<Verdict> {
 fn file() -> io::Result<OwnedFd> {
     // SAFETY: a plain call, with a string.
     let file = unsafe { libc::memfd_create(c"greenthread-sim".as_ptr(), libc::MFD_CLOEXEC) };
-    match file {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the descriptor was just made.
-        _ => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
-    }
+    // SAFETY: the descriptor was just made.
+    answer(file).map(|file| unsafe { OwnedFd::from_raw_fd(file as RawFd) })
 }
 
 /// Runs the test again, in a process that does the check that the test has come to.
@@ -216,11 +214,8 @@ fn ask(builder: &Builder, addresses: libc::c_int, variables: &[Variable]) -> io:
     let text =
         |file| String::from_utf8_lossy(&fs::read(path(&file)).unwrap_or_default()).into_owned();
     let [told, out, error] = [told, out, error].map(text);
-    Verdict::decode(&told[done.len()..], &error).ok_or_else(|| {
-        io::Error::other(format!(
-            "{command:?} did not come to its check: {status}\n{out}{error}"
-        ))
-    })
+    let missing = || format!("{command:?} did not come to its check: {status}\n{out}{error}");
+    Verdict::decode(&told[done.len()..], &error).ok_or_else(|| io::Error::other(missing()))
 }
 
 // ==== the server ====
@@ -341,21 +336,16 @@ const WITHOUT_ATOMICS: &str = "sim: no atomic operation has a schedule point: bu
 /// Waits until one of the processes has ended. Ends those that do not get on.
 fn next_ended(running: &mut Vec<Batch>) -> io::Result<Batch> {
     loop {
-        let ends = running
-            .iter()
-            .map(|batch| sys::pollfd(batch.end, libc::POLLIN));
-        let mut ends: Vec<_> = ends.collect();
+        let end = |batch: &Batch| sys::pollfd(batch.end, libc::POLLIN);
+        let mut ends: Vec<_> = running.iter().map(end).collect();
         // SAFETY: valid entries, and their number.
         unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, LOOK) };
         if let Some(place) = ends.iter().position(|end| end.revents != 0) {
             let mut batch = running.swap_remove(place);
             // SAFETY: a valid place; the child is this process's.
-            let ended = unsafe { libc::waitpid(batch.process, &mut batch.status, 0) };
+            let ended = answer(unsafe { libc::waitpid(batch.process, &mut batch.status, 0) });
             sys::close(batch.end);
-            return match ended {
-                -1 => Err(io::Error::last_os_error()),
-                _ => Ok(batch),
-            };
+            return ended.map(|_| batch);
         }
         running.iter_mut().for_each(Batch::look_after);
     }
@@ -439,21 +429,15 @@ impl Server<'_> {
     ) -> io::Result<Batch> {
         sheet.begin();
         // SAFETY: the child has this thread alone; the others of this process hold no lock that it takes: they wait.
-        let process = unsafe { libc::fork() };
+        let process = answer(unsafe { libc::fork() })? as libc::pid_t;
         if process == 0 {
             // Descriptors have the same numbers, whatever else runs.
             others.iter().for_each(|other| sys::close(other.end));
             self.live(sheet, seeds, kind);
         }
-        // SAFETY: a plain call.
-        let open = || unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
-        let end = if process < 0 { -1 } else { open() };
-        if end < 0 {
-            return Err(io::Error::last_os_error());
-        }
         Ok(Batch {
             process,
-            end: end as RawFd,
+            end: pidfd(process as u32, 0)?.into_raw_fd(),
             seeds,
             sheet,
             seen: (0, Duration::ZERO, 0),
@@ -553,10 +537,8 @@ impl Runs {
         let body = self.body.clone();
         schedule::begin_seed(seed, strategy, self.steps, self.until);
         let first = crate::thread::Builder::new().name(self.name.clone());
-        let first = first
-            .spawn(move || body())
-            .expect("the first thread of a run");
-        if let Err(payload) = first.join() {
+        let first = first.spawn(move || body());
+        if let Err(payload) = first.expect("the first thread of a run").join() {
             self.sheet.say(text_of(&*payload));
             self.sheet.fail(FailureKind::Panic);
         }

@@ -102,11 +102,8 @@ impl Sheet {
         self.seed.set(seed);
         self.end.set(End::Not);
         // What has gone outside, such as a pool's kernel thread, may live on.
-        let is_repeatable = self.run.get().is_repeatable;
-        self.run.set(Summary {
-            is_repeatable,
-            ..Summary::default()
-        });
+        let before = self.run.replace(Summary::default());
+        self.count(|run| run.is_repeatable = before.is_repeatable);
         self.count.set(0);
         self.length.set(0);
     }

@@ -1,7 +1,7 @@
 //! What a check has found, as the server writes it, the test's process reads it, and the user is shown it.
 
 use core::cell::Cell;
-use core::fmt::{self, Write};
+use core::fmt;
 
 use super::record::{NOBODY, Sheet};
 use super::schedule::BEHIND;
@@ -358,10 +358,10 @@ impl std::error::Error for Failure {}
 fn write_choices(text: &mut String, sheet: &Sheet) {
     let count = sheet.count.get();
     if count == 0 {
-        let _ = writeln!(text, "  no switch was chosen: it fails whatever runs first");
+        *text += "  no switch was chosen: it fails whatever runs first\n";
         return;
     }
-    let _ = writeln!(text, "  chosen switches ({count}):");
+    *text += &format!("  chosen switches ({count}):\n");
     let (mut symbols, modules) = (Symbols::default(), Modules::load());
     for choice in sheet.choices.iter().take(count).map(Cell::get) {
         let (from, to) = (choice.from, choice.to);
@@ -377,10 +377,7 @@ fn write_choices(text: &mut String, sheet: &Sheet) {
             _ => "behind the operation at",
         };
         let (from, point, time) = (sheet.name_of(from), choice.point, choice.time);
-        let _ = writeln!(
-            text,
-            "    point {point}, {time} ns: {from}{to}, {at} {place}"
-        );
+        *text += &format!("    point {point}, {time} ns: {from}{to}, {at} {place}\n");
     }
 }
 

@@ -498,10 +498,8 @@ impl State {
 
     /// The highest priority of a ready thread, and the thread's place; zeroes if there is none.
     fn highest(&self) -> (u64, usize) {
-        let priorities = self
-            .ready
-            .iter()
-            .map(|one| self.threads[one.number].priority);
+        let priority = |waiting: &Waiting| self.threads[waiting.number].priority;
+        let priorities = self.ready.iter().map(priority);
         priorities.zip(0..).max().unwrap_or_default()
     }
 }
@@ -631,22 +629,7 @@ impl State {
         let wakes = self.stalled.iter().map(|waiting| waiting.until);
         self.wakes_at = wakes.min().unwrap_or(NEVER);
     }
-}
 
-/// No thread is ready, or the run is to end. The earliest deadline of those that wait is this one.
-fn nothing_is_ready(earliest: u64) {
-    let ended = with(|state| {
-        state.pass_time(earliest);
-        // A dump is made by a kernel thread.
-        state.rules.allows_threads |= state.ending.is_some();
-        Some((state.sheet, state.ending?))
-    });
-    if let Some((sheet, kind)) = ended.flatten() {
-        sheet.fail(kind);
-    }
-}
-
-impl State {
     fn pass_time(&mut self, earliest: u64) {
         /// How long a run that has gone outside waits for the outside before it looks again.
         const A_MOMENT: u64 = 100_000;
@@ -666,5 +649,18 @@ impl State {
         }
         clock::note(self.now);
         self.ending = self.is_over();
+    }
+}
+
+/// No thread is ready, or the run is to end. The earliest deadline of those that wait is this one.
+fn nothing_is_ready(earliest: u64) {
+    let ended = with(|state| {
+        state.pass_time(earliest);
+        // A dump is made by a kernel thread.
+        state.rules.allows_threads |= state.ending.is_some();
+        Some((state.sheet, state.ending?))
+    });
+    if let Some((sheet, kind)) = ended.flatten() {
+        sheet.fail(kind);
     }
 }
