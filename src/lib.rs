@@ -23,12 +23,13 @@
     )
 )]
 
-/// Implements `Debug` for types that show nothing of their contents.
+/// Implements `Debug` for types that show nothing of their contents, or these things alone.
 macro_rules! without_details {
-    ($([$($T:ident),*] $Type:ty, $name:literal;)*) => {$(
+    ($([$($T:ident),*] $Type:ty, $name:literal $(, |$this:ident| $($thing:ident: $value:expr),+)?;)*) => {$(
         impl<$($T),*> core::fmt::Debug for $Type {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.debug_struct($name).finish_non_exhaustive()
+                $(let $this = self;)?
+                f.debug_struct($name)$($(.field(stringify!($thing), &$value))+)?.finish_non_exhaustive()
             }
         }
     )*};

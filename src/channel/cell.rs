@@ -38,7 +38,7 @@ use core::{mem, ptr};
 
 use super::buffer::Buffer;
 use super::selecting::{Handle, Right};
-use super::shared::{Locked, Shared, State};
+use super::shared::{Locked, Shared, State, wake_after};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::sys::{die, perturb, word};
@@ -361,8 +361,7 @@ pub(super) fn wait_in_queue<T>(
         unsafe { state.queue(side).list.push_back(&node) };
         state.tell_observers(side, &mut woken);
     }
-    drop(state);
-    woken.wake();
+    wake_after(state, woken);
     let waited = match has_partner {
         // A partner answers in any case.
         true => Ended::Taken(wait.receive()),

@@ -431,30 +431,14 @@ pub struct IntoIter<T> {
 /// Implements `Iter`, `TryIter` and `IntoIter` for a `Receiver`: this file's, and that of
 /// `sync::mpsc`.
 macro_rules! iterate {
-    () => {
-        impl<T> Iterator for Iter<'_, T> {
+    ($($Iter:ty, $receive:ident;)+) => {
+        $(impl<T> Iterator for $Iter {
             type Item = T;
 
             fn next(&mut self) -> Option<T> {
-                self.receiver.recv().ok()
+                self.receiver.$receive().ok()
             }
-        }
-
-        impl<T> Iterator for TryIter<'_, T> {
-            type Item = T;
-
-            fn next(&mut self) -> Option<T> {
-                self.receiver.try_recv().ok()
-            }
-        }
-
-        impl<T> Iterator for IntoIter<T> {
-            type Item = T;
-
-            fn next(&mut self) -> Option<T> {
-                self.receiver.recv().ok()
-            }
-        }
+        })+
 
         impl<T> core::iter::FusedIterator for Iter<'_, T> {}
         impl<T> core::iter::FusedIterator for IntoIter<T> {}
@@ -476,6 +460,9 @@ macro_rules! iterate {
                 IntoIter { receiver: self }
             }
         }
+    };
+    () => {
+        $crate::channel::receiver::iterate!(Iter<'_, T>, recv; TryIter<'_, T>, try_recv; IntoIter<T>, recv;);
     };
 }
 

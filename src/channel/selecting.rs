@@ -62,7 +62,7 @@ use fastrand::Rng;
 use super::buffer::Block;
 use super::cell::{AnyHandle, AnyPeer, Entry, Half, Kind, Peer, Side, Spot, Waiting};
 use super::receiver::sleep_until;
-use super::shared::{Failed, PLACE, Refused, Shared, Spare, State, Take, Until};
+use super::shared::{Failed, PLACE, Refused, Shared, Spare, State, Take, Until, wake_after};
 use super::{Receiver, RecvError, SendError, Sender};
 use crate::sys::{clock, perturb};
 use crate::wait::{queue::Chain, raise};
@@ -181,8 +181,7 @@ impl<T, const SENDS: bool> Handle for Half<T, SENDS> {
                 Attempt::Blocked
             }
         };
-        drop(state);
-        woken.wake();
+        wake_after(state, woken);
         attempt
     }
 
@@ -201,8 +200,7 @@ impl<T, const SENDS: bool> Handle for Half<T, SENDS> {
                     Side::Receivers => state.break_promise(ticket),
                 }
                 state.settle(&mut spare, &mut woken);
-                drop(state);
-                woken.wake();
+                wake_after(state, woken);
             }
             Right::Peer(peer) => peer.send_away().wake(),
         }
@@ -257,8 +255,7 @@ impl<T> Shared<T> {
                 let mut state = self.lock();
                 let message = state.pop_promised(ticket, &mut spare);
                 state.settle(&mut spare, &mut woken);
-                drop(state);
-                woken.wake();
+                wake_after(state, woken);
                 Ok(message)
             }
             Right::Peer(sender) => match sender.of(self) {

@@ -396,6 +396,13 @@ pub(super) enum Failed {
 /// The locked state, with preemption off. Dropping it unlocks the state before preemption is on.
 pub(super) type Locked<'a, T> = Guard<'a, State<T>, PreemptionOff>;
 
+/// Unlocks the channel, and then wakes these threads, which may want the lock.
+#[inline(always)]
+pub(super) fn wake_after<T>(state: Locked<'_, T>, woken: Chain) {
+    drop(state);
+    woken.wake();
+}
+
 impl<T> Shared<T> {
     /// Where the state lies, for reports.
     pub(super) const STATE: usize = offset_of!(Shared<T>, state) + Lock::<State<T>>::VALUE;
@@ -426,8 +433,7 @@ impl<T> Shared<T> {
         if let Err((message, refused)) = state.send(message, &mut spare, &mut woken) {
             return self.send_slowly(state, woken, refused, message, until);
         }
-        drop(state);
-        woken.wake();
+        wake_after(state, woken);
         Ok(())
     }
 
@@ -456,8 +462,7 @@ impl<T> Shared<T> {
                     (false, Some(message)) => message,
                 };
             } else {
-                drop(state);
-                woken.wake();
+                wake_after(state, woken);
                 match refused {
                     Refused::Full => return Err((message, Failed::TimedOut)),
                     Refused::Disconnected => return Err((message, Failed::Disconnected)),
@@ -468,8 +473,7 @@ impl<T> Shared<T> {
             state = self.lock();
             (message, refused) = match state.send(message, &mut spare, &mut woken) {
                 Ok(()) => {
-                    drop(state);
-                    woken.wake();
+                    wake_after(state, woken);
                     return Ok(());
                 }
                 Err(refused) => refused,
@@ -484,14 +488,12 @@ impl<T> Shared<T> {
         let mut state = self.lock();
         if state.has_message() {
             let message = state.take(&mut spare, &mut woken);
-            drop(state);
-            woken.wake();
+            wake_after(state, woken);
             return Ok(message);
         }
         match state.take_from_waiting(&mut woken) {
             Take::Received(message) => {
-                drop(state);
-                woken.wake();
+                wake_after(state, woken);
                 Ok(message)
             }
             Take::Empty if matches!(until, Until::Now) => Err(Failed::TimedOut),
@@ -515,8 +517,7 @@ impl<T> Shared<T> {
                 Take::Empty if !matches!(until, Until::Now) => None,
                 Take::Paired(sender) => Some(sender),
                 Take::Empty | Take::Received(_) | Take::Disconnected => {
-                    drop(state);
-                    woken.wake();
+                    wake_after(state, woken);
                     return match take {
                         Take::Received(message) => Ok(message),
                         Take::Disconnected => Err(Failed::Disconnected),

@@ -72,7 +72,6 @@
 )]
 mod turns;
 
-use core::fmt;
 use core::iter::FusedIterator;
 use core::marker::PhantomData;
 use std::panic::resume_unwind;
@@ -344,19 +343,6 @@ impl<Input, Yield, Return> Drop for Coroutine<Input, Yield, Return> {
     }
 }
 
-impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.stage {
-            Stage::New(_) => "new",
-            Stage::Begun { .. } => "suspended",
-            Stage::Done => "done",
-        };
-        f.debug_struct("Coroutine")
-            .field("stage", &format_args!("{stage}"))
-            .finish_non_exhaustive()
-    }
-}
-
 /// The handle with which a coroutine suspends itself.
 ///
 /// The closure gets it as its first argument and may pass it on to the functions that it calls. It
@@ -416,4 +402,11 @@ impl<Input, Yield> Yielder<Input, Yield> {
     }
 }
 
-without_details!([Input, Yield] Yielder<Input, Yield>, "Yielder";);
+without_details! {
+    [Input, Yield, Return] Coroutine<Input, Yield, Return>, "Coroutine", |this| stage: match this.stage {
+        Stage::New(_) => format_args!("new"),
+        Stage::Begun { .. } => format_args!("suspended"),
+        Stage::Done => format_args!("done"),
+    };
+    [Input, Yield] Yielder<Input, Yield>, "Yielder";
+}

@@ -160,13 +160,9 @@ impl Stock {
         content.followed = true;
         drop(content);
         let leader = self.clone();
-        match Builder::new().spawn(move || follow(&leader)) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.content.lock_anyway().followed = false;
-                Err(error)
-            }
-        }
+        let follower = Builder::new().spawn(move || follow(&leader));
+        let is_alone = |_: &io::Error| self.content.lock_anyway().followed = false;
+        follower.map(drop).inspect_err(is_alone)
     }
 
     /// Moves the older half of `leader`'s stock here and returns the oldest node, which is to run.
@@ -188,10 +184,8 @@ impl Stock {
     /// Runs `next`, the nodes that it makes ready, and all nodes in this thread's stock.
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
-        while let Some(ready) = next
-            .take()
-            .or_else(|| self.content.lock_anyway().ready.pop_back())
-        {
+        let newest = || self.content.lock_anyway().ready.pop_back();
+        while let Some(ready) = next.take().or_else(newest) {
             let told = ready().into_iter();
             let mut readied = told.filter_map(|dependent| dependent.arrive());
             next = readied.next();

@@ -308,20 +308,13 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Panic {
-            message, origin, ..
-        } = &*self.0;
+        let (message, origin) = (self.message(), self.origin());
         write!(f, "the node called at {origin} panicked: {message}")
     }
 }
 
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure")
-            .field("message", &self.message())
-            .field("origin", &format_args!("{}", self.origin()))
-            .finish_non_exhaustive()
-    }
+without_details! {
+    [] Failure, "Failure", |failure| message: failure.message(), origin: format_args!("{}", failure.origin());
 }
 
 impl Error for Failure {}

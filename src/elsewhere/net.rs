@@ -69,12 +69,10 @@ impl TcpListener {
     }
 
     fn unless_closed(&self) -> io::Result<()> {
+        let message = "the socket was closed by another thread";
         match self.shared.is_closed.load(SeqCst) {
             false => Ok(()),
-            true => Err(io::Error::new(
-                io::ErrorKind::NotConnected,
-                "the socket was closed by another thread",
-            )),
+            true => Err(io::Error::new(io::ErrorKind::NotConnected, message)),
         }
     }
 

@@ -27,8 +27,6 @@ pub(super) fn receiver_of<T>(
     _: impl IntoIterator<Item: Borrow<i32>>,
     _: fn(i32) -> T,
 ) -> io::Result<Receiver<T>> {
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "greenthread::signal is for Linux on x86-64 or aarch64, with glibc",
-    ))
+    let message = "greenthread::signal is for Linux on x86-64 or aarch64, with glibc";
+    Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }

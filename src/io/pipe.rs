@@ -128,18 +128,16 @@ impl End {
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
         };
-        self.source
-            .run(direction, Limit::Forever, || match attempt() {
-                // The user has set non-blocking mode, so the error goes to the user.
-                Err(error)
-                    if error.kind() == io::ErrorKind::WouldBlock
-                        && calls::is_nonblocking(self.as_fd().as_raw_fd()) =>
-                {
-                    Ok(Err(error))
-                }
-                Err(error) => Err(error),
-                Ok(count) => Ok(Ok(count)),
-            })?
+        // If the user has set non-blocking mode, the error goes to the user.
+        let is_users = |error: &io::Error| {
+            error.kind() == io::ErrorKind::WouldBlock
+                && calls::is_nonblocking(self.as_fd().as_raw_fd())
+        };
+        let attempt = || match attempt() {
+            Err(error) if !is_users(&error) => Err(error),
+            answer => Ok(answer),
+        };
+        self.source.run(direction, Limit::Forever, attempt)?
     }
 }
 
@@ -179,10 +177,8 @@ pub(crate) fn write_as_far_as_it_goes(
 /// Returns whether the kernel does not know the call or the flag, or not for this kind of file, or a filter refuses
 /// the call.
 fn says_unknown(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM | libc::EACCES)
-    )
+    let unknown = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EPERM, libc::EACCES];
+    (error.raw_os_error()).is_some_and(|number| unknown.contains(&number))
 }
 
 impl AsFd for End {

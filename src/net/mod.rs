@@ -53,6 +53,10 @@ pub use self::udp::UdpSocket;
 
 /// Returns the address of a peer as std's type.
 fn internet_address(address: &socket2::SockAddr) -> io::Result<SocketAddr> {
-    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not an internet address");
+    let wrong = || invalid("not an internet address");
     address.as_socket().ok_or_else(wrong)
+}
+
+fn invalid(message: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }

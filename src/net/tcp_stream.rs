@@ -4,6 +4,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 use std::{fmt, io};
 
+use super::invalid;
 use super::socket::{Socket, socket_type};
 use crate::engine::facade::{Limit, blocking, unless_in_frame};
 use crate::io::macros::{reads, writes};
@@ -53,8 +54,7 @@ impl TcpStream {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
-        let none = "could not resolve to any addresses";
-        let mut answer = Err(io::Error::new(io::ErrorKind::InvalidInput, none));
+        let mut answer = Err(invalid("could not resolve to any addresses"));
         for address in unless_in_frame(blocking, || addr.to_socket_addrs())? {
             answer = Socket::connect(&address, Limit::Forever);
             if answer.is_ok() {
@@ -84,8 +84,7 @@ impl TcpStream {
     /// ```
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         if timeout.is_zero() {
-            let message = "cannot set a 0 duration timeout";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return Err(invalid("cannot set a 0 duration timeout"));
         }
         match Socket::connect(addr, Limit::Until(clock::after(timeout))) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 use std::{fmt, io};
 
-use super::internet_address;
 use super::socket::{Socket, options, socket_type};
+use super::{internet_address, invalid};
 use crate::engine::facade::{blocking, unless_in_frame};
 
 /// A UDP socket, like [`std::net::UdpSocket`]; it blocks only the calling thread.
@@ -115,10 +115,7 @@ impl UdpSocket {
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         match unless_in_frame(blocking, || addr.to_socket_addrs())?.next() {
             Some(address) => self.0.send_to(buf, &address.into()),
-            None => {
-                let message = "no addresses to send data to";
-                Err(io::Error::new(io::ErrorKind::InvalidInput, message))
-            }
+            None => Err(invalid("no addresses to send data to")),
         }
     }
 

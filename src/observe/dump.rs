@@ -165,12 +165,9 @@ impl fmt::Display for Dump {
     }
 }
 
-impl fmt::Debug for Dump {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dump")
-            .field("threads", &self.0.threads.len())
-            .finish_non_exhaustive()
-    }
+without_details! {
+    [] Dump, "Dump", |dump| threads: dump.0.threads.len();
+    [] ThreadReport<'_>, "ThreadReport", |this| id: this.id(), name: this.name(), state: this.state(), waits_for: this.waits_for();
 }
 
 /// The state of a thread.
@@ -308,17 +305,6 @@ impl<'a> ThreadReport<'a> {
             let mut symbols = Symbols::default();
             self.snapshot.backtrace(self.entry.stack, &mut symbols)
         })
-    }
-}
-
-impl fmt::Debug for ThreadReport<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThreadReport")
-            .field("id", &self.id())
-            .field("name", &self.name())
-            .field("state", &self.state())
-            .field("waits_for", &self.waits_for())
-            .finish_non_exhaustive()
     }
 }
 

@@ -193,9 +193,8 @@ fn family_of(name: &str, value: Value) -> (String, &'static str) {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn write_prometheus(mut out: impl Write) -> io::Result<()> {
-    let runtimes = Backend::all().into_iter();
-    let runtimes: Vec<(Running, Metrics)> =
-        runtimes.map(|one| (one, metrics_of(one.backend))).collect();
+    let measured = |runtime: Running| (runtime, metrics_of(runtime.backend));
+    let runtimes: Vec<_> = Backend::all().into_iter().map(measured).collect();
     let mut text = String::new();
     for &(name, help, value) in FIGURES {
         let (name, kind) = family_of(name, value);

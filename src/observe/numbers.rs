@@ -23,10 +23,8 @@ pub(super) struct NumberMap<V> {
 
 impl<V> Default for NumberMap<V> {
     fn default() -> NumberMap<V> {
-        NumberMap {
-            places: Places::default(),
-            entries: Vec::new(),
-        }
+        let (places, entries) = Default::default();
+        NumberMap { places, entries }
     }
 }
 

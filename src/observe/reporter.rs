@@ -243,10 +243,8 @@ impl Snapshot {
                 at = next(place);
             }
             if let Some(entry) = at.filter(|&place| walk_of[place as usize] == Some(start)) {
-                let around = core::iter::successors(Some(entry), |&place| {
-                    next(place).filter(|&next| next != entry)
-                });
-                found.push(around.collect::<Vec<u32>>());
+                let onward = |&place: &u32| next(place).filter(|&next| next != entry);
+                found.push(core::iter::successors(Some(entry), onward).collect::<Vec<u32>>());
             }
         }
         found.retain(|cycle| self.stands(cycle));
@@ -276,39 +274,31 @@ fn all_wait() -> Option<u64> {
     }
     // The digest differs if any wait differs.
     let (mut waits, mut threads) = (0, 0);
-    let mut add = |seen: &ThreadSnapshot| {
-        waits = digest((waits, seen.thread.record(), seen.turns));
-        threads += 1;
+    let mut add = |seen: ThreadSnapshot| {
+        waits_inside(&seen).then(|| {
+            waits = digest((waits, seen.thread.record(), seen.turns));
+            threads += 1;
+        })
     };
     let mut known = NumberMap::default();
     known.or_insert(kernel_thread::id() as u64, ());
     for thread in kernel::all() {
-        if thread.is_helper() {
-            known.or_insert(thread.thread() as u64, ());
-            continue;
-        }
         match AnyThread::Kernel(thread).look() {
-            Some(seen) if waits_inside(&seen) => {
-                known.or_insert(thread.thread() as u64, ());
-                add(&seen);
-            }
-            Some(_) => return None,
+            _ if thread.is_helper() => {}
+            Some(seen) => add(seen)?,
             // The thread has ended. If it is still there, its task below is not known, and so there is no alarm.
-            None => {}
+            None => continue,
         }
+        known.or_insert(thread.thread() as u64, ());
     }
     for task in std::fs::read_dir("/proc/self/task").ok()? {
         let name = task.ok()?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok());
         thread.and_then(|thread| known.get(thread))?;
     }
-    for thread in all().filter(|thread| matches!(thread, AnyThread::Green(_))) {
-        if let Some(seen) = thread.look() {
-            if !waits_inside(&seen) {
-                return None;
-            }
-            add(&seen);
-        }
+    let green = all().filter(|thread| matches!(thread, AnyThread::Green(_)));
+    for seen in green.filter_map(AnyThread::look) {
+        add(seen)?;
     }
     (threads != 0).then_some(waits)
 }

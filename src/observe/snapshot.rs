@@ -26,7 +26,7 @@ use super::symbols::{Symbol, is_full};
 use super::unwind::{FRAMES, Registers, Unwinder};
 use crate::engine::inspect::hold;
 use crate::engine::inspect::notes::ReadSection;
-use crate::engine::inspect::system::kernel_thread;
+use crate::engine::inspect::system::kernel_thread::{self, SystemCall, begins_anew};
 use crate::engine::inspect::threads::{AnyThread, Doing, ThreadSnapshot};
 use crate::engine::inspect::{Identity, all};
 use crate::sys::{clock, word};
@@ -177,9 +177,10 @@ impl Snapshot {
             if tries > 0 && (stack.is_none() || !seen.holds()) {
                 continue;
             }
-            let own_name = thread.own_name().map(|name| {
+            let known_name = name.and_then(Identity::name).map(Into::into).or_else(|| {
+                let name = thread.own_name()?;
                 let text = name.split(|&byte| byte == 0).next();
-                String::from_utf8_lossy(text.unwrap_or_default()).into()
+                Some(String::from_utf8_lossy(text?).into())
             });
             // If the identity has changed, another thread has the record by now.
             if thread.identity() != identity {
@@ -197,11 +198,7 @@ impl Snapshot {
             });
             self.threads.push(Entry {
                 id: name.map_or(0, |name| name.id().get()),
-                name: name
-                    .and_then(Identity::name)
-                    .map(Into::into)
-                    .or(own_name)
-                    .or_else(|| kernel_name(&seen)),
+                name: known_name.or_else(|| kernel_name(&seen)),
                 is_green: matches!(thread, AnyThread::Green(_)),
                 state: State::of(seen.doing, system_call.is_some()),
                 since: seen.since,
@@ -266,13 +263,10 @@ fn frames_of_running(thread: i32, is_green: bool, unwinder: &mut Unwinder, out: 
         return;
     }
     let mut read = |registers| _ = unwinder.frames(registers, word::read, out);
-    let may_hold = call
-        .as_ref()
-        .is_none_or(|call| kernel_thread::begins_anew(call.number, &call.arguments));
-    let was_held = may_hold
-        && hold::held(thread, call.is_none(), |registers| {
-            read(Registers::of_signal(registers))
-        });
+    let begins_anew = |call: &SystemCall| begins_anew(call.number, &call.arguments);
+    let may_hold = call.as_ref().is_none_or(begins_anew);
+    let read_held = |registers| read(Registers::of_signal(registers));
+    let was_held = may_hold && hold::held(thread, call.is_none(), read_held);
     match call {
         _ if was_held => {}
         Some(call) => read(Registers::new(call.program_counter, call.stack_pointer, 0)),

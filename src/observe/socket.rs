@@ -116,13 +116,10 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     };
     // SAFETY: a plain call on an open file.
     calls::answer(unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) })?;
-    if let Err(error) = bind(&socket, path) {
-        if error.kind() != ErrorKind::AddrInUse {
-            return Err(error);
-        }
-        free(path)?;
-        bind(&socket, path)?;
-    }
+    bind(&socket, path).or_else(|error| match error.kind() {
+        ErrorKind::AddrInUse => free(path).and_then(|()| bind(&socket, path)),
+        _ => Err(error),
+    })?;
     let (file, about) = made_at(path)?;
     if about.mode() & 0o777 != 0o600 {
         give_rights(&file);
@@ -182,10 +179,8 @@ fn free(path: &Path) -> io::Result<()> {
 /// The file that has just been made at `path`. Not the one that a symlink there leads to: whoever may write in the
 /// directory can have put one in its place.
 fn made_at(path: &Path) -> io::Result<(File, Metadata)> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    options.custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
-    let file = options.open(path)?;
+    let (mut options, flags) = (OpenOptions::new(), libc::O_PATH | libc::O_NOFOLLOW);
+    let file = options.read(true).custom_flags(flags).open(path)?;
     let about = file.metadata()?;
     // SAFETY: a plain call.
     let is_ours = about.file_type().is_socket() && about.uid() == unsafe { libc::geteuid() };
@@ -418,10 +413,8 @@ impl Client<'_> {
         });
         let longest = longest_now.iter();
         let longest = longest.map(|(_, entry)| of_thread(snapshot, entry));
-        let waits = counts.waits.iter().map(|(count, what)| {
-            let what = Quoted(what);
-            Object::default().with("what", what).with("count", count)
-        });
+        let waits = counts.waits.iter();
+        let waits = waits.map(|&(count, what)| counted("what", what, count));
         let names = ["green", "kernel"].into_iter().chain(STATES);
         let threads = names.zip(counts.numbers);
         let threads = threads.fold(Object::default(), |told, (name, count)| {
@@ -651,6 +644,13 @@ fn versioned(key: &str, text: impl AsRef<str>) -> Object {
     version.with(key, Quoted(text.as_ref()))
 }
 
+/// How often there was something of this name.
+fn counted(key: &str, name: &str, count: u64) -> Object {
+    Object::default()
+        .with(key, Quoted(name))
+        .with("count", count)
+}
+
 fn of_runtime(runtime: &Running) -> Object {
     let (mode, policy) = match runtime.backend {
         Backend::Green(_) => ("green", Some(runtime.policy)),
@@ -672,11 +672,8 @@ fn of_runtime(runtime: &Running) -> Object {
             told = told.with(name, of(&metrics));
         }
     }
-    let calls = metrics.blocked_calls.iter().map(|call| {
-        let name = Quoted(&call.name);
-        let told = Object::default().with("name", name);
-        told.with("count", call.count)
-    });
+    let calls = metrics.blocked_calls.iter();
+    let calls = calls.map(|call| counted("name", &call.name, call.count));
     told.with("blocked_calls", list(calls))
 }
 

@@ -60,12 +60,10 @@ impl Plan {
         let seconds = "seconds, from 1 to 86400";
         let leak = read("GREENTHREAD_WARN_LEAK", seconds, up_to(86_400))?.unwrap_or(120);
         let warns = [("0", None), ("1", Some(Duration::from_secs(leak)))];
+        let pages = "a path that ends in .html or .json";
+        let trace = read("GREENTHREAD_TRACE", pages, path)?;
         Ok(Plan {
-            trace: read(
-                "GREENTHREAD_TRACE",
-                "a path that ends in .html or .json",
-                path,
-            )?,
+            trace,
             measures: choice("GREENTHREAD_METRICS", "on or off", &ON_OR_OFF)?.unwrap_or(false),
             schedtrace: millis.map(Duration::from_millis),
             on_signal: choice("GREENTHREAD_SIGQUIT", "on or off", &ON_OR_OFF)?.unwrap_or(true),

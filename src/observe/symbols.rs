@@ -88,7 +88,8 @@ impl Symbols {
         let own = || own_folder(&mut self.files, modules);
         let own: &str = self.own.get_or_insert_with(own);
         let mut found = Vec::new();
-        for Frame { name, file, line } in frames_at(&mut self.files, address, modules) {
+        let frames = frames_at(&mut self.files, address, modules).unwrap_or_default();
+        for Frame { name, file, line } in frames {
             let Some(name) = &name else { continue };
             let name = String::from_utf8_lossy(name);
             let function = format!("{:#}", rustc_demangle::demangle(&name));
@@ -148,15 +149,11 @@ struct Frame {
 }
 
 /// The functions at an address, the innermost first.
-fn frames_at(files: &mut Files, address: usize, modules: &Modules) -> Vec<Frame> {
-    let Some((path, bias)) = modules.file(address) else {
-        return Vec::new();
-    };
+fn frames_at(files: &mut Files, address: usize, modules: &Modules) -> Option<Vec<Frame>> {
+    let (path, bias) = modules.file(address)?;
     let open = || Elf::open(path).map(Module::new);
     let place = files.place(bias as u64, |_| true, open);
-    let Some(module) = &mut files.entries[place].1 else {
-        return Vec::new();
-    };
+    let module = files.entries[place].1.as_mut()?;
     let address = address.wrapping_sub(bias);
     let mut frames = module.frames(address as u64).unwrap_or_default();
     let mut outermost = frames.pop().unwrap_or_default();
@@ -168,7 +165,7 @@ fn frames_at(files: &mut Files, address: usize, modules: &Modules) -> Vec<Frame>
         *name = Some(symbol.into());
     }
     frames.push(outermost);
-    frames
+    Some(frames)
 }
 
 /// A file. Its fields are dropped in this order: the others refer to `elf`.
@@ -218,6 +215,7 @@ impl Module {
         let mut place = lines.windows(2).find(has).and_then(|row| row[0].1);
         let has = |function: &&(Range, _)| (function.0.begin..function.0.end).contains(&address);
         let function = functions.iter().find(has).map(|function| function.1);
+        let Module { dwarf, units, .. } = &*self;
         let unit = &units[index].0;
         let frame = |name, place: Option<(u64, u32)>| Frame {
             name,
@@ -240,7 +238,7 @@ impl Module {
         }
         let mut frames = Vec::new();
         for entry in calls.iter().rev() {
-            frames.push(frame(name_of(dwarf, units, index, entry), place));
+            frames.push(frame(self.name_of(index, entry), place));
             // That is the place in the next function where it has called this one.
             let line = entry.attr(gimli::DW_AT_call_line);
             let line = line.and_then(|line| line.udata_value()).unwrap_or(0);
@@ -250,6 +248,41 @@ impl Module {
             };
         }
         Ok(frames)
+    }
+
+    /// The name of a function, mangled if it is known so: its own, or that of the function of which it is a copy.
+    fn name_of(&self, mut index: usize, entry: &Entry) -> Option<Vec<u8>> {
+        let Module { dwarf, units, .. } = self;
+        let mut entry = entry.clone();
+        // A chain of copies is short, unless it is a circle.
+        for _ in 0..16 {
+            let names = [
+                gimli::DW_AT_linkage_name,
+                gimli::DW_AT_MIPS_linkage_name,
+                gimli::DW_AT_name,
+            ];
+            if let Some(name) = names.iter().find_map(|&name| entry.attr_value(name)) {
+                return Some(
+                    dwarf
+                        .attr_string(&units[index].0, name)
+                        .ok()?
+                        .slice()
+                        .into(),
+                );
+            }
+            let original = entry.attr_value(gimli::DW_AT_abstract_origin);
+            let offset = match original.or_else(|| entry.attr_value(gimli::DW_AT_specification))? {
+                AttributeValue::UnitRef(offset) => offset,
+                AttributeValue::DebugInfoRef(offset) => {
+                    let inside = |(unit, _): &(Unit, _)| offset.to_unit_offset(&unit.header);
+                    index = units.iter().position(|unit| inside(unit).is_some())?;
+                    inside(&units[index])?
+                }
+                _ => return None,
+            };
+            entry = units[index].0.entry(offset).ok()?;
+        }
+        None
     }
 }
 
@@ -285,41 +318,6 @@ impl Code {
 fn holds(ranges: gimli::Result<RangeIter<Bytes<'static>>>, address: u64) -> bool {
     let has = |range: Range| range.begin <= address && address < range.end;
     ranges.is_ok_and(|mut ranges| ranges.any(|range| range.is_ok_and(has)))
-}
-
-/// The name of a function, mangled if it is known so: its own, or that of the function of which it is a copy.
-fn name_of(
-    dwarf: &Dwarf,
-    units: &[(Unit, Option<Code>)],
-    mut index: usize,
-    entry: &Entry,
-) -> Option<Vec<u8>> {
-    let mut entry = entry.clone();
-    // A chain of copies is short, unless it is a circle.
-    for _ in 0..16 {
-        let unit = &units[index].0;
-        let names = [
-            gimli::DW_AT_linkage_name,
-            gimli::DW_AT_MIPS_linkage_name,
-            gimli::DW_AT_name,
-        ];
-        let name = names.iter().find_map(|&name| entry.attr_value(name));
-        if let Some(name) = name {
-            return Some(dwarf.attr_string(unit, name).ok()?.slice().into());
-        }
-        let original = entry.attr_value(gimli::DW_AT_abstract_origin);
-        let offset = match original.or_else(|| entry.attr_value(gimli::DW_AT_specification))? {
-            AttributeValue::UnitRef(offset) => offset,
-            AttributeValue::DebugInfoRef(offset) => {
-                let inside = |(unit, _): &(Unit, _)| offset.to_unit_offset(&unit.header);
-                index = units.iter().position(|unit| inside(unit).is_some())?;
-                inside(&units[index])?
-            }
-            _ => return None,
-        };
-        entry = units[index].0.entry(offset).ok()?;
-    }
-    None
 }
 
 /// The path of a file that a unit knows by this number.
@@ -389,7 +387,7 @@ fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
 /// Returns this library's folder, as the debug information has it.
 fn own_folder(files: &mut Files, modules: &Modules) -> String {
     let own = own_folder as fn(&mut Files, &Modules) -> String as usize;
-    let outermost = frames_at(files, own, modules).pop();
+    let outermost = frames_at(files, own, modules).and_then(|mut frames| frames.pop());
     let file = outermost.and_then(|frame| frame.file).unwrap_or_default();
     let folder = file.to_str().and_then(|file| file.strip_suffix(OWN_FILE));
     folder.unwrap_or_default().to_owned()

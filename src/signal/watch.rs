@@ -73,8 +73,7 @@ fn invalid(message: String) -> io::Error {
 
 /// Returns the mask bit of `signal`, if it can be watched.
 fn checked(signal: i32) -> io::Result<Mask> {
-    let why = FORBIDDEN.iter().find(|(number, _)| *number == signal);
-    let why = match why {
+    let why = match FORBIDDEN.iter().find(|(number, _)| *number == signal) {
         Some((_, why)) => why,
         None if !NUMBERS.contains(&signal) => "which is no signal",
         None if preempts(signal) => "which green threads are preempted with",
@@ -101,10 +100,8 @@ fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
 
 fn watch(signals: Mask, watcher: Watcher) -> io::Result<()> {
     if is_forked_child() {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "signals cannot be watched in a process forked from one with green threads",
-        ));
+        let message = "signals cannot be watched in a process forked from one with green threads";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     let mut watchers = WATCHERS.lock_anyway();
     if watchers.is_none() {

@@ -368,10 +368,8 @@ impl Condvar {
         deadline: u64,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
         let (guard, timed_out) = self.wait_by(guard, Some(deadline));
-        poison::checked(
-            guard.lock.is_poisoned(),
-            (guard, WaitTimeoutResult(timed_out)),
-        )
+        let poisoned = guard.lock.is_poisoned();
+        poison::checked(poisoned, (guard, WaitTimeoutResult(timed_out)))
     }
 
     /// Unlocks the guard's mutex, waits, and locks it again. Also returns whether the wait timed out. If it unwinds, because a

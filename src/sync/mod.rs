@@ -110,6 +110,7 @@ without_details! {
     [] Barrier, "Barrier";
     [] Condvar, "Condvar";
     [] Once, "Once";
+    [] Semaphore, "Semaphore", |semaphore| permits: semaphore.available_permits();
     [T] mpsc::Sender<T>, "Sender";
     [T] mpsc::SyncSender<T>, "SyncSender";
     [T] mpsc::Receiver<T>, "Receiver";

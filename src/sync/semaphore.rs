@@ -28,7 +28,6 @@
 //!
 //! Orderings: giving is Release, taking Acquire; permits handed over are published by the wake-up.
 
-use core::fmt;
 use core::mem::offset_of;
 use core::time::Duration;
 use std::sync::Arc;
@@ -374,14 +373,6 @@ impl Semaphore {
     /// ```
     pub fn try_acquire_many_owned(self: Arc<Self>, n: usize) -> Option<OwnedSemaphorePermit> {
         self.try_take(n).then(|| OwnedSemaphorePermit::new(self, n))
-    }
-}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("permits", &self.available_permits())
-            .finish_non_exhaustive()
     }
 }
 

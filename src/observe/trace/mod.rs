@@ -25,7 +25,6 @@ pub(super) mod ring;
 mod timeline;
 mod write;
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -214,14 +213,7 @@ impl Trace {
     }
 }
 
-impl fmt::Debug for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace")
-            .field("duration", &self.duration())
-            .field("lost", &self.lost())
-            .finish_non_exhaustive()
-    }
-}
+without_details! { [] Trace, "Trace", |trace| duration: trace.duration(), lost: trace.lost(); }
 
 /// The words of a trace that are kept: 64 MiB.
 const MOST_WORDS: usize = 8 << 20;

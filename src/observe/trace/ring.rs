@@ -63,8 +63,9 @@ pub(in crate::observe) struct Ring {
     words: [AtomicU64; WORDS as usize],
 }
 
-/// The reader's side.
 impl Ring {
+    // The reader's side.
+
     #[inline(always)]
     fn slot(&self, at: u64) -> &AtomicU64 {
         &self.words[(at % WORDS) as usize]
@@ -97,10 +98,9 @@ impl Ring {
         // SAFETY: these are pages within the mapping, which hold words only; no value of theirs is relied on.
         let _ = unsafe { mm::advise(start, length, advice) };
     }
-}
 
-/// The writer's side: the owner of the processor calls.
-impl Ring {
+    // The writer's side: the owner of the processor calls.
+
     /// Writes an event of one word that needs no time now. False: it does need one.
     #[inline(always)]
     fn note(&self, word: u64) -> bool {
