@@ -259,13 +259,9 @@ pub fn is_cancelled() -> bool {
 /// assert_eq!(cancel::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    match wait::ends_at() {
-        NEVER => None,
-        at => {
-            let (now, left) = (Instant::now(), at.saturating_sub(clock::now()));
-            now.checked_add(Duration::from_nanos(left))
-        }
-    }
+    let (at, now) = (wait::ends_at(), Instant::now());
+    let left = Duration::from_nanos(at.saturating_sub(clock::now()));
+    now.checked_add(left).filter(|_| at != NEVER)
 }
 
 /// Returns whether `error` may be that of a call that had to wait in a frame which has ended: a time-out, or ECANCELED.

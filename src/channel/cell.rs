@@ -438,10 +438,8 @@ impl<'o> Waiting<'o> {
 
     /// Returns the entry of a spot that is part of this wait.
     pub(super) fn entry(&self, spot: &'o Spot) -> Entry<'_, 'o> {
-        Entry {
-            waiting: self,
-            spot,
-        }
+        let waiting = self;
+        Entry { waiting, spot }
     }
 
     /// Ends the wait. Returns false if another thread has ended it; [`Waiting::wait`] then tells

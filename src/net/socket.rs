@@ -152,10 +152,8 @@ impl Socket {
         }
         handles.push(Arc::downgrade(&source));
         drop(handles);
-        Ok(Socket {
-            source,
-            settings: self.settings.clone(),
-        })
+        let settings = self.settings.clone();
+        Ok(Socket { source, settings })
     }
 
     /// Returns std's socket with the same descriptor, for its methods that do not block.

@@ -90,15 +90,12 @@ impl Kept {
         };
         let address = memory.expose_provenance();
         processor.observed.store(address, Relaxed);
-        let mut before = LAST.load(Relaxed);
-        loop {
-            kept.before.store(before, Relaxed);
-            // Release: partner: Acquire in `all`.
-            match LAST.replace(before, kept, Release) {
-                Ok(()) => return Some(kept),
-                Err(now) => before = now,
-            }
+        kept.before.store(LAST.load(Relaxed), Relaxed);
+        // Release: partner: Acquire in `all`.
+        while let Err(now) = LAST.replace(kept.before.load(Relaxed), kept, Release) {
+            kept.before.store(now, Relaxed);
         }
+        Some(kept)
     }
 
     /// The ring of `processor`, whose owner calls; the first call makes the ring. `None`: there is no memory.

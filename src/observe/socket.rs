@@ -28,7 +28,7 @@
 //!    is still the one that was made here. No symlink is followed.
 
 use core::fmt::Display;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, forget};
 use core::ptr::from_ref;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
@@ -216,9 +216,7 @@ fn accept(listener: UnixListener, service: &Arc<u64>) {
             Ok((stream, _)) => admit(stream, service),
             Err(error) => match error.raw_os_error() {
                 // The program has closed it, and the number may be another file's by now.
-                Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL) => {
-                    return core::mem::forget(listener);
-                }
+                Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL) => return forget(listener),
                 // There is no descriptor or no memory left: the next try comes later.
                 _ => kernel_thread::rest(100_000_000),
             },
@@ -416,10 +414,8 @@ impl Client<'_> {
         let waits = counts.waits.iter();
         let waits = waits.map(|&(count, what)| counted("what", what, count));
         let names = ["green", "kernel"].into_iter().chain(STATES);
-        let threads = names.zip(counts.numbers);
-        let threads = threads.fold(Object::default(), |told, (name, count)| {
-            told.with(name, count)
-        });
+        let add = |told: Object, (name, count)| told.with(name, count);
+        let threads = names.zip(counts.numbers).fold(Object::default(), add);
         let threads = threads.with("waits", list(waits));
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy();

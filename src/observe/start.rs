@@ -45,11 +45,8 @@ impl Plan {
         let path = |path: &str| trace::writer(Path::new(path)).map(|_| path.to_string());
         let millis = "a number of milliseconds from 1 to 3600000 (an hour)";
         let millis = read("GREENTHREAD_SCHEDTRACE", millis, up_to(3_600_000))?;
-        let actions = [
-            ("report", OnDeadlock::Report),
-            ("abort", OnDeadlock::Abort),
-            ("off", OnDeadlock::Ignore),
-        ];
+        use OnDeadlock::{Abort, Ignore, Report};
+        let actions = [("report", Report), ("abort", Abort), ("off", Ignore)];
         // The system's address has room for so many bytes and a zero behind them.
         let accepted = "unix: and the path of a socket, of 1 to 107 bytes";
         let socket = |text: &str| {

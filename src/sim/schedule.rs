@@ -569,17 +569,13 @@ impl State {
             number,
             until,
         };
-        let list = match until > self.now {
-            true => {
-                self.wakes_at = self.wakes_at.min(until);
-                &mut self.stalled
-            }
-            false => {
-                self.top = self.top.max(self.threads[number].priority);
-                &mut self.ready
-            }
-        };
-        list.push(waiting);
+        if until > self.now {
+            self.wakes_at = self.wakes_at.min(until);
+            self.stalled.push(waiting);
+        } else {
+            self.top = self.top.max(self.threads[number].priority);
+            self.ready.push(waiting);
+        }
     }
 
     /// The thread that runs next. `None`: there is none, or the run loop is to look around first.

@@ -100,11 +100,8 @@ impl RefUnwindSafe for Once {}
 ///
 /// Once::new().call_once_force(initialize);
 /// ```
-pub struct OnceState {
-    poisoned: bool,
-    /// Makes the state `!Sync`, as std's is.
-    not_sync: PhantomData<Cell<()>>,
-}
+// Whether it is poisoned. The marker makes the state `!Sync`, as std's is.
+pub struct OnceState(bool, PhantomData<Cell<()>>);
 
 impl Once {
     const_fn! {
@@ -301,10 +298,7 @@ impl Once {
                     once: self,
                     leaves: POISONED,
                 };
-                let state = OnceState {
-                    poisoned: was_poisoned,
-                    not_sync: PhantomData,
-                };
+                let state = OnceState(was_poisoned, PhantomData);
                 // What unwinds here stays poisoned for ever, so no frame of the first caller ends it.
                 shielded(|| f(&state));
                 running.leaves = COMPLETE;
@@ -352,14 +346,14 @@ impl OnceState {
     /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.poisoned
+        self.0
     }
 }
 
 impl fmt::Debug for OnceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OnceState")
-            .field("poisoned", &self.poisoned)
+            .field("poisoned", &self.is_poisoned())
             .finish()
     }
 }

@@ -162,12 +162,13 @@ pub(crate) struct RawRwLock {
 }
 
 /// For reports.
-static READ: WaitKind = WaitKind::inside("read lock")
-    .with(HOLDER)
-    .with_numbers(readers);
-static WRITE: WaitKind = WaitKind::inside("write lock")
-    .with(HOLDER)
-    .with_numbers(readers);
+static READ: WaitKind = kind("read lock");
+static WRITE: WaitKind = kind("write lock");
+
+const fn kind(name: &'static str) -> WaitKind {
+    WaitKind::inside(name).with(HOLDER).with_numbers(readers)
+}
+
 const HOLDER: Locator = Locator::Holder {
     at: offset_of!(RawRwLock, writer),
     flags_at: offset_of!(RawRwLock, state),
