@@ -125,9 +125,8 @@ unsafe extern "C" fn on_quit(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_vo
 }
 
 fn set_timer(nanos: u64) {
-    if let Some(Some(timer)) = TIMER.get() {
-        timer.set(nanos);
-    }
+    let timer = TIMER.get().into_iter().flatten();
+    timer.for_each(|timer| timer.set(nanos));
 }
 
 fn live() {

@@ -223,21 +223,18 @@ impl Snapshot {
             return Some(0);
         };
         let mut frames = Vec::with_capacity(FRAMES);
-        if let Some(thread) = seen.kernel_thread() {
+        let runs_on = seen.kernel_thread();
+        if let Some(thread) = runs_on {
             // The thread may run on meanwhile. Then its stack is shown as it was at another moment than its state.
             let is_green = matches!(seen.thread, AnyThread::Green(_));
             frames_of_running(thread, is_green, unwinder, &mut frames);
-        } else {
-            if let Some((saved, stack)) = seen.saved()
-                && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
-            {
-                unwinder.frames(registers, |at| stack.word(at), &mut frames);
-            }
-            if !seen.holds() {
-                return None;
-            }
+        } else if let Some((saved, stack)) = seen.saved()
+            && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
+        {
+            unwinder.frames(registers, |at| stack.word(at), &mut frames);
         }
-        Some(number_of(&mut self.stacks, &frames))
+        let is_true = runs_on.is_some() || seen.holds();
+        is_true.then(|| number_of(&mut self.stacks, &frames))
     }
 }
 

@@ -99,11 +99,8 @@ struct Processor {
 
 impl Timeline {
     pub(super) fn of(reels: Vec<Reel>, outside: &[Event], lost: u64, clock: Clock) -> Timeline {
-        let mut timeline = Timeline {
-            clock,
-            lost,
-            ..Timeline::default()
-        };
+        let mut timeline = Timeline::default();
+        (timeline.clock, timeline.lost) = (clock, lost);
         let mut runtimes = NumberMap::default();
         for reel in reels.iter().filter(|reel| !reel.words.is_empty()) {
             let runtime = runtimes.place(reel.runtime as u64, |()| true, || ());
