@@ -14,7 +14,7 @@ mod container;
 
 use crate::common::directory::Directory;
 use crate::common::{alone, assert_code, child_case, child_command, line_with, said, watchdog};
-use crate::mixture::{Extent, Mixture, Shown, ask_for_the_same_mode, asked_for_kernel_threads};
+use crate::mixture::{Extent, Mixture, ask_for_the_same_mode, asked_for_kernel_threads};
 use container::*;
 use greenthread::runtime::{Mode, Runtime};
 use std::fs::{File, Permissions};
@@ -24,8 +24,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The mixture runs as if nothing were missing.
-fn assert_usual(shown: &Shown) {
+/// The mixture, which has run one round, runs as if nothing were missing.
+fn end_as_usual(mixture: Mixture) {
+    let rounds = 1 + mixture.until_preempted(0);
+    let shown = mixture.end(rounds);
     eprintln!("usual: {shown:?}");
     if asked_for_kernel_threads() {
         return assert_eq!(shown.mode, Mode::Kernel);
@@ -68,8 +70,7 @@ fn run(
         }
         let mixture = Mixture::begin(extent);
         mixture.round();
-        mixture.round();
-        assert_usual(&mixture.end(2));
+        end_as_usual(mixture);
     };
     run_in(name, prepare, inside, assert_quiet);
 }
@@ -96,8 +97,7 @@ fn docker_comes_later(name: &'static str, driver: &str) {
         let mixture = Mixture::begin(extent);
         mixture.round();
         assert!(dockers_filter().impose(), "no filter can be had");
-        mixture.round();
-        assert_usual(&mixture.end(2));
+        end_as_usual(mixture);
     };
     run_in(name, prepare, inside, assert_quiet);
 }
@@ -202,7 +202,7 @@ fn the_first_process_with_a_foreign_proc() {
         let before = descriptors();
         mixture.round();
         assert!(descriptors() <= before + FEW, "descriptors are lost");
-        assert_usual(&mixture.end(2));
+        end_as_usual(mixture);
     };
     run_in(NAME, prepare, inside, assert_quiet);
 }
@@ -265,8 +265,7 @@ fn a_root_that_cannot_be_written() {
         });
         mixture.round();
         eprintln!("{}", dump());
-        mixture.round();
-        assert_usual(&mixture.end(2));
+        end_as_usual(mixture);
     };
     let judge = |out: &Output| {
         assert_code(out, 0);

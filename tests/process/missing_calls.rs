@@ -136,6 +136,9 @@ fn run(case: &str) {
         mixture.round();
         rounds = 2;
     }
+    if row.3 != GreenWithoutSignals {
+        rounds += mixture.until_preempted(preemptions);
+    }
     let mut shown = mixture.end(rounds);
     shown.preemptions -= preemptions;
     eprintln!("{case}: {shown:?}");

@@ -137,6 +137,7 @@ fn a_throttled_process_goes_on() {
             mixture.round();
             rounds += 1;
         }
+        rounds += mixture.until_preempted(0);
         let shown = mixture.end(rounds);
         assert!(shown.mode == Mode::Kernel || shown.preemptions > 0 && shown.hand_offs > 0);
     };

@@ -122,6 +122,14 @@ impl Mixture {
         self.runtime.metrics().preemptions
     }
 
+    /// Everything once more, and again until a hog has been preempted since `before`, where threads are: a round may be over
+    /// before one is. Returns how many rounds that were.
+    pub fn until_preempted(&self, before: u64) -> u32 {
+        let rounds = (1..).inspect(|_| self.round());
+        let mut ended = rounds.filter(|_| !self.is_green() || self.preemptions() > before);
+        ended.next().unwrap()
+    }
+
     /// Everything once.
     pub fn round(&self) {
         self.messages();
