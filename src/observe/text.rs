@@ -87,10 +87,13 @@ impl Snapshot {
             let (more, state) = (group.len() - NAMED, first.state.word());
             *text += &format!("  and {more} more; all are {state} for {from} to {to}\n");
         }
-        if let Some(place) = first.spawned_at {
-            *text += &format!("  spawned at {place}\n");
-        }
-        *text += &self.backtrace(first.stack, symbols);
+        *text += &self.places(first, symbols);
+    }
+
+    /// Where a thread was spawned, and where it is.
+    pub(super) fn places(&self, entry: &Entry, symbols: &mut Symbols) -> String {
+        let spawned = entry.spawned_at.map(|at| format!("  spawned at {at}\n"));
+        spawned.unwrap_or_default() + &self.backtrace(entry.stack, symbols)
     }
 
     /// The state of a thread, and its wait.
@@ -212,15 +215,11 @@ pub(super) fn title(entry: &Entry) -> String {
 
 /// A time, to two digits or so.
 pub(super) fn time(millis: u64) -> String {
-    let (seconds, minutes) = (millis / 1_000, millis / 60_000);
-    if seconds == 0 {
-        format!("{millis} ms")
-    } else if minutes == 0 {
-        format!("{seconds}.{} s", millis % 1_000 / 100)
-    } else if minutes < 60 {
-        format!("{minutes} min {} s", seconds % 60)
-    } else {
-        format!("{} h {} min", minutes / 60, minutes % 60)
+    match (millis / 60_000, millis / 1_000) {
+        (0, 0) => format!("{millis} ms"),
+        (0, seconds) => format!("{seconds}.{} s", millis % 1_000 / 100),
+        (minutes @ ..60, seconds) => format!("{minutes} min {} s", seconds % 60),
+        (minutes, _) => format!("{} h {} min", minutes / 60, minutes % 60),
     }
 }
 

@@ -144,7 +144,7 @@ impl Unwinder {
     /// Goes to the frame below.
     #[inline]
     fn step(&mut self, at: &mut Registers, full: bool, read: Read<'_>) -> Result<(), End> {
-        let (base, [cfa, bp_at, pc_at]) = match self.rule(at.address()) {
+        let (base, [cfa, bp_at, pc_at]) = match self.rule(at) {
             Rule::End => return Err(End::Bottom),
             Rule::Signal => return step_by_record(at, read),
             Rule::Untold => return self.step_by_custom(at, read),
@@ -169,15 +169,16 @@ impl Unwinder {
         Ok(())
     }
 
-    /// The short form of the rule for the instruction at `address`.
+    /// The short form of the rule for the instruction of a frame with these registers.
     #[inline]
-    fn rule(&mut self, address: usize) -> Rule {
+    fn rule(&mut self, at: &Registers) -> Rule {
+        let address = at.address();
         // Fibonacci hashing: the upper bits of the product depend on all of the address.
         let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - RULES.ilog2());
         if self.rules[hash].0 != address {
             let rule = match self.is_below_a_handler(address) {
                 true => Rule::Signal,
-                false => self.row(address).map_or(Rule::Untold, |row| row.short()),
+                false => self.row(at).map_or(Rule::Untold, |row| row.short()),
             };
             self.rules[hash] = (address, rule);
         }
@@ -186,8 +187,7 @@ impl Unwinder {
 
     #[cold]
     fn step_by_tables(&mut self, at: &mut Registers, read: Read<'_>) -> Result<(), End> {
-        let mut row = self.row(at.address()).ok_or(End::Lost)?;
-        let below = row.caller(at, read)?;
+        let below = self.row(at).ok_or(End::Lost)?.caller(read)?;
         let has_no_frame = below.sp() == at.sp() && at.is_exact;
         // The frame below is exact only if a signal has interrupted it.
         if !below.is_exact && below.sp() <= at.sp() && !has_no_frame {
@@ -233,10 +233,11 @@ impl Unwinder {
         })
     }
 
-    /// The rule of the tables for the instruction at `address`.
-    fn row(&mut self, address: usize) -> Option<Row<'_>> {
+    /// The rule of the tables for the instruction of a frame with these registers.
+    fn row<'a>(&'a mut self, registers: &'a Registers) -> Option<Row<'a>> {
+        let (address, context) = (registers.address(), &mut self.context);
         let (header, section, bases) = self.modules.tables(address)?;
-        let (at, context) = (address as u64, &mut self.context);
+        let at = address as u64;
         let header = header.parse(&bases, WORD as u8).ok()?;
         let table = header.table()?;
         let entry = table.fde_for_address(&section, &bases, at, EhFrame::cie_from_offset);
@@ -244,6 +245,7 @@ impl Unwinder {
         let row = entry.unwind_info_for_address(&section, &bases, context, at);
         Some(Row {
             row: row.ok()?,
+            registers,
             section,
             operands: &mut self.operands,
             return_address: entry.cie().return_address_register(),
@@ -458,6 +460,7 @@ impl UnwindContextStorage<usize> for InPlace {
 /// One rule as it stands in the tables.
 struct Row<'a> {
     row: &'a UnwindTableRow<usize, InPlace>,
+    registers: &'a Registers,
     section: EhFrame<Bytes<'a>>,
     operands: &'a mut Vec<usize>,
     return_address: Register,
@@ -488,14 +491,14 @@ impl Row<'_> {
         Rule::Complicated
     }
 
-    fn caller(&mut self, registers: &Registers, read: Read<'_>) -> Result<Registers, End> {
+    fn caller(&mut self, read: Read<'_>) -> Result<Registers, End> {
         let cfa = match self.row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => registers
-                .get(*register)?
-                .wrapping_add_signed(*offset as isize),
-            CfaRule::Expression(expression) => self.evaluate(expression, None, registers, read)?,
+            CfaRule::RegisterAndOffset { register, offset } => {
+                (self.registers.get(*register)?).wrapping_add_signed(*offset as isize)
+            }
+            CfaRule::Expression(expression) => self.evaluate(expression, None, read)?,
         };
-        let pc = self.register(self.return_address, cfa, registers, read)?;
+        let pc = self.register(self.return_address, cfa, read)?;
         let mut caller = Registers::at(pc, cfa);
         caller.is_exact = self.is_signal;
         for number in 0..here::COUNT {
@@ -506,7 +509,7 @@ impl Row<'_> {
             // out: perhaps no frame below needs it.
             if (is_told || is_same)
                 && register != self.return_address
-                && let Ok(value) = self.register(register, cfa, registers, read)
+                && let Ok(value) = self.register(register, cfa, read)
             {
                 caller.set(number, value);
             }
@@ -514,24 +517,18 @@ impl Row<'_> {
         Ok(caller)
     }
 
-    fn register(
-        &mut self,
-        register: Register,
-        cfa: usize,
-        registers: &Registers,
-        read: Read<'_>,
-    ) -> Result<usize, End> {
+    fn register(&mut self, register: Register, cfa: usize, read: Read<'_>) -> Result<usize, End> {
         match self.row.register(register) {
-            None | Some(RegisterRule::SameValue) => registers.get(register),
+            None | Some(RegisterRule::SameValue) => self.registers.get(register),
             Some(RegisterRule::Offset(at)) => read(cfa.wrapping_add_signed(at as isize)),
             Some(RegisterRule::ValOffset(at)) => Ok(cfa.wrapping_add_signed(at as isize)),
-            Some(RegisterRule::Register(other)) => registers.get(other),
+            Some(RegisterRule::Register(other)) => self.registers.get(other),
             Some(RegisterRule::Expression(expression)) => {
-                let at = self.evaluate(&expression, Some(cfa), registers, read)?;
+                let at = self.evaluate(&expression, Some(cfa), read)?;
                 read(at)
             }
             Some(RegisterRule::ValExpression(expression)) => {
-                self.evaluate(&expression, Some(cfa), registers, read)
+                self.evaluate(&expression, Some(cfa), read)
             }
             Some(_) => Err(End::Lost),
         }
@@ -543,7 +540,6 @@ impl Row<'_> {
         &mut self,
         expression: &UnwindExpression<usize>,
         first: Option<usize>,
-        registers: &Registers,
         read: Read<'_>,
     ) -> Result<usize, End> {
         let lost = |_| End::Lost;
@@ -556,7 +552,7 @@ impl Row<'_> {
             let value = match operation {
                 DwOp(literal @ 0x30..=0x4f) => usize::from(literal - 0x30),
                 DwOp(register @ 0x70..=0x8f) => {
-                    let base = registers.get(Register(u16::from(register - 0x70)))?;
+                    let base = self.registers.get(Register(u16::from(register - 0x70)))?;
                     base.wrapping_add_signed(code.read_sleb128().map_err(lost)? as isize)
                 }
                 op::DW_OP_const1u => usize::from(code.read_u8().map_err(lost)?),

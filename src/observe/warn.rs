@@ -173,14 +173,13 @@ impl Said {
             let has_no_handle = entry.wait.as_deref().is_some_and(|wait| {
                 wait.left.is_none() && wait.facts.numbers.contains(&("handles", 0))
             });
-            let why = if in_cycle.get(place.into()).is_some() {
-                "it waits in a circle"
-            } else if leads_there(place) {
-                "it waits for threads that wait for each other in a circle"
-            } else if has_no_handle {
-                "nobody has a handle to unpark it"
-            } else {
-                continue;
+            let why = match () {
+                () if in_cycle.get(place.into()).is_some() => "it waits in a circle",
+                () if leads_there(place) => {
+                    "it waits for threads that wait for each other in a circle"
+                }
+                () if has_no_handle => "nobody has a handle to unpark it",
+                () => continue,
             };
             let text = format!("{why}, and it is {}", snapshot.doing(entry));
             self.say("has leaked:", snapshot, entry, &text);
@@ -213,10 +212,7 @@ impl Said {
         }
         *last = Some(now);
         let mut out = format!("greenthread: warning: {} {kind} {text}\n", title(entry));
-        if let Some(place) = entry.spawned_at {
-            out += &format!("  spawned at {place}\n");
-        }
-        out += &snapshot.backtrace(entry.stack, &mut Symbols::default());
+        out += &snapshot.places(entry, &mut Symbols::default());
         let _ = io::stderr().write_all(out.as_bytes());
     }
 }

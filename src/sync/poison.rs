@@ -30,10 +30,9 @@ impl Witness {
 /// Returns `guard`, wrapped in an error if the lock is poisoned.
 #[inline]
 pub(super) fn checked<G>(poisoned: bool, guard: G) -> LockResult<G> {
-    if poisoned {
-        Err(PoisonError::new(guard))
-    } else {
-        Ok(guard)
+    match poisoned {
+        true => Err(PoisonError::new(guard)),
+        false => Ok(guard),
     }
 }
 

@@ -243,10 +243,7 @@ impl Session {
         record::begin();
         IS_OVER.store(false, Relaxed);
         let collector = Collector::begin();
-        let life = move || {
-            let trace = Trace(collector.collect());
-            *lock(&RESULT) = Some(trace);
-        };
+        let life = move || *lock(&RESULT) = Some(Trace(collector.collect()));
         // Release: partner: Acquire above.
         let give_up = |_: &io::Error| BUSY.store(false, Release);
         let thread = employ("gt-trace", life).inspect_err(give_up)?;
@@ -371,8 +368,7 @@ extern "C" fn end() {
     let Some((mut session, path)) = lock(&OF_PROCESS).take() else {
         return;
     };
-    let written = session.end().and_then(|trace| trace.save(&path));
-    if let Err(error) = written {
+    if let Err(error) = session.end().and_then(|trace| trace.save(&path)) {
         // This is not `eprintln!`, which panics if nobody reads it.
         let _ = writeln!(io::stderr(), "greenthread: {}: {error}", path.display());
     }
