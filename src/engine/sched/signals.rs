@@ -680,7 +680,7 @@ unsafe extern "C-unwind" fn on_call(
         // libc's handler acts in its cancellation points alone, hooked or not.
         if directed::is_noted(green, directed::CANCEL) && is_in(&LIBC, frame.pc()) {
             signal::set_mask(frame.mask()); // the thread may unwind
-            cancel_as_libc();
+            cancel_as_libc(context);
         }
     }
 }
@@ -699,12 +699,25 @@ unsafe fn call_canceller(number: c_int, info: *mut libc::siginfo_t, context: *mu
 }
 
 /// libc has meant its signal for the calling green thread, and sent it to nobody: its handler notes in the thread's block that it is
-/// cancelled; or it unwinds the thread, in a system call of libc's.
+/// cancelled (before 2.41); or it unwinds the thread, in a system call of libc's, as `context` says.
+///
+/// # Safety
+/// That is the context of a handler, or all zero.
 #[cfg(hooks)]
-pub(crate) fn cancel_as_libc() {
+unsafe fn cancel_as_libc(context: *mut libc::c_void) {
     let mut info = signal::sent_here(directed::CANCEL);
-    // SAFETY: the handler looks at the record alone.
-    unsafe { call_canceller(directed::CANCEL, &mut info, ptr::null_mut()) };
+    // SAFETY: the handler looks at the record and at the context.
+    unsafe { call_canceller(directed::CANCEL, &mut info, context) };
+}
+
+/// The same where the calling thread is in no system call.
+#[cfg(hooks)]
+pub(crate) fn cancel_here() {
+    // SAFETY: all zero is a value, in which no instruction is libc's.
+    unsafe {
+        let mut context = core::mem::zeroed::<libc::ucontext_t>();
+        cancel_as_libc((&raw mut context).cast());
+    }
 }
 
 /// Does with a signal, which is the calling green thread's and not blocked, what the kernel would do: calls the program's handler, or

@@ -25,7 +25,7 @@ use super::create::to;
 use crate::engine::facade::blocking;
 pub(in crate::libc) use crate::engine::hooks::directed::Interruption;
 use crate::engine::hooks::directed::{self, CANCEL, LOOK, OWN};
-use crate::engine::hooks::signals::{answer_calls, begun, call_as_the_kernel, cancel_as_libc};
+use crate::engine::hooks::signals::{answer_calls, begun, call_as_the_kernel, cancel_here};
 use crate::engine::hooks::{Who, pthread};
 use crate::libc::descriptor::{can_be_written, value_at};
 use crate::libc::poll::for_time;
@@ -95,7 +95,7 @@ pub(in crate::libc) fn heed(signals: Mask) -> Option<bool> {
     while let Some(number) = directed::take(directed::due() & signals) {
         if bit(number) & OWN != 0 {
             if number == CANCEL {
-                cancel_as_libc();
+                cancel_here();
             }
             // SAFETY: it takes nothing.
             unsafe { pthread_testcancel() };
