@@ -18,7 +18,7 @@
 //!
 //! A cancellation is noted by the numbers of libc's own signals. libc's flag in the control block says that the thread is
 //! cancelled. [`LOOK`]: the hooked calls, which are cancellation points, look at the flag. [`CANCEL`]: libc's handler must run on
-//! the thread, too, which sets the flag, and acts at once in a system call of libc's.
+//! the thread, too, which sets the flag (before glibc 2.41), and acts at once in a system call of libc's.
 //!
 //! # Limits
 //! A signal that is noted already is not noted twice, a real-time one neither, and values (`pthread_sigqueue`) are lost.

@@ -661,9 +661,10 @@ unsafe extern "C-unwind" fn on_call(
         let Some(green) = current::owner().filter(is_here) else {
             return;
         };
+        let is_in_call = directed::is_in_call(green);
+        let mut ends = is_in_call && directed::due() != 0;
         // In a handler it may be cancelled; another one waits.
-        let mut ends = directed::is_in_call(green) && directed::due() != 0;
-        if !directed::is_in_call(green) && !current::is_hidden() {
+        if !is_in_call && !current::is_hidden() {
             while let Some(number) = directed::take(directed::due() & !directed::OWN) {
                 let restarts = call_as_the_kernel(number, signal::mask() & !frame.mask());
                 ends |= restarts == Some(false);
@@ -671,9 +672,8 @@ unsafe extern "C-unwind" fn on_call(
         }
         // The system call fails with EINTR. Otherwise it begins anew: what the thread was called for, it has done before.
         if ends
-            && frame
-                .call_ahead()
-                .is_some_and(|(number, arguments)| kernel_thread::may_be_cut(number, &arguments))
+            && let Some((number, arguments)) = frame.call_ahead()
+            && kernel_thread::may_be_cut(number, &arguments)
         {
             frame.end_call(-i64::from(libc::EINTR));
         }
